@@ -17,7 +17,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate soak monkey oom accept-gpu docs picture release example clean
+.PHONY: help run test test-fast test-pythons test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate soak monkey oom accept-gpu docs picture release example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,13 +31,16 @@ test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on th
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
 
-ci: debian-packages lint test test-ray  ## Do what CI does: packages that tests need, style and types, all tests (they build the docs, too).
+ci: debian-packages lint test test-ray test-pythons  ## Do what CI does: packages that tests need, style and types, all tests (they build the docs, too).
 
 debian-packages:
 	@missing=$$(for name in $(DEBIAN_PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
 	if [ -z "$$missing" ] || ! command -v apt-get >/dev/null; then exit 0; \
 	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
 	else echo "not installed, so the tests that need it are skipped: $$missing"; fi
+
+test-pythons: $(VENV)/dev.stamp  ## Run a slice of the tests on each supported Python that this machine has; five minutes.
+	$(BIN)/python tests/pythons.py
 
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
 	$(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
@@ -110,7 +113,7 @@ example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machi
 	$(BIN)/python tests/benchmarks/record_example.py
 
 clean:  ## Remove the environments and everything that was built.
-	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) .venv-pythons build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find tfmon tests scenarios -name __pycache__ -type d -exec rm -rf {} +
 
 $(VENV)/bin/python:

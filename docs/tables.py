@@ -73,6 +73,7 @@ def exit_codes() -> str:
         (errors.EXIT_CANNOT_TELL, "`tfmon diff --slower-than`: that cannot be told"),
         (errors.EXIT_BUSY, "`--wait-idle`: no GPU became free in time"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
+        ("another", "the exit code of the script in the one lane; 128 and the number of the signal that ended it"),
     ]
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
 

@@ -41,7 +41,7 @@ __all__ = ["input", "knob", "step"]
 
 Batches = TypeVar("Batches", bound=Iterable[Any])
 Value = TypeVar("Value", int, float, str, bool)
-_in_a_lane = "TFMON_LANE" in os.environ
+_in_a_lane = "TFMON_PIPES" in os.environ
 _last: Step | None = None
 _input_ns = 0
 

@@ -188,7 +188,7 @@ class TestAnswer:
         assert range_around(BATCH_SIZE, [1, 1], None) == (1, 16)
 
     def test_before_the_first_interval_nothing_is_said(self):
-        assert curve(constant, constant, pairs=2).text == "nothing is measured yet"
+        assert curve(constant, constant, pairs=1).text == "nothing is measured yet"
 
     def test_rounds_are_paired_under_the_same_value_only(self):
         lanes = (lane("cpu", constant, {1: 9}, 0.01, 1), lane("gpu:0", constant, {2: 9}, 0.01, 2))

@@ -60,6 +60,12 @@ def test_losses_apart_are_warned_of(race):
     )
 
 
+def test_a_loss_that_is_lost_in_one_lane_is_a_difference_and_in_both_is_none(race):
+    _, warning = race((41.2, 0.0), (18.0, math.nan))
+    assert warning == "the loss of cpu #2 is no longer finite, and that of cpu #1 is: they train differently"
+    assert len(race((41.2, math.nan), (18.0, math.inf))) == 1
+
+
 def test_other_amounts_of_work_have_no_time_to_finish(race):
     (line,) = race((41.2, 0.0), (18.0, 0.0), steps=(400, 200))
     assert line == "no time to finish: the lanes trained different numbers of steps (cpu #1 400, cpu #2 200)"

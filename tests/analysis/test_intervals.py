@@ -34,8 +34,16 @@ def test_an_always_valid_interval_ends_where_the_bayes_factor_of_a_normal_prior_
 
 def test_an_always_valid_interval_takes_eight_pairs_and_more_where_one_of_many_is_chosen():
     assert (always_valid(7), always_valid(8)) == (NONE, pytest.approx(10.77, abs=0.01))
-    assert Looks(ALWAYS_VALID, choices=5).errors(8, 5) == NONE
+    assert always_valid(8, Looks(ALWAYS_VALID, choices=5).error) == NONE
     assert Looks(ALWAYS_VALID, choices=5).errors(20, 11) > always_valid(20)
+
+
+def test_the_first_pairs_spend_a_twentieth_of_the_error_more_and_half_of_what_is_left_each():
+    reaches = [Looks(ALWAYS_VALID).errors(pairs, pairs - 1) for pairs in range(1, 8)]
+    assert reaches[:2] == [NONE, NONE]
+    spent = [2 * t.sf(reach, pairs - 1) for pairs, reach in enumerate(reaches[2:], 3)]
+    assert spent == pytest.approx([0.0025 / 2**number for number in range(1, 6)])
+    assert Looks(SPENDING, 0.0).errors(3, 2) == pytest.approx(t.isf(0.000125, 2), rel=1e-3)
 
 
 @pytest.mark.parametrize("error", [0.05, 0.01])

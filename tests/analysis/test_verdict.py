@@ -12,7 +12,7 @@ from support.ui import Demo
 
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.hosts import HostState
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, Heartbeat, LaneState
 from tfmon.model.lane_statistics import Measurements, SliceSpeed, WindowSums
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, GpuSample, Missing
@@ -65,27 +65,110 @@ class TestNothingToSay:
         assert (verdict.winner, verdict.ratio, verdict.interval, verdict.ranking) == (None, None, None, ())
 
     def test_counts_the_pairs_that_there_are(self):
-        verdict = find_verdict(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
-        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 3 of 8 rounds", None)
+        verdict = find_verdict(snapshot(lane("cpu", [100.0] * 2), lane("gpu:0", [300.0] * 4)))
+        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 2 of 3 rounds", None)
 
     def test_a_race_that_was_too_short_says_how_much_longer_would_do(self):
         demo = Demo(mode=TURNS)
         demo.go()
-        demo.race(4.8)
+        demo.race(2.4)
         for name in demo.names:
             demo.enter(name, "done")
-        text = "no verdict: measured 4 of 8 rounds; about 5 s more would do"
+        text = "no verdict: measured 2 of 3 rounds; about 2 s more would do"
         assert find_verdict(demo.session.snapshot()).text == text
 
     def test_a_race_for_one_look_at_its_end_needs_as_many_rounds_as_others_where_it_was_interrupted(self):
-        lanes = lane("cpu", [100.0] * 6), lane("gpu:0", [300.0] * 6)
+        lanes = lane("cpu", [100.0] * 2), lane("gpu:0", [300.0] * 2)
         assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
         stopped = find_verdict(ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT"))
-        assert stopped.text == "no verdict: measured 6 of 8 rounds; about 4 s more would do"
+        assert stopped.text == "no verdict: measured 2 of 3 rounds; about 2 s more would do"
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
-        assert verdict.text == "no verdict yet: measured 2 of 8 rounds"
+        assert verdict.text == "no verdict yet: measured 2 of 3 rounds"
+
+
+EQUAL = {"batch_size": 10, "prefetch": "off"}
+
+
+class TestLongSteps:
+    """Steps of seconds: what is known while the first one runs, after it, and of a lane that hangs."""
+
+    def racing(self, *slow_s: float, runs_s: float = 0.0) -> Snapshot:
+        """Return a race of a lane with steps of 50 ms, and one of long steps, the last of which runs on."""
+        demo = Demo([LaneSpec(device, EQUAL) for device in ("cpu", "gpu:0")], mode=TURNS)
+        demo.go()
+        for number in range(1, max(1, len(slow_s)) + 1):
+            trained = {"round": number, "settings": EQUAL}
+            demo.session.grant_slice("gpu:0")
+            demo.clock.ahead(0.5)
+            steps = {"steps": 10, "examples": 100, "step": 10 * number}
+            demo.session.accept(window(demo.clock(), SECOND // 2, lane="gpu:0", **steps, **trained))
+            for seconds in slow_s[number - 1 : number]:
+                demo.session.grant_slice("cpu")
+                demo.clock.ahead(seconds)
+                steps = {"steps": 1, "examples": 10, "step": number}
+                demo.session.accept(window(demo.clock(), round(seconds * SECOND), lane="cpu", **steps, **trained))
+        demo.session.grant_slice("cpu")
+        demo.clock.ahead(runs_s)
+        return demo.session.snapshot()
+
+    def test_a_step_that_still_runs_is_a_bound(self):
+        verdict = find_verdict(self.racing(runs_s=12.0))
+        assert verdict.text == "gpu:0 at least 240× faster (cpu's first step is still running, 12 s)"
+        assert (verdict.at_least, verdict.winner, verdict.kind) == (pytest.approx(240), None, "")
+
+    def test_the_slices_of_others_are_not_its_running_time(self):
+        known = self.racing(runs_s=6.0)
+        demo_ns = known.at_ns
+        assert known.lane("cpu").step_runs_s(demo_ns) == pytest.approx(6.0)
+        assert known.lane("gpu:0").step_runs_s(demo_ns) == 0.0
+
+    def test_a_bound_that_says_little_is_not_told(self):
+        assert "at least" not in find_verdict(self.racing(runs_s=0.05)).text
+
+    def test_one_that_ended_no_step_keeps_the_bound_at_the_end_of_the_race(self):
+        known = self.racing(runs_s=85.0)
+        lanes = tuple(replace(lane, phase=DONE, phase_since_ns=known.at_ns) for lane in known.lanes)
+        verdict = find_verdict(replace(known, lanes=lanes, at_ns=known.at_ns + 99 * SECOND))
+        assert verdict.text == "gpu:0 at least 1700× faster (cpu did not end its first step in 85 s)"
+
+    def test_after_the_first_steps_the_ratio_is_told_without_an_interval_and_from_three_on_with_one(self):
+        one = find_verdict(self.racing(6.0))
+        assert (one.text, one.at_least) == ("gpu:0 about 120× faster (1 step of cpu so far)", None)
+        three = find_verdict(self.racing(6.0, 6.06, 5.94))
+        assert (three.winner, three.interval.pairs) == ("gpu:0", 3)
+        assert three.interval.low < 120 < three.interval.high
+
+    def test_equal_lanes_are_told_how_long_it_takes_and_the_figure_falls_until_it_has_passed(self):
+        slices = [5.0, 5.05, 4.95, 5.1]
+        first = find_verdict(snapshot_of(slices[:3]))
+        assert first.kind == NOT_YET and " rounds)" in first.text
+        less = find_verdict(snapshot_of([*slices[:3], 7.5]), before=first)
+        alone = find_verdict(snapshot_of([*slices[:3], 7.5]))
+        assert less.answer_ns == first.answer_ns < alone.answer_ns, "a disturbed pair does not raise it"
+
+    def test_a_lane_that_hangs_is_out_of_the_race(self):
+        known = self.racing(6.0, 6.1, 6.0, 6.1)
+        hung = replace(known.lane("cpu"), heartbeat=Heartbeat(stalled_since_ns=known.at_ns - 80 * SECOND))
+        verdict = find_verdict(replace(known, lanes=(hung, known.lane("gpu:0"))))
+        assert verdict.text == "no verdict: cpu hangs, has said nothing for 80.0 s, and is out of the race"
+        assert verdict.winner is None
+
+
+def snapshot_of(seconds: list[float]) -> Snapshot:
+    """Return a race of two lanes whose slices are one step each; one lane's take so long, the other's 5 s."""
+    lanes = []
+    for place, name in enumerate(("cpu", "gpu:0")):
+        at_ns, slices = 0, []
+        for number, took in enumerate(seconds, 1):
+            span_ns = round((took if place else 5.0) * SECOND)
+            at_ns = round((10 * number + 5 * place) * SECOND)
+            slices.append(SliceSpeed(number, at_ns, 32, span_ns))
+        steady = WindowSums(len(slices), len(slices), 32 * len(slices), sum(one.span_ns for one in slices))
+        measured = Measurements(slices=tuple(slices), steady=steady)
+        lanes.append(LaneState(LaneSpec(name, name=name), phase=RACING, measurements=measured))
+    return replace(snapshot(*lanes), at_ns=round(10 * len(seconds) + 5) * SECOND)
 
 
 class TestInterleaved:
@@ -326,7 +409,7 @@ class TestConcurrent:
         verdict = find_verdict(demo.session.snapshot())
         assert (verdict.winner, verdict.ratio) == (None, None)
         assert verdict.text in {
-            f"no verdict yet: all trained at the same time for {seconds} of 8 s" for seconds in (1, 2)
+            f"no verdict yet: all trained at the same time for {seconds} of 3 s" for seconds in (1, 2)
         }
         for name in demo.names:
             demo.enter(name, "done")

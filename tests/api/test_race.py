@@ -36,6 +36,7 @@ def test_every_public_name_is_there_and_no_other():
 @pytest.mark.process
 @pytest.mark.usefixtures("scripted")
 class TestARace:
+    @pytest.mark.pythons
     def test_has_the_figures_of_the_command(self, command, tmp_path):
         by_python = race(record=tmp_path / "one.jsonl")
         words = ("small-dense", *(word for lane in LANES for word in ("--lane", lane)))

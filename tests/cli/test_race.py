@@ -253,6 +253,7 @@ def test_an_interrupted_race_prints_what_it_has_and_leaves_no_child():
 # ------------------------------------------------------------ real races
 
 
+@pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_a_race_prints_one_json_object_with_true_counts():
     process = start("race", "small-dense", "--steps", "50", "--json")

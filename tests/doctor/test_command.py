@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from support.waiting import PATIENCE_S
@@ -16,6 +19,7 @@ from support.waiting import PATIENCE_S
 from tfmon.cli.doctor import doctor as command
 from tfmon.doctor import report
 from tfmon.errors import UsageError
+from tfmon.runner.trial import try_lane
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
@@ -82,6 +86,7 @@ def test_wrong_python_and_help():
         assert code in text
 
 
+@pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_with_the_real_import(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -96,3 +101,20 @@ def test_with_the_real_import(tmp_path, monkeypatch):
     assert found["import"]["status"] == "ok"
     assert found["devices"]["status"] == "broken"
     assert found["messages"]["status"] == "ok"
+    assert re.fullmatch(r"yes, in \d+ s", answer["lane"]["found"])
+
+
+@pytest.mark.tensorflow
+def test_a_lane_that_does_not_train_in_time_is_told_and_ended():
+    examined = report.Report(sys.executable, ())
+    found = try_lane(Path(sys.executable), examined, limit_s=0)
+    assert (found.status, found.found) == ("broken", "no: it was still starting after 0 s")
+    assert replace(examined, lane=found).exit_code == 3
+    assert not psutil.Process().children()
+
+
+@pytest.mark.process
+def test_without_tensorflow_no_lane_is_tried(bare_python):
+    done = CliRunner().invoke(command, ["--python", str(bare_python)])
+    assert done.exit_code == 3
+    assert done.stdout.splitlines()[-1].startswith("A lane trains here: no: TensorFlow: not installed; ")

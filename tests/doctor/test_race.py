@@ -11,6 +11,7 @@ import pytest
 from tfmon.doctor import machine as host_module
 from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import Host, OthersLoad
+from tfmon.model.views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.load import Load
 
 from .bench import H200, QUIET, find, with_gpu
@@ -179,3 +180,12 @@ class TestRead:
         others = host_module.LoadWatch(lambda: next(loads)).finish()
         assert others.cores == pytest.approx(1.3), "3 s of CPU time in 2 s, less our own 0.4 s"
         assert others.stolen_share == pytest.approx(0.25 / os.cpu_count())
+
+
+@pytest.mark.parametrize(("kind", "found"), [(COPY, "each lane gets a copy"), (IN_PLACE, "the folder itself")])
+def test_lanes_without_views_say_why(bench, kind, found):
+    view = View(kind, "/home/u/project", "unshare: Operation not permitted")
+    finding = find("views", replace(bench.facts(), view=view))
+    assert (finding.status, found in finding.found, finding.evidence) == (WARNING, True, (view.reason,))
+    assert find("views", replace(bench.facts(), view=replace(view, kind=OVERLAY))).status == OK
+    assert find("views", bench.facts()).status == NOT_APPLICABLE

@@ -6,6 +6,8 @@ import pytest
 from support.ui import Demo
 
 from tfmon.experiments.control import ExperimentControl
+from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
+from tfmon.model.events import EndRequested, LaneStarted
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, Attempt, TuneState
 
@@ -25,3 +27,23 @@ def test_a_kept_change_is_not_taken_back_from_a_lane_that_has_ended(ended):
     with pytest.raises(ExperimentError, match="has ended, and its result stays"):
         control.undo()
     assert demo.controls.calls == []
+
+
+@pytest.mark.parametrize(("command", "error"), [("python train.py", StoppedError), ("", FailedError)])
+@pytest.mark.parametrize("ends", ["has ended", "is about to end"])
+def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error, ends):
+    demo = Demo(mode="turns")
+    demo.session.accept(
+        LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"prefetch": "off"}, command=command)
+    )
+    demo.go()
+    driver = LaneDriver(demo.session, demo.controls, patience_s=0.05)
+    if command and ends == "is about to end":
+        demo.session.accept(EndRequested(lane="cpu", at_ns=demo.clock(), grace_s=30.0))
+    else:
+        demo.enter("cpu", "done")
+    with pytest.raises(error):
+        driver.set_knob(["cpu"], "prefetch", "auto")
+    assert bool(demo.controls.calls) is not bool(command)
+    with pytest.raises(error):
+        driver.wait_until_racing(["cpu"])

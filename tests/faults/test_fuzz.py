@@ -32,6 +32,7 @@ VALUES = {
     "str": TEXT | st.sampled_from(PHASES),
     "KnobValue": KNOBS,
     "tuple[KnobValue, ...]": st.lists(KNOBS, max_size=3),
+    "dict[str, str]": st.dictionaries(TEXT, TEXT, max_size=3),
     "dict[str, float]": st.dictionaries(TEXT, FLOATS, max_size=3),
     "tuple[str, ...]": st.lists(TEXT, max_size=3),
     "dict[str, KnobValue]": st.dictionaries(TEXT, KNOBS, max_size=3),

@@ -31,6 +31,7 @@ MODES = (("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?100
 """What a screen switches on or off, and what takes that back."""
 
 
+@pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_a_race_shows_numbers_takes_a_key_and_opens_no_port():
     terminal = Terminal(*RACE, PYTHONPATH=str(ROOT))

@@ -13,9 +13,10 @@ from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
+from tfmon.hosts.remote import RemoteProcess
 from tfmon.lanes.launcher import ProcessLauncher, yield_to_lanes
 from tfmon.model.events import HostConnected, HostConnecting
-from tfmon.model.lane_events import PhaseEntered, Profiled
+from tfmon.model.lane_events import PhaseEntered, Profiled, ProfileFailed
 from tfmon.model.requests import Pause, Stop, TakeProfile
 
 pytestmark = pytest.mark.process
@@ -46,8 +47,7 @@ def test_a_child_is_heard_signalled_and_its_end_is_told(ssh):
     child.process.suspend()
     wait_for(lambda: suspended(child.pid), what="suspended")
     child.process.continue_()
-    child.process.expect_end()
-    assert child.process.send(Stop())
+    child.process.request_end()
     assert (child.end.exit_code, child.end.signal, child.end.requested) == (0, None, True)
     assert not child.process.send(Stop())
     assert gone(child.pid)
@@ -156,6 +156,17 @@ def test_a_profile_is_brought_here(ssh, tmp_path):
     assert Path(told.path).read_bytes() == b"x" * 3_000_000
     with pytest.raises(TfmonError, match="gpu2: nothing: No such file"):
         link._line.fetch("nothing")
+
+
+def test_a_profile_whose_thread_dies_has_failed_with_the_reason(ssh, tmp_path, monkeypatch):
+    link = ssh.connect()
+    child = link.start("a_profile")
+    child.said_pid()
+    monkeypatch.setattr(RemoteProcess, "_bring", lambda *_: 1 / 0)
+    child.process.send(TakeProfile(folder=str(tmp_path), steps=3))
+    wait_for(lambda: any(isinstance(event, ProfileFailed) for event in child.events), what="the failure")
+    (told,) = [event for event in child.events if isinstance(event, ProfileFailed)]
+    assert "tfmon's thread tfmon-profile failed: ZeroDivisionError" in told.reason
 
 
 def test_the_monitor_suspends_all_lanes_with_itself_and_only_continues_those_that_ran(ssh):

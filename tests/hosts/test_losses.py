@@ -22,6 +22,23 @@ from tfmon.model.requests import Stop
 pytestmark = pytest.mark.process
 
 
+def raise_error(*_: object) -> None:
+    raise RuntimeError("injected")
+
+
+@pytest.mark.parametrize("dies", ["host", "tell"])
+def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monkeypatch, dies):
+    link = ssh.connect()
+    child, line = link.start("a_beat"), link._line
+    if dies == "host":
+        monkeypatch.setattr(line._loop, "_beat", raise_error)
+    else:
+        line.deliver(raise_error)
+    lost = link.wait_for_loss()
+    assert lost.reason.startswith(f"tfmon's thread tfmon-{dies}-gpu2 failed: RuntimeError: injected")
+    wait_for(lambda: child.process.ended and gone(child.pid), what="the child is gone")
+
+
 @pytest.mark.parametrize("dies", ["link", "client", "agent"])
 def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
     cut = ssh.folder / "cut"
@@ -80,7 +97,7 @@ def test_noise_from_there_is_a_loss_and_no_crash(ssh):
 def test_an_end_that_was_requested_is_no_failure_of_the_lane(ssh):
     link = ssh.connect()
     child = link.start("a_listener")
-    child.process.expect_end()
+    child.process.request_end()
     link.agent.kill()
     assert child.end.requested and child.failure is None
 

@@ -66,8 +66,7 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
 def test_an_end_that_was_requested_says_so(start):
     child = start("a_listener")
     said_pid(child)
-    child.expect_end()
-    assert child.send(Stop())
+    child.request_end()
     assert (child.end.exit_code, child.end.requested) == (0, True)
 
 

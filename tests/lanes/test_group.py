@@ -84,6 +84,16 @@ def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group
     group.wait_for_steps("gpu:0")
 
 
+def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS))
+    group.wait_for_steps("gpu:0")
+    group.set_exclusive("cpu")
+    group.wait_for_steps("cpu", 20)
+    os.kill(group.pid("cpu"), signal.SIGKILL)
+    group.wait_for_steps("gpu:0", 20)
+    assert group.session.snapshot().race.exclusive == ""
+
+
 def test_turns_go_round_and_each_slice_is_measured_apart(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
     wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), what="four rounds")
@@ -133,13 +143,15 @@ def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(g
 
 def test_a_request_waits_for_a_suspended_child(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
-    group.wait_for_steps("cpu")
-    group.set_knob("gpu:0", "batch_size", 64)
-    assert group.lane("gpu:0").requested["batch_size"].value == 64
-    assert group.lane("gpu:0").settings["batch_size"] == 32
-    group.pause(["cpu"])
-    wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, what="in effect in its slice")
-    assert not group.lane("gpu:0").requested
+    names = ("cpu", "gpu:0")
+    wait_for(lambda: any(group.lane(name).steps for name in names), what="the one that was ready first trains")
+    trains, waits = sorted(names, key=lambda name: -group.lane(name).steps)
+    group.set_knob(waits, "batch_size", 64)
+    assert group.lane(waits).requested["batch_size"].value == 64
+    assert group.lane(waits).settings["batch_size"] == 32
+    group.pause([trains])
+    wait_for(lambda: group.lane(waits).settings["batch_size"] == 64, what="in effect in its slice")
+    assert not group.lane(waits).requested
 
 
 def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(group):

@@ -8,8 +8,10 @@ from tfmon.model.race import CONCURRENT, TURNS
 
 
 class TestStart:
-    @pytest.mark.parametrize(("mode", "first"), [(TURNS, "A1"), (CONCURRENT, "run A, run B, run C")])
-    def test_the_signal_comes_when_the_last_lane_is_ready(self, race, begin, mode, first):
+    @pytest.mark.parametrize(("mode", "first"), [(TURNS, "C1"), (CONCURRENT, "run C, run A, run B")])
+    def test_the_signal_comes_with_the_last_lane_and_the_first_one_that_was_ready_begins(
+        self, race, begin, mode, first
+    ):
         scheduler = begin("ABC", mode, ready="")
         scheduler.ready("C")
         scheduler.ready("A")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.lanes.scheduler import FIRST_ROUNDS
+from tfmon.lanes.scheduler import FIRST_ROUNDS, LEAST_ROUNDS
 from tfmon.model.race import CONCURRENT, TURNS
 
 
@@ -12,8 +12,11 @@ class TestFreshProcesses:
     def test_they_come_between_two_rounds_and_the_race_goes_on_when_all_are_ready(self, race, begin):
         scheduler = begin("AB")
         race.renewals = 1
+        for lane in "ABBA" * (LEAST_ROUNDS // 2):
+            scheduler.idle(lane)
+        assert race.renewals == 1, "fewer rounds tell nothing of a process"
         scheduler.idle("A")
-        assert race.taken() == "B1", "not within a round"
+        assert race.taken().endswith(f"B{LEAST_ROUNDS}"), "not within a round"
         scheduler.idle("B")
         assert (race.taken(), race.slice_of) == ("renew AB", "")
         for lane in "AB":
@@ -21,16 +24,16 @@ class TestFreshProcesses:
         scheduler.ready("B")
         assert race.taken() == ""
         scheduler.ready("A")
-        assert (race.taken(), race.starts) == ("B2", 1)
+        assert (race.taken(), race.starts) == (f"B{LEAST_ROUNDS + 1}", 1)
 
     def test_only_lanes_that_train_are_replaced_and_none_before_the_first_round(self, race, begin):
         race.renewals = 1
         scheduler = begin("ABC")
         assert race.renewals == 1
         scheduler.pause("B")
-        scheduler.idle("A")
-        scheduler.idle("C")
-        assert race.taken() == "C1, renew AC"
+        for lane in "ACCA" * (LEAST_ROUNDS // 2) + "AC":
+            scheduler.idle(lane)
+        assert race.taken().endswith(f"C{LEAST_ROUNDS}, renew AC")
 
     def test_an_experiment_on_one_lane_is_not_interrupted(self, race, begin):
         race.renewals = 1

@@ -19,7 +19,6 @@ from tfmon.lanes.watchdog import (
     expected,
     patience_s,
     time_asleep_ns,
-    unresponsive_since_ns,
 )
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import (
@@ -60,18 +59,27 @@ class Bench:
             self,
             lambda since, until, lasted: self.gaps.append((since / SECOND, until / SECOND, lasted)),
             slice_s=2,
+            start_s=900,
             clock_ns=lambda: round(self.now_s * SECOND),
             asleep_ns=lambda: round(self.slept_s * SECOND),
         )
 
     def report_stall(self, lane: str, since_ns: int) -> None:
         self.done.append(("stall", lane, since_ns / SECOND))
-        self.lanes[lane] = replace(self.lanes[lane], heartbeat=Heartbeat(stalled_since_ns=since_ns))
+        stalled = replace(self.lanes[lane].heartbeat, stalled_since_ns=since_ns)
+        self.lanes[lane] = replace(self.lanes[lane], heartbeat=stalled)
+
+    def give_up(self, lane: str, silent_s: float) -> None:
+        self.done.append(("give up", lane, silent_s))
+        self.lanes[lane] = replace(self.lanes[lane], phase=FAILED)
 
     def skip(self, lane: str) -> None:
         self.done.append(("skip", lane))
 
     def count_memory_kills(self) -> None:
+        pass
+
+    def check_slices(self) -> None:
         pass
 
     def heard(self, lane: str) -> None:
@@ -104,14 +112,22 @@ def test_an_unresponsive_lane_is_told_once_with_its_last_sign_of_life(bench):
     assert bench.after(3) == [("stall", "cpu", 100.5)]
 
 
-def test_a_turn_begins_the_time_anew(bench):
+def test_the_time_in_which_it_is_suspended_does_not_count_and_the_other_does(bench):
     bench.heard("cpu")
-    bench.race = replace(bench.race, training=("gpu:0",))
-    bench.heard("gpu:0")
-    bench.after(15)
+    for _ in range(3):
+        bench.race = replace(bench.race, training=("cpu",))
+        assert bench.after(6) == []
+        bench.race = replace(bench.race, training=("gpu:0",))
+        bench.heard("gpu:0")
+        assert bench.after(15) == []
     bench.race = replace(bench.race, training=("cpu",))
-    assert bench.after(15) == []
-    assert bench.after(6) == [("stall", "cpu", 115.5)]
+    assert bench.after(6)[0][:2] == ("stall", "cpu"), "it never ended a slice: each part of it counts"
+
+
+def test_what_it_says_in_a_slice_begins_the_time_anew(bench):
+    for _ in range(3):
+        bench.heard("cpu")
+        assert bench.after(15) == []
 
 
 def test_one_that_hangs_still_gets_a_slice_in_its_turn_and_no_more(bench):
@@ -130,6 +146,18 @@ def test_a_slow_first_step_is_no_stall(bench):
     bench.heard("cpu")
     assert bench.after(500) == []
     assert bench.after(200)[0][:2] == ("stall", "cpu")
+
+
+@pytest.mark.parametrize(("command", "seconds", "ends"), [("", None, True), ("x", None, False), ("x", 5, True)])
+def test_one_that_says_nothing_while_it_starts_is_ended_a_script_only_in_a_race_with_an_end(
+    bench, command, seconds, ends
+):
+    bench.lanes = {"cpu": replace(bench.lanes["cpu"], phase=WARMING_UP, command=command)}
+    bench.race = replace(bench.race, seconds=seconds)
+    bench.heard("cpu")
+    assert bench.after(620)[0][0] == "stall"
+    given_up = [done for done in bench.after(300) if done[0] == "give up"]
+    assert given_up == ([("give up", "cpu", 900.5)] if ends else [])
 
 
 def test_a_late_beat_is_a_gap_and_no_stall(bench):
@@ -208,7 +236,8 @@ COMPILED = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND)
     [
         ({"heartbeat": Heartbeat()}, LEAST_S),
         ({"heartbeat": QUICK}, LEAST_S),
-        ({"heartbeat": Heartbeat(longest_window_ns=3 * SECOND)}, 90),
+        ({"heartbeat": Heartbeat(longest_window_ns=3 * SECOND)}, LEAST_S),
+        ({"heartbeat": Heartbeat(longest_window_ns=300 * SECOND)}, 1_500),
         ({"heartbeat": COMPILED}, 180),
         *(({"phase": phase}, PREPARING_S) for phase in (IMPORTING, BUILDING, TRACING, WARMING_UP)),
         ({"phase": STARTING}, STARTING_S),
@@ -231,14 +260,6 @@ def test_how_long_a_lane_may_say_nothing_depends_on_what_it_does_and_did(known, 
 
 def test_getting_ready_may_take_ten_minutes():
     assert PREPARING_S >= 600
-
-
-@pytest.mark.parametrize(
-    ("heard_s", "expected_s", "since_s"), [(5, 3, 5), (3, 5, 5), (999, 5, 5)], ids=["heard", "turn", "future"]
-)
-def test_silence_begins_with_the_last_event_or_the_slice(heard_s, expected_s, since_s):
-    lane = replace(LANE, heartbeat=Heartbeat(heard_ns=heard_s * SECOND))
-    assert unresponsive_since_ns(lane, expected_s * SECOND, 10 * SECOND) == since_s * SECOND
 
 
 # ---------------------------------------------------------------- SIGKILL for lack of memory

@@ -7,7 +7,7 @@ from support.events import MS, SECOND, lane, phase, requested, started, tree_sam
 
 from tfmon.model.events import LaneStalled, Suspended
 from tfmon.model.lane_events import SliceEnded, StackReported
-from tfmon.model.lane_state import MOST_SUSPENSIONS, STALL, SUSPENDED
+from tfmon.model.lane_state import IN_A_STEP, MOST_SUSPENSIONS, STALL, SUSPENDED
 
 
 def stall(at_s: float, since_s: float) -> LaneStalled:
@@ -40,6 +40,10 @@ class TestHeartbeat:
     def test_the_window_that_ends_a_stall_is_discarded(self):
         state = lane("cpu", short(1, 0.3), stall(30, 1), short(40, 39), short(40.2))
         assert (state.heartbeat.stalled_since_ns, state.discarded, state.steady.windows) == (None, {STALL: 1}, 2)
+        assert state.heartbeat.longest_window_ns == 300 * MS
+
+    def test_a_window_in_which_it_was_suspended_does_not_show_how_long_its_steps_take(self):
+        state = lane("cpu", short(1, 0.3), window(90 * SECOND, 80 * SECOND, marks=(IN_A_STEP,)))
         assert state.heartbeat.longest_window_ns == 300 * MS
 
     def test_a_restart_ends_a_stall_and_keeps_the_suspensions(self):

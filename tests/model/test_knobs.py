@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.model.knobs import BATCH_SIZE, COMMON, PREFETCH, Knob, KnobError, find, parse_settings, show
+from tfmon.model.knobs import (
+    BATCH_SIZE,
+    COMMON,
+    PREFETCH,
+    Knob,
+    KnobError,
+    find,
+    guess_settings,
+    parse_settings,
+    show,
+)
 
 AUGMENT = Knob("augment", default=False, help="")
 RATE = Knob("rate", default=0.5, help="", low=0, high=1)
@@ -160,6 +170,13 @@ def test_settings_are_read_and_the_last_word_counts():
 def test_a_bad_setting_says_what_is_wrong(word, problem):
     with pytest.raises(KnobError, match=problem):
         parse_settings(KNOBS, [word])
+
+
+def test_the_words_of_a_script_are_read_by_the_knob_that_they_name_or_by_their_looks():
+    words = ("prefetch=off", "batch_size=64", "flag=off", "rate=0.5", "name=x")
+    read = {"prefetch": "off", "batch_size": 64, "flag": False, "rate": 0.5, "name": "x"}
+    assert guess_settings(words) == read
+    assert guess_settings(["prefetch=few"]) == {"prefetch": "few"}, "the script may have another knob of that name"
 
 
 def test_values_are_shown_as_they_are_typed():

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
-from support.events import SECOND, ended, lane, phase, requested, started, window
+from dataclasses import replace
 
-from tfmon.model.events import LaneStalled
-from tfmon.model.lane_end import trouble_of
+import pytest
+from support.events import SECOND, ended, lane, phase, requested, started, tree_sample, window
+
+from tfmon.model.events import EndRequested, LaneStalled
+from tfmon.model.lane_end import reason_in, trouble_of
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, FAILED, OUT_OF_MEMORY, RACING
 
+TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
 KILLED = "the kernel killed a process on this machine for lack of memory just then"
+
+
+def asked() -> EndRequested:
+    return EndRequested(lane="cpu", at_ns=0, grace_s=30.0)
 
 
 class TestEnd:
@@ -56,12 +64,59 @@ class TestEnd:
         ("events", "phase", "message"),
         [
             ([window(), ended(0)], DONE, ""),
-            ([ended(0)], FAILED, "the script ended, and no training step was seen"),
+            ([ended(0)], DONE, "the script ended, and no training step was seen"),
             ([window(), ended(3)], FAILED, "the script exited with code 3: last words"),
             ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
+            ([asked(), ended(3)], DONE, ""),
+            ([asked(), ended(signal="SIGINT")], DONE, ""),
+            (
+                [asked(), ended(signal="SIGKILL")],
+                DONE,
+                "the script did not end within 40 s of Ctrl+C: killed by SIGKILL",
+            ),
         ],
     )
-    def test_a_script_ends_well_with_code_0_and_a_step(self, events, phase, message):
+    def test_a_script_ends_well_with_code_0_or_as_it_was_asked(self, events, phase, message):
         state = lane("cpu", started(command="python train.py"), *events)
         assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
-        assert state.steps or "report.step" in state.trouble.hint
+        assert state.steps or state.ending or "no Python of it has loaded tfmon" in state.trouble.hint
+
+
+def test_memory_after_the_end_is_that_of_the_race_and_not_of_the_exit():
+    samples = [replace(tree_sample(), private_bytes=mib * 2.0**20) for mib in (100, 300, 320, 310, 17)]
+    state = lane("cpu", phase(RACING), *samples)
+    assert state.memory_bytes == 17 * 2**20
+    state = advance(state, ended(0, requested=True))
+    assert (state.memory_bytes, state.peak_private_bytes) == (pytest.approx(257.5 * 2**20), 320 * 2**20)
+
+
+class TestReason:
+    @pytest.mark.parametrize(
+        ("output", "reason"),
+        [
+            (("Epoch 1", "10 %"), "10 %"),
+            (("one", TRACEBACK, FRAME, "    step()", "ValueError: no data", "cleaning up"), "ValueError: no data"),
+            ((TRACEBACK, FRAME, "train.Boom"), "Boom"),
+            (
+                (TRACEBACK, FRAME, "KeyError: 1", "", "During handling …", "", TRACEBACK, FRAME, "OSError: 2"),
+                "OSError: 2",
+            ),
+            (
+                (
+                    TRACEBACK,
+                    FRAME,
+                    "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:",
+                    "",
+                    "Detected at node loss defined at (most recent call last):",
+                    FRAME,
+                    "Received a label value of 9 which is outside the valid range of [0, 5).",
+                    "\t [[{{node loss/SparseSoftmax}}]] [Op:__inference_one_step_on_iterator_832]",
+                ),
+                "InvalidArgumentError: Received a label value of 9 which is outside the valid range of [0, 5).",
+            ),
+            (("x" * 900,), "x" * 300),
+            ((), ""),
+        ],
+    )
+    def test_it_is_the_line_that_says_why(self, output, reason):
+        assert reason_in(output) == reason

@@ -62,6 +62,15 @@ def test_a_sample_in_the_middle_of_a_slice_counts_both_of_its_parts():
     assert cpu(demo) == pytest.approx(100)
 
 
+def test_cpu_in_slices_is_that_of_all_cores_at_most():
+    demo = racing()
+    cores = demo.session.snapshot().machine.cores
+    sample(demo, 0, 7.0)
+    alternate(demo, 1, 0.5)
+    sample(demo, 0, 90.0 * cores)
+    assert cpu(demo) == 100 * cores > 0
+
+
 def test_while_a_lane_waits_its_last_figure_stays_and_the_mean_does_not_fall():
     demo = racing()
     sample(demo, 0, 0.0)

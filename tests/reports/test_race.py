@@ -33,11 +33,12 @@ SETTINGS = {"batch_size": 10, "prefetch": "off"}
 
 TOP = {
     "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
-    "recording", "recording_stopped", "started", "environment", "between_processes",
+    "recording", "recording_stopped", "started", "environment", "between_processes", "views", "collisions",
 }  # fmt: skip
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "steps", "examples",
-    "examples_per_s", "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "cpu_pct", "gpu_busy_pct",
+    "examples_per_s", "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "peak_private_bytes",
+    "cpu_pct", "gpu_busy_pct",
     "gpu_memory_used_bytes", "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples",
     "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
@@ -51,6 +52,7 @@ VERDICT = {
     "interval_kind",
     "margin",
     "left_s",
+    "at_least",
     "winner",
     "winner_id",
     "ratio",

@@ -43,6 +43,8 @@ class Program:
     closed: int = 0
     points: tuple[Point, ...] = ()
 
+    trains_command: bool = False
+
     @property
     def session(self):
         return self

@@ -13,7 +13,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.hosts.ray_cluster import RayCluster
 from tfmon.model.knobs import COMMON
-from tfmon.model.race import Machine
+from tfmon.model.race import Machine, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import parse_lane
 from tfmon.runner import sweep_places
@@ -103,7 +103,7 @@ def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_
             if options.lanes == ("ray/8xgpu",):
                 raise DeviceAbsentError("there are 4 GPUs")
             specs = [replace(parse_lane(word, COMMON), name=word) for word in options.lanes]
-            return SimpleNamespace(lanes=[SimpleNamespace(spec=spec) for spec in specs])
+            return SimpleNamespace(lanes=[SimpleNamespace(spec=spec) for spec in specs], race=Race())
 
         def begin(self, plan):
             pass

@@ -49,7 +49,11 @@ def test_eight_guides_race_in_turns_to_the_end_with_their_own_counts(script, tmp
 
 
 @pytest.mark.trainer
-@pytest.mark.parametrize("names", [("from_scratch", "gan_from_scratch"), ("legacy_keras",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "names",
+    [pytest.param(("from_scratch", "gan_from_scratch"), marks=pytest.mark.pythons), ("legacy_keras",)],
+    ids=" ".join,
+)
 def test_loops_of_keras_and_legacy_keras_are_counted(watch, script, names):
     race = watch(script(ALL_OF), *paths(*names))
     assert trained(race) == counted(race)

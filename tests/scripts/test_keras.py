@@ -62,6 +62,7 @@ def shapes(*names: str) -> list[str]:
     return [str(SHAPES / f"{name}.py") for name in names]
 
 
+@pytest.mark.pythons
 def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
     race = watch(script(ALL_OF), *shapes("kinds_of_data", "text_classification", "image_classifier"))
     assert trained(race) == counted(race)

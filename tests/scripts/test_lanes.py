@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.model.events import LanePrinted
+from tfmon.model.events import LanePrinted, LaneStarted
 from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
@@ -24,7 +24,8 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
-from tfmon.model.requests import RunSlice, Stop
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.requests import RunSlice
 from tfmon.script.meter import NO_TENSORFLOW
 
 pytestmark = pytest.mark.process
@@ -79,9 +80,8 @@ def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, scri
         ("raise ValueError('no data')", 1, "the script exited with code 1: ValueError: no data"),
         ("input()", 1, "the script exited with code 1: EOFError: EOF when reading a line"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", None, "the script was ended by SIGTERM"),
-        ("", 0, "the script ended, and no training step was seen"),
     ],
-    ids=["exit", "exception", "input", "signal", "no step"],
+    ids=["exit", "exception", "input", "signal"],
 )
 def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, code, words):
     race = watch(script("import sys\n" + ending))
@@ -94,7 +94,7 @@ def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, cod
 def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
     race = watch("/bin/echo", "hello")
     assert output(race) == "hello"
-    assert "report.step" in race.lane.trouble.hint
+    assert "no Python of it has loaded tfmon" in race.lane.trouble.hint
 
 
 # ------------------------------------------------------------ which process is the lane
@@ -180,20 +180,57 @@ def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
     assert any(not window.marks for window in rest)
 
 
-def test_a_slice_without_a_step_is_given_back(watch, script):
-    race = watch(script(LOOP + f"train({WARM})\nprint('done', flush=True)\ntime.sleep(600)"))
-    race.until_event(LanePrinted)
-    race.send(RunSlice(round=7, seconds=0.2))
-    assert race.until_event(SliceEnded).round == 7
+SAVES = """
+try:
+    train(10**9)
+except KeyboardInterrupt:
+    train(2 * {warm})  # longer than the 2.6 s that a lane without a command has
+    print("saved")
+    sys.exit(4)
+"""
 
 
-def test_stop_is_a_ctrl_c(watch, script):
-    text = LOOP + "try:\n    train(10**9)\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(4)"
-    race = watch(script(text))
+@pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+def test_its_end_is_a_ctrl_c_with_time_to_save(watch, script, mode):
+    race = watch(script(LOOP + SAVES.format(warm=WARM)), mode=mode)
     race.until(lambda: race.lane.phase == RACING, "racing")
-    race.send(Stop())  # not `lanes.stop`, which kills a script that a busy machine lets wait
+    race.lanes.pause([race.name])
+    race.until(lambda: race.lane.phase == PAUSED, "it waits, and must not any more")
+    race.lanes.stop()
     assert output(race).splitlines()[-1] == "saved"
-    assert race.lane.ended.exit_code == 4
+    assert (race.lane.ended.exit_code, race.lane.phase, race.lane.trouble) == (4, DONE, None)
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_one_that_resists_is_killed_after_its_grace_or_at_once_and_called_so(watch, script, hurried):
+    race = watch(
+        script("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + FOR_EVER),
+        grace_s=600.0 if hurried else 0.5,
+    )
+    race.until(lambda: race.lane.phase == RACING, "racing")
+    race.lanes.kill(race.name)
+    race.until(lambda: race.lane.ending is not None, "it was asked to end")
+    if hurried:
+        race.lanes.kill(race.name)
+    output(race)
+    assert race.lane.phase == DONE
+    assert race.lane.trouble.message.endswith("s of Ctrl+C: killed by SIGTERM")
+    assert bool(race.lane.trouble.hint) is not hurried
+
+
+def test_after_its_end_no_knob_starts_it_again(watch, script):
+    race = watch(script(LOOP + f"report.knob('width', 4)\ntrain({WARM})"))
+    output(race)
+    race.lanes.set_knob(race.name, "width", 8)
+    race.lanes.stop()
+    assert len(race.of(LaneStarted)) == 1
+
+
+def test_it_has_no_terminal_whose_keys_it_could_take(watch, script):
+    text = "import getpass, os\nprint(os.getsid(0) == os.getpid(), flush=True)\ngetpass.getpass()"
+    race = watch(script(text))
+    assert output(race).splitlines()[0] == "True"
+    assert "EOFError" in race.lane.trouble.message and "no standard input" in race.lane.trouble.hint
 
 
 def test_it_reports_its_stacks_and_its_signals_stay_its_own(watch, script):
@@ -312,7 +349,7 @@ def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, scr
     told = tmp_path / "told"
     waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
     race = watch(script(f"import os, torch, time\ntorch.optim.optimizer.Optimizer().step()\n{waits}"))
-    reason = race.until_event(NotMeasured).reason
+    reason = race.until_event(NotMeasured, lambda event: bool(event.reason)).reason
     told.touch()
     assert reason.startswith("PyTorch trains here. Add: from tfmon import report") and "report.step(" in reason
     output(race)

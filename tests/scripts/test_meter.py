@@ -92,3 +92,13 @@ def test_steps_that_are_told_together_are_measured_as_one_by_one():
     assert one.histogram == other.histogram
     for name in ("steps", "examples", "step", "input_ns", "call_ns", "longest_ns"):
         assert getattr(one, name) == getattr(other, name), name
+
+
+@pytest.mark.parametrize(("took_s", "traced", "warm"), [(0.4, 0, False), (6.0, 0, True), (6.0, 1, False)])
+def test_one_long_step_that_traced_nothing_is_warm_up_enough(took_s, traced, warm):
+    meter, began_ns = WithoutKnobs(FullPipe(), {}), time.monotonic_ns() - 10_000_000_000
+    meter.start_step(began_ns)
+    meter.end_step(ended_ns=began_ns + round(took_s * 1e9))
+    meter.clock.traced_steps = traced
+    meter.end_stretch()
+    assert meter.warmed_up == warm

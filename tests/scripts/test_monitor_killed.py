@@ -18,7 +18,7 @@ TRAINS = """
 import os, time
 from tfmon import report
 print(os.getpid(), flush=True)
-open("pid-" + os.environ["TFMON_LANE"].split(":")[3], "w").write(str(os.getpid()))
+open("pid-" + os.environ["TFMON_PIPES"].split(":")[3], "w").write(str(os.getpid()))
 while True:
     time.sleep(0.002)
     report.step(examples=4)
@@ -29,15 +29,10 @@ SAVES = f"""
 try:
     exec({TRAINS!r})
 except KeyboardInterrupt:
+    for _ in range(2_000):
+        print(100 * "saving ")  # more than a pipe holds
     open("saved", "w").write("all")
 """
-PATIENT = """
-from tfmon.lanes import launch
-launch.GUARD = launch.GUARD.replace(f"sleep {launch.ASK_S}", "sleep 600")
-from tfmon.cli.main import main
-main()
-"""
-"""A monitor whose guard lets a script take its time to end, as long as a busy machine may need."""
 RESISTS = (
     "import signal\nfor number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):\n"
     "    signal.signal(number, lambda *_: None)\n"
@@ -50,14 +45,13 @@ def watched(
 ) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], list[psutil.Process]]]]:
     """Start tfmon with a script; return it and the processes below it, once the script says that it is there."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TFMON_GRACE", "2")
     started: list[subprocess.Popen[bytes]] = []
     below: list[psutil.Process] = []
 
-    def start(
-        text: str, *words: str, lanes: int = 1, program: tuple[str, str] = ("-m", "tfmon")
-    ) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
+    def start(text: str, *words: str, lanes: int = 1) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
         (tmp_path / "train.py").write_text(text)
-        command = [sys.executable, *program, *words]
+        command = [sys.executable, "-m", "tfmon", *words]
         monitor = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started.append(monitor)
 
@@ -103,14 +97,17 @@ def test_a_script_ends_with_its_monitor(watched, text, words):
 
 def test_suspended_lanes_end_too(watched):
     lanes = ("--lane", "cpu", "--lane", "cpu", "--mode", "turns", "--slice", "30")
-    monitor, below = watched(TRAINS, "race", *lanes, "--headless", "--no-record", "--", *PYTHON, lanes=2)
+    monitor, below = watched(
+        TRAINS, "race", *lanes, "--in-place", "--headless", "--no-record", "--", *PYTHON, lanes=2
+    )
     wait_for(lambda: any(process.status() == psutil.STATUS_STOPPED for process in below), what="one is suspended")
     monitor.kill()
     wait_for(lambda: all(map(gone, below)), what="nothing is left")
 
 
-def test_it_has_time_to_save_as_at_a_ctrl_c(watched, tmp_path):
-    monitor, _ = watched(SAVES, *WATCH, *PYTHON, program=("-c", PATIENT))
+def test_it_has_time_to_save_and_to_print_as_at_a_ctrl_c(watched, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFMON_GRACE", "600")  # as long as a busy machine may need
+    monitor, _ = watched(SAVES, *WATCH, *PYTHON)
     monitor.kill()
     saved = tmp_path / "saved"
     wait_for(lambda: saved.exists() and saved.read_text() == "all", what="it is saved")

@@ -100,8 +100,7 @@ def test_lanes_in_slices_train_every_step_and_the_replay_says_the_same(race, run
 
 def test_a_script_that_fails_says_why_and_its_steps_stay(race):
     done = race(FAILS, "--lane", "cpu", "--no-record")
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, "tfmon" in done.stderr) == (1, False)
     (lane,) = json.loads(done.stdout)["lanes"]
     assert (lane["state"], lane["steps"]) == ("failed", 599)
     assert lane["error"] == "the script exited with code 1: ValueError: the data ended early"
@@ -116,6 +115,6 @@ def test_100_megabytes_of_output_delay_nothing(race):
 
 def test_a_script_without_steps_says_what_to_do(run):
     done = run("watch", "--headless", "--no-record", "--", sys.executable, "-c", "print('done')")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (0, "")
     assert "cpu: the script ended, and no training step was seen" in done.stdout
     assert "from tfmon import report" in done.stdout

@@ -22,6 +22,15 @@ class FakeRace:
         self.renewals = 0
         self.slice_of = ""
         self.said_paused: list[str] = []
+        self.now_s = 100.0
+        self.computing = True
+        self.patience = 3.0
+
+    def computes(self, lane) -> bool:
+        return self.computing
+
+    def patience_s(self, lane) -> float:
+        return self.patience
 
     def send(self, lane, request):
         assert lane not in self.suspended, "a suspended lane would not read this"
@@ -83,7 +92,7 @@ def begin(race):
     """Start a race of which some lanes are ready, all if not said; the first requests are taken."""
 
     def start(lanes: str = "AB", mode: str = TURNS, ready: str | None = None, machines=None) -> Scheduler:
-        scheduler = Scheduler(race, race)
+        scheduler = Scheduler(race, race, lambda: round(race.now_s * 1e9))
         scheduler.begin(lanes, mode, 0.5, machines)
         for lane in lanes if ready is None else ready:
             scheduler.ready(lane)

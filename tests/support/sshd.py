@@ -30,6 +30,7 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
+SetEnv XDG_STATE_HOME={folder}/state
 """
 CLIENT = """
 Host gpu2 gpu3

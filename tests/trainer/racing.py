@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
@@ -41,6 +41,7 @@ class Race:
         steps: int | None = None,
         command: tuple[str, ...] = (),
         mode: str = CONCURRENT,
+        grace_s: float = PATIENCE_S,
         **settings: KnobValue,
     ) -> None:
         spec = LaneSpec(device, name=device)
@@ -62,6 +63,7 @@ class Race:
             python=Path(sys.executable),
             command=command,
             steps=steps,
+            grace_s=grace_s,
         )
         self.lanes = LaneGroup(self.session, lambda _scenario: plan)
         self.lanes.begin(plan)

@@ -23,6 +23,7 @@ Start = Callable[..., Race]
 SMALL_DENSE = built_in_folder() / "small_dense.py"
 
 
+@pytest.mark.pythons
 def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
     race: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

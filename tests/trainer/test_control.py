@@ -142,13 +142,23 @@ class TestSlices:
         assert window.steps == 500, "the last window of a slice is sent in any case"
 
     @pytest.mark.parametrize(
-        ("step_ns", "steps"), [(1_000_000, 20), (5_000_000, 6), (9_000_000, 6), (20_000_000, 4), (100_000_000, 2)]
+        ("step_ns", "steps"), [(1_000_000, 20), (5_000_000, 6), (9_000_000, 6), (20_000_000, 4), (99_000_000, 2)]
     )
     def test_a_stretch_has_three_steps_of_10_ms_or_one_long_step(
         self, lane: Lane, step_ns: int, steps: int
     ) -> None:
         first, *_ = lane.slice(1, 2.0, step_ns)
         assert (first.marks, first.steps) == ((SLICE_START,), steps)
+
+    @pytest.mark.parametrize(("step_ns", "steps"), [(100_000_000, 5), (400_000_000, 2), (9_000_000_000, 1)])
+    def test_a_step_that_is_long_beside_what_a_switch_costs_is_kept(
+        self, lane: Lane, step_ns: int, steps: int
+    ) -> None:
+        windows = lane.slice(1, 0.5, step_ns)
+        assert [one.marks for one in windows] == [()] * len(windows)
+        assert sum(one.steps for one in windows) == steps
+        (end,) = lane.of(SliceEnded)
+        assert end.round == 1
 
     def test_the_stretches_of_a_gpu_are_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         slices = Slices("gpu")

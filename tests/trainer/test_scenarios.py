@@ -23,7 +23,11 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 SCENARIOS = [read_scenario(path, "built-in") for path in sorted(FOLDER.glob("*.py"))]
-SMALL = {"sequential-rnn": {"sequence_length": 8}}
+SMALL = {
+    "sequential-rnn": {"sequence_length": 8},
+    "resnet50": {"image_size": 32, "batch_size": 2},
+    "transformer": {"sequence_length": 8, "blocks": 1},
+}
 """Settings that make building quick and change nothing else."""
 
 
@@ -55,7 +59,7 @@ def test_the_table_of_scenarios_is_there() -> None:
     assert {info.name for info in SCENARIOS} == {
         "text-tiny", "text-conv", "slow-preprocess", "fine-grained-ops", "host-transfer", "op-placement",
         "tensor-core-shapes", "sequential-rnn", "model-creation", "small-dense", "large-dense", "python-feed",
-        "eager-graph", "device-choice", "retracing",
+        "eager-graph", "device-choice", "retracing", "resnet50", "transformer",
     }  # fmt: skip
     for info in SCENARIOS:
         assert 10 < len(info.title) <= 100 and len(info.doc) > 100 and len(info.contrast) == 2, info.name

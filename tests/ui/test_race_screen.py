@@ -240,7 +240,7 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     demo.go()
     demo.race(2.4)
     waiting = awaited(analyse(demo.session.snapshot()), {})
-    assert waiting == "measured 2 of 8 rounds; verdict in about 8 s", "two of eight rounds of 1.2 s"
+    assert waiting == "measured 2 of 3 rounds; verdict in about 2 s", "two of three rounds of 1.2 s"
     assert waiting in text(frame(demo))
     demo.race(7.2)
     assert awaited(analyse(demo.session.snapshot()), {}) == "" and "faster than" in text(frame(demo))
@@ -256,9 +256,9 @@ def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice(
     demo = Demo(mode="turns")
     demo.go()
     known = demo.session.snapshot()
-    assert awaited(analyse(known), {}) == "measured 0 of 8 rounds", "no length is known: none is promised"
+    assert awaited(analyse(known), {}) == "measured 0 of 3 rounds", "no length is known: none is promised"
     timed = replace(known, race=replace(known.race, slice_s=0.5))
-    assert awaited(analyse(timed), {}) == "measured 0 of 8 rounds; verdict in about 8 s"
+    assert awaited(analyse(timed), {}) == "measured 0 of 3 rounds; verdict in about 3 s"
 
 
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():

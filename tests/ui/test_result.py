@@ -59,7 +59,7 @@ def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
     demo.go()
     demo.race(2.4)
     shown = text(frame(over(demo)))
-    assert "no verdict: measured 2 of 8 rounds; about " in shown and " s more would do" in shown
+    assert "no verdict: measured 2 of 3 rounds; about " in shown and " s more would do" in shown
 
 
 def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():

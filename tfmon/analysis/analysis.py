@@ -93,7 +93,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     experiment = snapshot.experiment
     return Analysis(
         snapshot=snapshot,
-        verdict=find_verdict(snapshot, throughputs),
+        verdict=find_verdict(snapshot, throughputs, before.verdict if before is not None else None),
         lanes=tuple(
             LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name])
             for lane in snapshot.lanes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 import statistics
 from collections.abc import Sequence
 from itertools import combinations, pairwise
@@ -17,6 +18,16 @@ TOO_FAR = 3.0
 """Losses at the same step differ too much from this many times their scatter within a lane on."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
+
+
+def ending_line(snapshot: Snapshot) -> str:
+    """Return which commands were asked to end, and how long they still have; empty for none."""
+    ending = [lane for lane in snapshot.lanes if lane.ending is not None and not lane.over]
+    if not ending:
+        return ""
+    left_s = max(lane.ending.at_ns / 1e9 + lane.ending.grace_s for lane in ending if lane.ending is not None)
+    names = " and ".join(lane.title for lane in ending)
+    return f"{names} got Ctrl+C; killed in {max(0.0, left_s - snapshot.at_ns / 1e9):.0f} s"
 
 
 def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
@@ -39,7 +50,16 @@ def _ended(snapshot: Snapshot) -> bool:
     return len(lanes) > 1 and all(lane.phase == DONE and lane.command for lane in lanes)
 
 
+def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
+    """Say which lanes went on from a checkpoint, and with that trained other work than the others."""
+    restored = {lane.went_on for lane in lanes}
+    other = ": it trained other work than the rest" if len(restored) > 1 else ""
+    return tuple(f"{lane.title} {lane.went_on}{other}" for lane in lanes if lane.went_on)
+
+
 def _times(lanes: Sequence[LaneState]) -> str:
+    if len({lane.went_on for lane in lanes}) > 1:
+        return "no time to finish: the lanes trained other work"
     if len({lane.steps for lane in lanes}) != 1:
         steps = ", ".join(f"{lane.title} {units.count(lane.steps)}" for lane in lanes)
         return f"no time to finish: the lanes trained different numbers of steps ({steps})"
@@ -55,6 +75,11 @@ def _times(lanes: Sequence[LaneState]) -> str:
 def _differences(lanes: Sequence[LaneState]) -> list[str]:
     """Return a warning for each two lanes whose losses differ by more than they scatter."""
     found = []
+    finite = {lane.title: math.isfinite(lane.last_loss) for lane in lanes if lane.last_loss is not None}
+    if len({*finite.values()}) > 1:
+        lost = " and ".join(title for title, one in finite.items() if not one)
+        sound = " and ".join(title for title, one in finite.items() if one)
+        found.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for one, other in combinations(lanes, 2):
         scatter = max(loss_scatter(one), loss_scatter(other))
         apart = loss_difference(one, other)
@@ -68,7 +93,7 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
 
 def loss_scatter(lane: LaneState) -> float:
     """Return the standard deviation of a lane's losses around their course, from their successive differences."""
-    steps = [after - before for (_, before), (_, after) in pairwise(lane.losses.points)]
+    steps = [after - before for (_, before), (_, after) in pairwise(_losses(lane))]
     if not steps:
         return 0.0
     middle = statistics.median(steps)
@@ -77,12 +102,16 @@ def loss_scatter(lane: LaneState) -> float:
 
 def loss_difference(one: LaneState, other: LaneState) -> float | None:
     """Return by how much two lanes' losses at the same steps differ, the median; None for too few of them."""
-    first, second = one.losses.points, other.losses.points
+    first, second = _losses(one), _losses(other)
     if min(len(first), len(second)) < LEAST_LOSSES:
         return None
     known = [step for step, _ in second]
     apart = [abs(loss - _at(second, known, step)) for step, loss in first if known[0] <= step <= known[-1]]
     return statistics.median(apart) if len(apart) >= LEAST_LOSSES else None
+
+
+def _losses(lane: LaneState) -> Sequence[tuple[int, float]]:
+    return [(step, loss) for step, loss in lane.losses.points if math.isfinite(loss)]
 
 
 def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:

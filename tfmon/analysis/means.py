@@ -19,7 +19,9 @@ from tfmon.model.readings import Estimate
 TRIM = 0.2
 """Share of the values cut off at each end."""
 LEAST_PAIRS = 5
-"""Fewer pairs give no interval, and fewer of a process nothing about it."""
+"""Fewer slices of a lane give no interval, and fewer pairs of a process nothing about it."""
+FEWEST, UNTRIMMED = 2, 8
+"""Pairs of two lanes from which their ratio has an interval, and from which on some are cut off."""
 STRETCHES = 5
 """Stretches of a race whose scatter tells of slow changes: batch means, with Student's t."""
 WIDEST = math.log(1_000)
@@ -52,25 +54,26 @@ class Center:
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 
-def trimmed(values: Collection[float], estimated: int = 0) -> Center | None:
+def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False) -> Center | None:
     """Return the trimmed mean of values; None for fewer than `LEAST_PAIRS`.
 
     Args:
         values: The values.
         estimated: How many figures besides the mean were estimated from them, and taken out.
+        few: Whether `FEWEST` values do; fewer than `UNTRIMMED` are then all kept.
     """
     count = len(values)
-    if count < LEAST_PAIRS:
+    if count < (FEWEST if few else LEAST_PAIRS):
         return None
     ordered = sorted(values)
-    cut = int(TRIM * count)
+    cut = 0 if few and count < UNTRIMMED else int(TRIM * count)
     kept = ordered[cut : count - cut]
     low, high, sum_kept = kept[0], kept[-1], math.fsum(kept)
     mean = sum_kept / len(kept)
     middle = (sum_kept + cut * (low + high)) / count  # The mean of the winsorised values.
     squares = math.fsum([(value - middle) ** 2 for value in kept])
     variance = (squares + cut * ((low - middle) ** 2 + (high - middle) ** 2)) / (count - 1 - estimated)
-    error = math.sqrt(variance / count) / (1 - 2 * TRIM)
+    error = math.sqrt(variance / count) / (1 - 2 * TRIM if cut or not few else 1)
     if not math.isfinite(error):
         return None
     return Center(mean, error, len(kept) - 1 - estimated, count, estimated)

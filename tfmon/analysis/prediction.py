@@ -10,13 +10,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.intervals import EARLY_ERROR, ERROR, NONE, Looks, always_valid
-from tfmon.analysis.means import LEAST_PAIRS, TRIM, WIDEST
+from tfmon.analysis.intervals import FEW, Looks
+from tfmon.analysis.means import FEWEST, TRIM, UNTRIMMED, WIDEST
 from tfmon.analysis.statistics import Between, Comparison
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 
+SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
+"""Standard deviation of a pair that is supposed beside that of few pairs, which may be small by chance: so the
+time that is told rather falls than rises."""
 MOST_PAIRS = 20_000
 """Some five hours: what takes longer is not predicted."""
 Slices = Sequence[Sequence[SliceSpeed]]
@@ -41,15 +44,9 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
     return Looks(ALWAYS_VALID, choices=choices)
 
 
-def least_rounds(race: Race, lanes: int, *, over: bool = False) -> int:
-    """Return after how many rounds of so many lanes there is a first interval, if they scatter little.
-
-    Within a known length it may come earlier; at its end it does.
-    """
-    if over and race.interval != ALWAYS_VALID and not race.interrupted:
-        return LEAST_PAIRS
-    error = ERROR / max(1, lanes - 1) * (EARLY_ERROR if race.interval == SPENDING else 1)
-    return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if always_valid(pairs, error) < NONE)
+def least_rounds(race: Race, *, over: bool = False) -> int:
+    """Return after how many rounds there is a first interval; at the end of a known length it comes earlier."""
+    return FEWEST if over and race.interval != ALWAYS_VALID and not race.interrupted else FEW
 
 
 def round_s(slices: Slices) -> float | None:
@@ -109,10 +106,13 @@ def more_pairs(
 def _reach(comparison: Comparison, looks: Looks, pairs: int, *, fresh: bool) -> float:
     """Return half the interval after so many pairs."""
     center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
+    cut = int(TRIM * pairs) if pairs >= UNTRIMMED else 0
+    supposed = center.degrees * center.error**2 + SUPPOSED_DEGREES * SUPPOSED_SCATTER**2 / center.count
+    error = max(center.error, math.sqrt(supposed / (center.degrees + SUPPOSED_DEGREES)))
     if looks.kind == SPENDING:
         looks = replace(looks, share=min(1.0, looks.share * longer))
-    degrees = pairs - 2 * int(TRIM * pairs) - 1 - center.estimated
-    within = looks.errors(pairs - center.estimated, degrees) * center.error / math.sqrt(longer)
+    degrees = pairs - 2 * cut - 1 - center.estimated
+    within = looks.errors(pairs - center.estimated, degrees) * error / math.sqrt(longer)
     if between is None:
         return within
     if fresh:

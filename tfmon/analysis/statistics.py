@@ -321,7 +321,7 @@ def _compare(
             value - effect if leads else value + effect
             for value, leads in zip(logs, pairs.first_leads, strict=True)
         ]
-    center = trimmed(logs, estimated=0 if effect is None else 1)
+    center = trimmed(logs, estimated=0 if effect is None else 1, few=True)
     if center is None:
         return None
     # Where one lane was restarted more often than the other, each process of the other makes one group.

@@ -10,36 +10,30 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
-from tfmon.analysis.contention import contention
+from tfmon.analysis.finish import went_on
 from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
 from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
-from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
+from tfmon.analysis.unfinished import unfinished
+from tfmon.analysis.verdict_notes import hangs, hung, note
+from tfmon.model.collisions import collisions
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.naming import also_differing
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 from tfmon.model.session import Snapshot
 
 CONTENDED = "contended: all train at once and share the cores"
 TAKE_TURNS = " (t: take turns)"
 """What to do about it while the race runs."""
 
-FALLEN = 0.75
-"""A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
-MANY_OUTLIERS = 0.1
-"""Share of outlying pairs from which on they are reported."""
-_CONSTANT = {
-    SWAPPING: ("this machine swaps", "{} swaps"),
-    THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
-    GPU_THROTTLED: ("the GPU is throttled", "the GPU of {} is throttled"),
-}
-"""What disturbs lanes most of the time, on the monitor's own machine and on a host."""
-
+LONG_ROUND_S = 5.0
+"""Where a round takes longer, the time that is left is told in rounds, too."""
 VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
 FASTER: VerdictKind = "faster"
 """The interval of the lead excludes 1."""
@@ -78,6 +72,8 @@ class Verdict:
     """Throughput of the fastest lane over that of the slowest."""
     interval: Estimate | None = None
     """The same with its 95 % interval."""
+    at_least: float | None = None
+    """What that ratio is at least, from a step that did not end; None where steps did."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
     note: str = ""
@@ -87,6 +83,8 @@ class Verdict:
     left_s: float | None = None
     """About how much longer until there is an answer, or until the width that ends the race; None if there is
     one, or if more time of this race gives none."""
+    answer_ns: int | None = None
+    """When that will be, on the clock of the race."""
     also: tuple[str, ...] = ()
     """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
     machines: tuple[MachineDifference, ...] = ()
@@ -100,22 +98,27 @@ class Verdict:
         return self.interval.kind if self.interval is not None else None
 
 
-def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
+def find_verdict(
+    snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None, before: Verdict | None = None
+) -> Verdict:
     """Compare the lanes that trained, by examples/s in steady state since each one's last knob change.
 
-    `throughputs` are those of the lanes by name, where they are computed already.
+    `throughputs` are those of the lanes by name, where they are computed already. With `before`, the verdict on an
+    earlier snapshot, the time that it may still take does not rise until what was told has passed.
 
     Units: ratios are examples/s over examples/s: interleaved, of slices of the same round; concurrent, of the same
     second.
     """
-    found = _find_verdict(snapshot, throughputs)
-    others = others_notes(snapshot)
+    found = _find_verdict(snapshot, throughputs, before)
+    found_ones = collisions(snapshot.lanes, snapshot.race.views)
+    others = (*went_on(snapshot.lanes), *(one.text for one in found_ones[:1]), *others_notes(snapshot))
     if found.ratio is None:
         return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
     names = [*map(short_name, also), *(one.what for one in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
-    told = (*(one.text for one in machines), *snapshot.race.differs, *others, found.note)
+    silent = (hangs(lane, snapshot.at_ns) for lane in hung(snapshot))
+    told = (*silent, *(one.text for one in machines), *snapshot.race.differs, *others, found.note)
     return replace(
         found,
         text=found.text + said,
@@ -126,66 +129,75 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     )
 
 
-def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
-    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
+def _find_verdict(
+    snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None, before: Verdict | None
+) -> Verdict:
+    silent = hung(snapshot)
+    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
         return Verdict("one lane: nothing to compare it with")
+    if len(lanes) < 2 and silent:
+        return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     if len(lanes) < 2:
         return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
     if any(lane.steady.examples_per_s is None for lane in lanes):
+        text, at_least = unfinished(lanes, snapshot.at_ns)
         waiting = any(not lane.over for lane in lanes)
-        return Verdict(
-            "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
-        )
+        nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
+        return Verdict(text or nothing, at_least=at_least)
     if snapshot.race.mode == CONCURRENT:
-        return _concurrent(snapshot, lanes)
+        return _concurrent(snapshot, lanes, before)
     known_ones = throughputs or {lane.spec.name: Throughput.of(lane.slices) for lane in lanes}
-    return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes])
+    return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes], before)
 
 
 Compared = Sequence[tuple[LaneState, Throughput]]
 """The lanes that are compared."""
 
 
-def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
+def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
     """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
     length_ns, slices = stretches(lanes)
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
-    found = _judged(snapshot, compared, together=True)
+    found = _judged(snapshot, compared, before, together=True)
     if found is not None:
         shared = snapshot.machines < len(snapshot.lanes)
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
         return replace(found, ranking=(), note=note)
     over = all(lane.over for lane in lanes)
-    least = least_rounds(snapshot.race, len(lanes), over=over)
+    least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
     more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
     said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
     return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
 
 
-def _interleaved(snapshot: Snapshot, compared: Compared) -> Verdict:
+def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> Verdict:
     """Compare the lanes by the rounds in which all trained."""
-    found = _judged(snapshot, compared)
+    found = _judged(snapshot, compared, before)
     if found is not None:
         return found
     lanes = [lane for lane, _ in compared]
     rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
     over = all(lane.over for lane in lanes)
     yet = "" if over else " yet"
-    least = least_rounds(snapshot.race, len(lanes), over=over)
+    least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
     more = _more_rounds(snapshot, lanes, least - rounds) if over else ""
-    return Verdict(f"no verdict{yet}: measured {rounds} of {least} rounds{more}")
+    text, _ = unfinished(lanes, snapshot.at_ns)
+    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
 
 
-def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -> Verdict | None:
+def _judged(
+    snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
+) -> Verdict | None:
     """Return which of some lanes is faster, or how far that is known; None before there are intervals.
 
     Args:
         snapshot: The race.
         compared: The lanes.
+        before: The verdict on an earlier snapshot, if there is one.
         together: Whether they trained at the same time, so that none comes first.
     """
     race, slices = snapshot.race, [one.slices for _, one in compared]
@@ -212,6 +224,9 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
     if race.until_ci is not None:
         awaited = max((one for _, one in found if one is not None), key=lambda one: one.reach(looks))
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
+    answer_ns = None
+    if left_s is not None and not over:
+        left_s, answer_ns = _falling(left_s, snapshot, slices, before)
     within = 1 / (1 + race.margin) <= shown.low and shown.high <= 1 + race.margin
     margin, best, other = f"±{100 * race.margin:g} %", ranking[0].ratio, next_fastest
     kind: VerdictKind
@@ -238,11 +253,23 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
         ratio=best.value,
         interval=best,
         ranking=ranking,
-        note="" if together else _note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
+        note="" if together else note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
         kind=kind,
         left_s=left_s,
+        answer_ns=answer_ns,
     )
     return _with_scaling(judged, scaling_of(snapshot, [lane for lane, _ in compared], ratio))
+
+
+def _falling(
+    left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], before: Verdict | None
+) -> tuple[float, int]:
+    """Return how much longer it takes, at most what was told before until that has passed, and when it ends."""
+    measured_ns = max(lane[-1].at_ns for lane in slices)
+    now_ns, answer_ns = max(snapshot.at_ns, measured_ns), measured_ns + round(left_s * 1e9)
+    if before is not None and before.answer_ns is not None and before.answer_ns > now_ns:
+        answer_ns = min(answer_ns, before.answer_ns)
+    return max(0.0, (answer_ns - now_ns) / 1e9), answer_ns
 
 
 def _longer_text(
@@ -251,6 +278,9 @@ def _longer_text(
     """Say how much longer it takes, or that no time of this race is enough."""
     if left_s is not None:
         about = f"; about {units.about(left_s)} more"
+        pace_s = round_s([lane.slices for lane in snapshot.lanes])
+        if pace_s is not None and pace_s > LONG_ROUND_S:
+            about += f" ({max(1, round(left_s / pace_s))} rounds)"
         return f"{about} would settle it" if over else about
     between = comparison.between
     limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
@@ -304,46 +334,3 @@ def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> t
         text.format(first=first.title, second=second.title, factor=factor, interval=more),
         text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
     )
-
-
-def _note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
-    """Return all that limits the figure in one line; what other programs took comes first."""
-    own = not any(lane.spec.host for lane, _ in lanes)
-    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
-    return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
-
-
-def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
-    """Return what makes the figure less sure: drift, outlying pairs, and what disturbs most of the time."""
-    notes = []
-    for lane, throughput in lanes:
-        if throughput.drift is not None:
-            change = "sped up" if throughput.drift > 1 else "slowed"
-            percent = 100 * abs(throughput.drift - 1)
-            notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
-    (fastest, first), (_, last) = lanes[0], lanes[-1]
-    outliers = statistics.outliers(first.logs, last.logs)
-    if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
-        notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")
-    reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
-    notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
-    return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]
-
-
-def _constant(reason: str, host: str) -> str:
-    """Say what disturbs the lanes of a machine most of the time."""
-    own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
-    return f"{elsewhere.format(host) if host else own} most of the time"
-
-
-def _fallen_clocks(snapshot: Snapshot) -> list[str]:
-    """Name the GPUs whose clocks fall between slices, so that they have to speed up in each."""
-    notes = []
-    for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
-        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
-        clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
-        if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
-            span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
-            which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
-            notes.append(f"the GPU clock of {which} falls between slices ({span}); a longer --slice hides it")
-    return notes

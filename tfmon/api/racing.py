@@ -17,6 +17,7 @@ from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import EXIT_FINE, UsageError
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.race import MARGIN, MODES, TURNS
+from tfmon.model.views import describe
 from tfmon.runner.headless import POLL_S, follow
 from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, unwatched, with_fresh
 from tfmon.runner.program import Program
@@ -39,6 +40,7 @@ def race(
     margin: float = MARGIN,
     fresh: bool | None = None,
     wait_idle: float | None = None,
+    in_place: bool = False,
     python: str | os.PathLike[str] | None = None,
     record: bool | str | os.PathLike[str] = True,
     progress: bool | Callable[[str], None] = True,
@@ -64,6 +66,8 @@ def race(
         margin: Lanes that differ by less than this share are called the same.
         fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
         wait_idle: Wait at most so many minutes until nobody uses a GPU of the lanes; None for not at all.
+        in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
+            copy-on-write view of it.
         python: The interpreter that trains; None for what is set, or else this one.
         record: Whether to record the race, or the new file to record it into.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
@@ -92,6 +96,7 @@ def race(
         record=record is not False,
         record_file=None if isinstance(record, bool) else Path(record),
         wait_idle_s=None if wait_idle is None else 60 * wait_idle,
+        in_place=in_place or None,
     )
     _check(options, words, fresh)
     with teller(progress) as tell, alone(wait, tell):
@@ -105,6 +110,8 @@ def _race(
     reason = "ended by the program that began it"
     try:
         plan = program.plan(info)
+        if tell is not None and plan.race.views:
+            tell("; ".join(describe(plan.race.views)))
         follow(program, plan, _wait, tell)
         reason = ""
     finally:

@@ -128,6 +128,7 @@ def sweep(
     everything: bool = False,
     slice_s: float | None = None,
     command: Sequence[str] = (),
+    in_place: bool = False,
     python: str | os.PathLike[str] | None = None,
     record: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -153,6 +154,8 @@ def sweep(
         everything: Whether those that cannot win any more are measured all the same.
         slice_s: Length of a slice in seconds; None for what is set.
         command: A training script of your own instead of a scenario, as a list of words.
+        in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
+            copy-on-write view of it.
         python: The interpreter that trains; None for what is set, or else this one.
         record: The new file to keep it in; None for one among your sweeps.
         resume: The file of a sweep to go on with, as it began; nothing is measured twice.
@@ -186,6 +189,7 @@ def sweep(
             python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
             watched=False,
             ray=cluster,
+            in_place=in_place,
         ),
         until_ci=share("until_ci", until_ci, LEAST_CI) or 0.03,
         each_s=span("limit_s", limit_s, 1, LONGEST_S) or 60.0,

@@ -106,6 +106,7 @@ def crossover(
 @click.argument("scenario", required=False)
 @options.one_lane
 @options.settings
+@options.in_place
 @options.record
 @options.as_json
 @options.python
@@ -113,6 +114,7 @@ def tune(
     scenario: str | None,
     lane: str | None,
     settings: tuple[str, ...],
+    in_place: bool,
     record: str | None,
     no_record: bool,
     as_json: bool,
@@ -147,6 +149,7 @@ def tune(
         one_lane=True,
         fresh=True,
         ray=options.ray_cluster(),
+        in_place=in_place,
     )
 
     def progress(snapshot: Snapshot) -> str:
@@ -183,12 +186,15 @@ def _run(
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.model.race import TuneState
+    from tfmon.model.views import describe
     from tfmon.runner.headless import interruption, plan_race, show_progress
     from tfmon.runner.program import Program
 
     program = Program(race_options)
     with options.errors_as_json(as_json):
         plan = plan_race(program, info, race_options.lanes)
+    for line in describe(plan.race.views):
+        click.echo(f"tfmon: {line}", err=True)
     with interruption() as interrupted:
         try:
             state = planned([lane.spec for lane in plan.lanes])
@@ -220,7 +226,7 @@ def _run(
 @options.as_json
 @options.python
 def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, python: str | None) -> None:
-    """Measure what is claimed about SCENARIOS, by default about all of them.
+    """Measure what is claimed about SCENARIOS, by default about all of them whose steps are short.
 
     Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
     the command is interrupted.
@@ -234,7 +240,9 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
     from tfmon.reports.verification import to_json, to_text
     from tfmon.runner.verification import verify_claims
 
-    infos = [find_scenario(name) for name in scenarios] or list_scenarios()
+    infos = [find_scenario(name) for name in scenarios] or [
+        replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
+    ]
     results, interrupted = verify_claims(infos, options.interpreter(python), seconds)
     click.echo(json.dumps(to_json(results, interrupted), indent=2) if as_json else to_text(results, interrupted))
     if interrupted:

@@ -167,6 +167,12 @@ wait_idle = click.option(
     callback=lambda _context, _param, minutes: None if minutes is None else 60 * minutes,
     help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
 )
+in_place = click.option(
+    "--in-place",
+    is_flag=True,
+    help="Have all lanes of a script write to the working folder itself. By default each has a copy-on-write view "
+    "of it.",
+)
 seconds = click.option("--seconds", type=Seconds(min=0, min_open=True), help="Stop after this many seconds.")
 slice_s = _setting(
     "slice",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tfmon.cli import options
-from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.errors import TfmonError, UsageError
 from tfmon.runner import settings as configured
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
     "The weights begin anew. Default: without a screen, in races of 60 s and more.",
 )
+@options.in_place
 @options.record
 @click.option(
     "--no-spare",
@@ -64,6 +65,7 @@ def race(
     slice_s: float,
     until_ci: str | None,
     margin: str,
+    in_place: bool,
     record: str | None,
     no_record: bool,
     fresh: bool | None,
@@ -126,6 +128,7 @@ def race(
         spare=not (no_spare or command),
         ray=options.ray_cluster(),
         wait_idle_s=wait_idle_s,
+        in_place=in_place or None,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -195,6 +198,7 @@ def _start(
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
+    from tfmon.model.views import describe
     from tfmon.reports.race import to_json, to_text
     from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
@@ -218,11 +222,14 @@ def _start(
         with options.errors_as_json(as_json):
             plan = plan_race(program, info, race_options.lanes)
     if headless and plan is not None:
-        from tfmon.runner.headless import run
+        from tfmon.runner.headless import pass_on, run
 
-        for note in notes:
+        for note in [*notes, *describe(plan.race.views)]:
             click.echo(f"tfmon: {note}", err=True)
-        interrupted = run(program, plan)
+        passes_output = bool(plan.command) and len(plan.lanes) == 1
+        if passes_output:
+            program.lanes.pass_output(pass_on(sys.stderr if as_json else sys.stdout))
+        interrupted = run(program, plan, quiet=passes_output)
     else:
         from tfmon.runner import live
 
@@ -238,4 +245,4 @@ def _start(
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
             click.echo(to_text(found))
-    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+    sys.exit(program.exit_code(interrupted))

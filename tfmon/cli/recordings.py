@@ -81,7 +81,17 @@ def replay(
 @click.option(
     "--name", "naming", nargs=2, metavar="RUN NAME", help='Call RUN by NAME from now on; "" takes the name away.'
 )
-def runs(as_json: bool, naming: tuple[str, str] | None) -> None:
+@click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
+@click.option(
+    "--keep-files",
+    "keeping",
+    nargs=2,
+    metavar="LANE DIR",
+    help="Copy what LANE wrote, such as A, into the new folder DIR: of the RUN of --files, or else of the last.",
+)
+def runs(
+    as_json: bool, naming: tuple[str, str] | None, listing: str | None, keeping: tuple[str, str] | None
+) -> None:
     """List the recorded races by their start, the latest last.
 
     The commands replay, diff and export take an id from this list, its beginning, a name that was given, `last`,
@@ -91,9 +101,16 @@ def runs(as_json: bool, naming: tuple[str, str] | None) -> None:
     For example:
       tfmon runs
       tfmon runs --name last baseline
+      tfmon runs --files last
+      tfmon runs --files last --keep-files A out
     """
     from tfmon.recordings import library
 
+    if listing is not None or keeping is not None:
+        if naming is not None or as_json:
+            raise UsageError("--files and --keep-files exclude --name and --json", "leave them out")
+        _files(library.find(listing or "last"), keeping)
+        return
     if naming is not None:
         word, name = naming
         path = library.find(word)
@@ -115,6 +132,41 @@ def runs(as_json: bool, naming: tuple[str, str] | None) -> None:
         click.echo(f"{head:{width}}  {_run_line(info)}")
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
+
+
+def _files(path: Path, keeping: tuple[str, str] | None) -> None:
+    """List what the lanes of a recorded race wrote, or copy what one of them did."""
+    from tfmon.model.views import WRITTEN, files_of, removed_in, take_out, tidy
+    from tfmon.recordings.library import run_id, stores
+    from tfmon.recordings.reader import peek
+
+    found, views = stores(path), peek(path)[0].views
+    store = found.get("")
+    if keeping is not None:
+        lane, target = keeping
+        try:
+            count = take_out(store or path, lane, Path(target))
+        except OSError as error:
+            raise UsageError(
+                f"{lane} of {run_id(path)}: {error.strerror}: {error.filename}",
+                "tfmon runs --files RUN lists them",
+            ) from None
+        click.echo(f"{count} files of {lane} are in {target}")
+        return
+    for host, elsewhere in found.items():
+        if host:
+            click.echo(f"on {host}: {elsewhere}")
+    listed = False
+    for place in sorted(store.iterdir()) if store is not None and store.is_dir() else ():
+        tidy(place, Path(views[""].folder))  # of a race that was killed
+        for file, size in sorted(files_of(place / WRITTEN)):
+            listed = True
+            click.echo(f"{place.name}  {units.memory(size):>9}  {file.relative_to(place / WRITTEN)}")
+        for file in sorted(removed_in(place / WRITTEN)):
+            listed = True
+            click.echo(f"{place.name}    removed  {file.relative_to(place / WRITTEN)}")
+    if not listed and len(found) == (store is not None):
+        click.echo(f"the lanes of {run_id(path)} kept no files")
 
 
 def _run_json(run: Run) -> dict[str, Any]:

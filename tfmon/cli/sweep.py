@@ -62,6 +62,7 @@ AS_BEFORE = {
 )
 @click.option("--all", "everything", is_flag=True, help="Measure those fully, too, that cannot win any more.")
 @options.slice_s
+@options.in_place
 @click.option(
     "--record", metavar="FILE", help="Keep the sweep in this new file; by default it is kept among your sweeps."
 )
@@ -83,6 +84,7 @@ def sweep(
     limit: float,
     everything: bool,
     slice_s: float,
+    in_place: bool,
     record: str | None,
     resume: str | None,
     headless: bool,
@@ -108,6 +110,7 @@ def sweep(
       tfmon sweep --resume FILE
     """
     from tfmon.analysis.sweep import FAILED, LEAST_CI
+    from tfmon.model.views import describe
     from tfmon.runner.planner import RaceOptions
     from tfmon.runner.sweep import SweepOptions, SweepProgram
 
@@ -132,6 +135,7 @@ def sweep(
             python=options.interpreter(python, command),
             watched=False,
             ray=options.ray_cluster(),
+            in_place=in_place,
         ),
         until_ci=options.percentage("--until-ci", until_ci, LEAST_CI),
         each_s=limit,
@@ -148,6 +152,8 @@ def sweep(
             file=None if record is None else Path(record),
             resume=None if resume is None else Path(resume),
         )
+    for line in describe(program.views):
+        click.echo(f"tfmon: {line}", err=True)
     if headless:
         from tfmon.runner.sweep_headless import run
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tfmon.model.views import View
 from tfmon.probes.gpus import conclude
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.probes.wheel import Wheel
@@ -235,6 +236,8 @@ class Facts:
     host: Host = Host()
     imported: Import | None = None
     """None if the import was skipped."""
+    view: View | None = None
+    """How lanes of a script would see the working folder; None if that was not tried."""
     own_pids: frozenset[int] = frozenset()
     """Processes of the lanes of the race that runs, which are no other programs."""
 

@@ -33,8 +33,10 @@ from tfmon.doctor.children import import_tensorflow, open_libraries
 from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library, Running
 from tfmon.doctor.interpreter import describe_interpreter, find_shadows, list_distributions, read_build, shadows_on
 from tfmon.doctor.machine import DriverReader, LoadWatch, read_host, read_platform
+from tfmon.model.views import default_base
 from tfmon.probes.gpus import read_visibility
 from tfmon.probes.obstacles import LIBRARY, Obstacle
+from tfmon.probes.views import find_view
 from tfmon.probes.wheel import find_home, find_wheel
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
@@ -121,7 +123,10 @@ def gather(
     imported = _import(facts, environ) if imports else None
     host = read_host(roots.root, others=others)
     own = frozenset() if running is None else running.pids
-    return replace(facts, libraries=libraries, host=host, imported=imported, own_pids=own)
+    view = None
+    if running is None and roots.root == HERE.root:
+        view = find_view(str(roots.folder or Path.cwd()), default_base(), clear=False)
+    return replace(facts, libraries=libraries, host=host, imported=imported, view=view, own_pids=own)
 
 
 def _local_shadows(folder: Path, home: Path | None) -> tuple[str, ...]:
@@ -177,6 +182,8 @@ class Report:
     """What keeps TensorFlow from the GPU, or None."""
     seconds: float = 0.0
     """How long gathering and judging took."""
+    lane: Finding | None = None
+    """Whether a lane trains with the interpreter; None if that was not tried."""
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
         """Return the results about a subject that have one of the statuses; all without any."""
@@ -189,8 +196,8 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable."""
-        if self.of(TENSORFLOW, BROKEN):
+        """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable, or no lane trains."""
+        if self.of(TENSORFLOW, BROKEN) or (self.lane is not None and self.lane.status == BROKEN):
             return EXIT_NO_TENSORFLOW
         if self.no_gpu is not None:
             return EXIT_NO_GPU

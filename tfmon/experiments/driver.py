@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
 from tfmon.model.race import STOPPED, Experiment
 from tfmon.model.readings import HostSample
@@ -17,6 +17,8 @@ from tfmon.model.session import Session, Snapshot
 
 PATIENCE_S = 120.0
 """How long a knob may take to come into effect, or a measurement to get any further."""
+TIMES_WINDOW = 10
+"""The same in windows, where steps take long: the next slice of a lane may be some steps of others away."""
 POLL_S = 0.5
 
 
@@ -26,6 +28,11 @@ class StoppedError(Exception):
 
 class FailedError(Exception):
     """What the experiment waits for cannot happen; the text says why."""
+
+
+def _ended(lane: LaneState) -> Exception:
+    reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
+    return StoppedError(reason) if lane.command else FailedError(reason)
 
 
 def why_ended(error: Exception) -> str:
@@ -74,10 +81,10 @@ class LaneDriver:
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise FailedError if a lane does not train any more."""
+        """Raise FailedError if a lane does not train any more, StoppedError where nothing may start it again."""
         lane = self.lane(name)
-        if lane.over:
-            raise FailedError(lane.trouble.message if lane.trouble else f"{lane.title} has ended")
+        if lane.over or lane.ending is not None:
+            raise _ended(lane)
 
     def slices_ended(self, lane: str) -> int:
         """Return how many slices of a lane have ended since the experiment began."""
@@ -98,6 +105,8 @@ class LaneDriver:
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
             lane = self.lane(name)
+            if lane.command:
+                self.check(name)
             if lane.over or lane.settings.get(knob) != value or knob in lane.requested:
                 self.controls.set_knob(name, knob, value)
             if lane.over and live:  # its process may not have ended yet, and would not answer
@@ -106,6 +115,8 @@ class LaneDriver:
         def in_effect() -> bool:
             states = [self.lane(name) for name in lanes]
             for lane in states:
+                if lane.command:
+                    self.check(lane.spec.name)
                 if lane.phase in (FAILED, ABSENT) and lane.phase_since_ns >= began_ns and lane.trouble:
                     raise FailedError(lane.trouble.message)
                 if lane.refused and knob not in lane.requested and lane.settings.get(knob) != value:
@@ -121,15 +132,17 @@ class LaneDriver:
         Raises:
             FailedError: It did not hold within the patience; the text begins with `otherwise`.
         """
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
         while True:
             if self._stopped.is_set():
                 raise StoppedError
             if condition():
                 return
-            left_s = deadline - time.monotonic()
+            longest_ns = max((lane.heartbeat.longest_window_ns for lane in self.snapshot().lanes), default=0)
+            patience_s = max(self._patience_s, TIMES_WINDOW * longest_ns / 1e9)
+            left_s = began + patience_s - time.monotonic()
             if left_s <= 0:
-                raise FailedError(f"{otherwise} within {self._patience_s:.0f} s")
+                raise FailedError(f"{otherwise} within {patience_s:.0f} s")
             with self._news:
                 if not self._stopped.is_set():
                     self._news.wait(min(left_s, POLL_S))
@@ -144,10 +157,7 @@ class LaneDriver:
         def racing() -> bool:
             states = [self.lane(name) for name in lanes]
             for lane in states:
-                if lane.phase in (FAILED, ABSENT):
-                    raise FailedError(lane.trouble.message if lane.trouble else f"{lane.title} is {lane.phase}")
-                if lane.phase == DONE:
-                    raise FailedError(f"{lane.title} has ended")
+                self.check(lane.spec.name)
             paused = [lane.spec.name for lane in states if lane.phase == PAUSED]
             if paused:
                 self.controls.resume(paused)

@@ -185,7 +185,7 @@ class Visit:
         """Return what else the visit told of the combination."""
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
-        memory = lane.gpu_memory_used_bytes if lane.spec.kind == "gpu" else lane.private_bytes
+        memory = lane.gpu_memory_used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
         found = find_bottleneck(snapshot, lane)
         missing = memory.reason if isinstance(memory, Missing) else ""
         return Figures(

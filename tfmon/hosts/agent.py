@@ -21,6 +21,7 @@ from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, Fram
 from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.model.threads import start_thread
+from tfmon.model.views import LaneView
 
 SILENCE_S = 10.0
 """The lanes are ended when the monitor, which says something every second, was silent for so long."""
@@ -180,6 +181,7 @@ class Agent:
                 self._selector.unregister(fd)
 
     def _end_lanes(self) -> None:
+        self._lanes = {number: lane for number, lane in self._lanes.items() if not lane.own_command}
         for lane in self._lanes.values():
             lane.end()
         self._await_ends(TERM_S)
@@ -232,16 +234,17 @@ class Agent:
             own = str(Path(sys.executable).parent)
             environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
         script = Path(words["script"]) if words["script"] else BOOTSTRAP
-        command = words["command"] and Command(
-            tuple(words["command"]["words"]), words["command"]["device"], words["command"]["settings"]
-        )
+        command = None
+        if words["command"]:
+            view = words["command"].pop("view")
+            command = Command(**words["command"], view=LaneView(**view) if view else None)
         folder = words["folder"]
         if folder and not Path(folder).is_dir():
             raise NotADirectoryError(0, f"there is no folder {folder}")
         launched = launch(
             Path(words["python"] or sys.executable), environment, script, command, folder=folder, guarded=True
         )
-        return HostedLane(number, words["name"], launched, self._outbox)
+        return HostedLane(number, words["name"], launched, self._outbox, own_command=command is not None)
 
     def _ping(self, frame: Frame) -> None:
         (sent_ns,) = STAMP.unpack(frame.payload)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from tfmon.hosts.line import Line
 from tfmon.hosts.remote import RemoteProcess
 from tfmon.hosts.trouble import HostError
 from tfmon.hosts.wire import Greeting, Wire
-from tfmon.lanes.launch import BOOTSTRAP
+from tfmon.lanes.launch import BOOTSTRAP, Command
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
@@ -172,8 +172,8 @@ class Connection:
         }
         scenario = ""
         if plan.command:
-            command = {"words": plan.command, "device": device_word(lane.spec), "settings": lane.settings}
-            words.update(command=command, folder=working_folder())
+            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
+            words.update(command=asdict(command), folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)
         process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line, sink, ended)

@@ -18,9 +18,12 @@ OUTPUT_EVERY_S = 0.05
 class HostedLane(Child):
     """A child of the agent. Thread: the agent's loop."""
 
-    def __init__(self, number: int, name: str, launched: Launched, outbox: Outbox) -> None:
+    def __init__(
+        self, number: int, name: str, launched: Launched, outbox: Outbox, *, own_command: bool = False
+    ) -> None:
+        """Take over a process; a user's own command is ended by its guard, which gives it time to save."""
         super().__init__(launched)
-        self.number, self.name = number, name
+        self.number, self.name, self.own_command = number, name, own_command
         self._outbox = outbox
         self._suspended = False
         self._output = bytearray()

@@ -193,7 +193,7 @@ class Line:
             case Kind.EVENT:
                 self.deliver(lambda: self._tell_reading(frame.payload))
             case Kind.LAST_WORD:
-                self._last_word = clean(frame.payload.decode(errors="replace"), 400)
+                self._last_word = self._last_word or clean(frame.payload.decode(errors="replace"), 400)
 
     def _take_answer(self, frame: Frame) -> None:
         question = self._questions.get(frame.number)

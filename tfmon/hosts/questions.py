@@ -19,6 +19,7 @@ from tfmon.lanes.plan import digest
 from tfmon.model.codec import CodecError, plain, read
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
+from tfmon.model.views import LaneView, View, Written, default_base, settle
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.look import look
@@ -150,6 +151,31 @@ def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 
 
+# ---------------- views of its working folder
+
+
+def _view(folder: str, copy_bytes: int, limit_bytes: int) -> Answer:
+    from tfmon.probes.views import find_view
+
+    return {"view": plain(find_view(folder, default_base(), copy_bytes, limit_bytes))}
+
+
+def read_view_answer(found: Answer) -> View:
+    """Return the view of an answer to `view`."""
+    view: View = _read(found, "view", View)
+    return view
+
+
+def _settle(view: object, age_s: float) -> Answer:
+    return {"written": plain(settle(read(view, LaneView, strict=False), age_s))}
+
+
+def read_written_answer(found: Answer) -> Written:
+    """Return what a lane wrote, of an answer to `settle`."""
+    written: Written = _read(found, "written", Written)
+    return written
+
+
 # ---------------- the doctor
 
 
@@ -181,5 +207,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "look": _look,
     "tensorflow": _tensorflow,
     "paths": _paths,
+    "view": _view,
+    "settle": _settle,
     "doctor": _doctor,
 }

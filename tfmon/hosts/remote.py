@@ -126,7 +126,7 @@ class RemoteProcess(LaneProcess):
         """Tell that the connection is lost, and the child with it."""
         if self.ended:
             return
-        if not self._end_requested:
+        if not self.end_requested:
             failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason, hint=CONNECT_AGAIN)
             self._tell(failed)
         self._tell_end(None, at_ns)

@@ -18,8 +18,10 @@ ROOTS = (
     "tfmon.hosts.questions",
     "tfmon.hosts.readings",
     "tfmon.trainer.bootstrap",
+    "tfmon.lanes.enter_view",
     "tfmon.report",
     "tfmon.script.site.sitecustomize",
+    "tfmon.script.uses",
 )
 """What is run or imported on a host: the agent, what it imports when it is asked, a lane's first module, and what
 a user's script loads or imports."""

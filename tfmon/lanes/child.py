@@ -8,7 +8,7 @@ import signal
 import threading
 from abc import ABC, abstractmethod
 
-from tfmon.lanes.launch import Launched, dismiss_guard
+from tfmon.lanes.launch import Launched
 
 CHUNK_BYTES = 65_536
 LAST_CHUNKS = 32
@@ -104,7 +104,7 @@ class Child(ABC):
         code = self._popen.wait()
         self._signal(signal.SIGKILL)
         if self._guard is not None:
-            dismiss_guard(self._guard)
+            self._guard.dismiss()
         for read in (self.read_metrics, self.read_output):
             for _ in range(LAST_CHUNKS):
                 if not read():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
 from tfmon.lanes.suspend import Suspendable
-from tfmon.model.events import Event
+from tfmon.model.events import EndRequested, Event
 from tfmon.model.lane_events import Hello
-from tfmon.model.requests import Assign, Request, Stop
+from tfmon.model.requests import Assign, Request
 from tfmon.model.threads import Failed, call_later
 
 SPARE_LOADS_S = 0.5
@@ -62,6 +63,10 @@ class Children:
         """Starts processes at the priority that the program was started with."""
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
+        self._hurries = 0
+        """How often `end_now` was called."""
+        self.echo: Callable[[bytes], object] | None = None
+        """Takes what the lanes print, byte for byte."""
         self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
 
     def __contains__(self, lane: str) -> bool:
@@ -124,7 +129,9 @@ class Children:
         """
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None
-        command = Command(plan.command, device_word(lane.spec), lane.settings) if plan.command else None
+        command = None
+        if plan.command:
+            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}
@@ -134,6 +141,7 @@ class Children:
             hello = spare.hello
             environment = {key: value for key, value in lane.environment.items() if value is not None}
         self._processes[lane.spec.name] = process
+        process.grace_s = plan.grace_s if plan.command else None
         process.send(assignment(lane, plan, environment))
         return process, hello
 
@@ -141,6 +149,8 @@ class Children:
         place = self._place(lane.spec.host)
         process = place.start_lane(lane, plan, self._script, self._hear, self._reader.note_end)
         self._processes[lane.spec.name] = process
+        process.grace_s = plan.grace_s if plan.command else None
+        process.pass_output(self.echo)
         process.send(assignment(lane, plan, {}))
         return process
 
@@ -154,6 +164,7 @@ class Children:
         self, lane: str, python: Path, environment: dict[str, str | None], command: Command | None = None
     ) -> LaneProcess:
         process = self.launcher(LocalProcess, lane, python, environment, self._hear, self._script, command)
+        process.pass_output(self.echo)
         self._reader.watch(process)
         return process
 
@@ -165,15 +176,21 @@ class Children:
         return taken
 
     def end(self, processes: Sequence[LaneProcess]) -> None:
-        """End processes, each step for those that the one before did not end: Stop, SIGTERM, SIGKILL.
+        """End processes, each step for those that the one before did not end: a request, SIGTERM, SIGKILL.
 
         Returns when they are gone. Thread: any, without the lock.
         """
+        graces_s = [process.grace_s for process in processes if process.grace_s is not None]
+        with self._lock:
+            hurries = self._hurries
+            for process in processes:
+                if process.grace_s is not None and not process.ended:
+                    at_ns = time.monotonic_ns()
+                    self._sink(EndRequested(lane=process.lane, at_ns=at_ns, grace_s=process.grace_s))
         for process in processes:
-            process.expect_end()
-            process.continue_()
-            process.send(Stop())
-        if self._reader.wait_ended(processes, ASK_S):
+            process.request_end()
+        patience_s = max(graces_s, default=ASK_S)
+        if self._reader.wait_ended(processes, patience_s, lambda: self._hurries > hurries):
             return
         for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
             for process in processes:
@@ -181,6 +198,11 @@ class Children:
                     process.kill(number)
             if self._reader.wait_ended(processes, patience_s):
                 return
+
+    def end_now(self) -> None:
+        """Wait no longer for user's commands that are ending: they get SIGTERM, then SIGKILL."""
+        self._hurries += 1
+        self._reader.note_end()
 
     def close(self) -> None:
         """End every process there is, ending ones and the spare worker included. Thread: without the lock."""

@@ -60,6 +60,9 @@ class LaneGroup(RunningLanes):
         with self._lock:
             if self._stopped or self._failure:
                 return
+            number = self._session.snapshot().race.number + 1
+            views = {host: one.begun(number) for host, one in plan.race.views.items()}
+            plan = replace(plan, race=replace(plan.race, views=views))
             self._plan, self._renewing = plan, ()
             self._renewal = Renewal(plan.fresh_every_s, plan.seconds)
             self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
@@ -106,6 +109,9 @@ class LaneGroup(RunningLanes):
                 return
             if self._over and self._session.snapshot().lane(lane).phase != FAILED:
                 return
+            process = self._children.find(lane)
+            if process is None and self._plan is not None and self._plan.command:
+                return  # only `restart` starts a user's command again
             kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._request_numbers)
             at_ns = time.monotonic_ns()
@@ -113,7 +119,6 @@ class LaneGroup(RunningLanes):
             self._settings[lane][knob] = value
             if self._renewing:
                 return  # the fresh process begins with it
-            process = self._children.find(lane)
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
                 return
@@ -234,10 +239,21 @@ class LaneGroup(RunningLanes):
         """True when every lane of the race has ended and none is about to start again."""
         return not self._restarting and self._session.snapshot().over
 
+    def pass_output(self, write: Callable[[bytes], object]) -> None:
+        """Pass on what the lanes of the next races print, byte for byte."""
+        self._children.echo = write
+
+    def end_now(self) -> None:
+        """Wait no longer for user's commands that are ending."""
+        self._children.end_now()
+
     def kill(self, lane: str) -> None:
-        """End one lane, by force if it does not end itself; the others go on."""
+        """End one lane, by force if it does not end itself, or at once the second time; the others go on."""
         with self._lock:
             process = self._children.find(lane)
+            if self._session.snapshot().lane(lane).ending is not None:
+                self._children.end_now()
+                return
         self._in_background(lambda: self._children.end([process] if process is not None else []))
 
     def ask_stack(self, lane: str) -> None:

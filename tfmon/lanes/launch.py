@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,34 +17,51 @@ from typing import Any
 import tfmon
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
+from tfmon.model.views import LaneView, entry, open_place
 
 BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 SITE = Path(tfmon.__file__).parent / "script" / "site"
 """The folder with the sitecustomize that loads tfmon into a user's Python."""
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""How long a lane gets to end after Stop (or the end of its pipe), SIGTERM and SIGKILL: 2.6 s in all."""
+"""How long a lane gets to end after Stop (or the end of its pipe), SIGTERM and SIGKILL: 2.6 s in all.
+
+A user's command gets SIGINT in place of Stop, and `Command.grace_s` in place of `ASK_S`."""
 GUARD = f"""
 trap '' HUP INT QUIT TERM TSTP
-read -r over && exit
-kill -s CONT -- "-$1"
-sleep {ASK_S} || sleep 1
-kill -s TERM -- "-$1" || exit
-sleep {TERM_S} || sleep 1
-kill -s KILL -- "-$1"
+read -r over <&1 && exit
+wait_for_end() {{
+    left=$1
+    while [ "$left" -gt 0 ] && kill -s 0 -- "-$group"; do sleep 0.2 || sleep 1; left=$((left - 1)); done
+}}
+group=$1
+exec 3<&0
+kill -s CONT -- "-$group"
+kill -s "$2" -- "-$group"
+while kill -s 0 -- "-$group"; do cat >/dev/null; sleep 0.2 || sleep 1; done <&3 &
+wait_for_end "$3"
+kill -s TERM -- "-$group" || exit
+wait_for_end {round(5 * TERM_S)}
+kill -s KILL -- "-$group"
 """
-"""`read` fails at the end of the pipe. POSIX's `sleep` takes whole seconds only."""
+"""Ends the process group $1 when descriptor 1, a pipe from the monitor, ends: signal $2, after $3 fifths of a
+second SIGTERM, then SIGKILL. Standard input is the group's output, which is read and dropped, so that writing does
+not fail meanwhile. POSIX's `sleep` takes whole seconds only, and its redirections descriptors of one digit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A user's own command that a lane runs."""
 
-    words: tuple[str, ...]
+    words: Sequence[str]
     device: str
     """`cpu` or `gpu`."""
     settings: Settings
     """Knobs that the command line sets."""
+    grace_s: float
+    """How long it has to end after SIGINT."""
+    view: LaneView | None = None
+    """How it sees the working folder; None for as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +72,7 @@ class Launched:
     metric_fd: int
     output_fd: int
     request_fd: int
-    guard: subprocess.Popen[bytes] | None
+    guard: Guard | None
 
 
 def launch(
@@ -86,10 +105,14 @@ def launch(
     try:
         if command is None:
             words = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
+            merged["PYTHONUNBUFFERED"] = "1"
         else:
             lock, token = _lock_file()
             inherited.append(lock)
             words = list(command.words)
+            if command.view is not None:
+                words = [*entry(command.view, child_metric_fd), *_found(words, merged, folder)]
+                open_place(Path(command.view.place))
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
             merged.update(_script_environment(merged, pipes, command.settings))
         popen = subprocess.Popen(
@@ -100,9 +123,10 @@ def launch(
             pass_fds=inherited,
             env=merged,
             cwd=folder,
-            # In the monitor's session: if the monitor dies while a child is suspended, the kernel sends the child
-            # SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX).
-            **OWN_GROUP,
+            # A user's command has a session of its own, and so no terminal to read from, to draw on, or to lose.
+            # Others stay in the monitor's: if the monitor dies while a child is suspended, the kernel sends the
+            # child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX).
+            **(OWN_GROUP if command is None else {"start_new_session": True}),
         )
     except OSError:
         os.close(metric_fd)
@@ -114,8 +138,16 @@ def launch(
     assert popen.stdout is not None
     output_fd = popen.stdout.fileno()
     os.set_blocking(output_fd, False)
-    guard = _start_guard(popen.pid) if guarded or command is not None else None
+    guard = _start_guard(popen.pid, output_fd, command) if guarded or command is not None else None
     return Launched(popen, metric_fd, output_fd, request_fd, guard)
+
+
+def _found(words: list[str], environment: Mapping[str, str], folder: str | None) -> list[str]:
+    """Return a command whose program can be run from a folder; raises FileNotFoundError, as starting it would."""
+    program = os.path.join(folder or ".", words[0]) if os.sep in words[0] else words[0]  # noqa: PTH118
+    if shutil.which(program, path=environment.get("PATH")) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
+    return words
 
 
 def _lock_file() -> tuple[int, str]:
@@ -137,24 +169,36 @@ def _script_environment(environment: Mapping[str, str], pipes: LanePipes, settin
 # ---------------------------------------------------------------- a user's command whose monitor is killed
 
 
-def _start_guard(group: int) -> subprocess.Popen[bytes] | None:
-    """Start a shell that ends a process group when the monitor dies; None where there is no shell."""
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A shell that ends a process group once `pipe_fd` is closed, as by the death of the monitor."""
+
+    popen: subprocess.Popen[bytes]
+    pipe_fd: int
+
+    def dismiss(self) -> None:
+        """End the guard: the number of its group may soon be another's."""
+        self.popen.kill()
+        self.popen.wait()
+        os.close(self.pipe_fd)
+
+
+def _start_guard(group: int, output_fd: int, command: Command | None) -> Guard | None:
+    """Start the guard of a process group; None where there is no shell."""
+    first, patience_s = ("CONT", ASK_S) if command is None else ("INT", command.grace_s)
+    over_fd, pipe_fd = os.pipe()
     try:
-        return subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "tfmon-guard", str(group)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+        popen = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, "tfmon-guard", str(group), first, str(round(5 * patience_s))],
+            stdin=output_fd,
+            stdout=over_fd,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            **OWN_GROUP,
+            start_new_session=True,
         )
     except OSError:
+        os.close(pipe_fd)
         return None
-
-
-def dismiss_guard(guard: subprocess.Popen[bytes]) -> None:
-    """End a guard: the number of its group may soon be another's."""
-    guard.kill()
-    guard.wait()
-    assert guard.stdin is not None
-    guard.stdin.close()
+    finally:
+        os.close(over_fd)
+    return Guard(popen, pipe_fd)

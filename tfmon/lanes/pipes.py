@@ -106,6 +106,9 @@ class ChildOutput:
         """Whose output it is; a spare worker gets its lane later."""
         self.printed_bytes = 0
         """How much was printed in all."""
+        self.echo: Callable[[bytes], object] | None = None
+        """Takes everything that is printed, as it is."""
+        self._echoed_bytes = 0
         self._tail = b""
         self._news = b""
         self._dropped_bytes = 0
@@ -113,6 +116,10 @@ class ChildOutput:
 
     def take(self, chunk: bytes) -> None:
         """Take a chunk."""
+        if self.echo is not None:
+            waiting = self.printed_bytes - self._echoed_bytes
+            self.echo(self._tail[len(self._tail) - min(waiting, len(self._tail)) :] + chunk)
+            self._echoed_bytes = self.printed_bytes + len(chunk)
         self.printed_bytes += len(chunk)
         self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         self._news += chunk
@@ -124,6 +131,7 @@ class ChildOutput:
     def drop(self, size: int) -> None:
         """Note that so many bytes were printed and dropped before they came here."""
         self.printed_bytes += size
+        self._echoed_bytes += size
         self._dropped_bytes += size
 
     @property
@@ -162,11 +170,11 @@ class ChildOutput:
 
 
 def _lines(printed: bytes) -> tuple[str, ...]:
-    text = clean(printed.decode(errors="replace"), limit=TAIL_BYTES)
-    return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
+    shown = (_shown(line, TAIL_BYTES) for line in printed.split(b"\n")[-TAIL_LINES - 1 :])
+    return tuple(line for line in shown if line)[-TAIL_LINES:]
 
 
-def _shown(line: bytes) -> str:
+def _shown(line: bytes, most_characters: int = LINE_CHARACTERS) -> str:
     """Return a line safe to show; of one that a progress bar overwrote, what a terminal would show."""
     text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
-    return clean(text, LINE_CHARACTERS).rstrip()
+    return clean(text, most_characters).rstrip()

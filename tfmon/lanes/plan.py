@@ -11,10 +11,12 @@ from pathlib import Path
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
+from tfmon.model.views import LaneView
 
-BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
 then: CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
 
@@ -29,6 +31,10 @@ class LanePlan:
     """Variables of the lane besides the monitor's; None removes one."""
     steps: int | None = None
     """Measured steps after which this lane finishes; None for those of the race."""
+    as_is: bool = False
+    """Whether a user's command trains on what it finds, because no device was named: nothing is hidden from it."""
+    view: LaneView | None = None
+    """How its process sees the working folder; None for as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class RacePlan:
     """Time after the start signal when all lanes are ended."""
     fresh_every_s: float | None = None
     """How long the processes race before fresh ones replace them; None for no end."""
+    grace_s: float = 30.0
+    """How long a user's command has to end after SIGINT."""
     fresh_spares: int = 0
     """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
 
@@ -77,9 +85,24 @@ def lane_environment(
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuids, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def device_word(spec: LaneSpec) -> str:
-    """Return what a user's script is told of its devices: `cpu`, `gpu`, or for several such as `2xcpu`."""
-    return spec.kind if spec.devices == 1 else f"{spec.devices}x{spec.kind}"
+def device_word(lane: LanePlan) -> str:
+    """Return the devices of a user's script: `cpu`, `gpu`, several such as `2xcpu`, or `any` that it finds."""
+    if lane.as_is:
+        return ANY
+    return lane.spec.kind if lane.spec.devices == 1 else f"{lane.spec.devices}x{lane.spec.kind}"
+
+
+def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
+    """Return the plan of a lane for its process of that number, with its own view and the names it goes by."""
+    spec = lane.spec
+    number = [one.spec.name for one in plan.lanes].index(spec.name)
+    view = plan.race.views.get(spec.host)
+    named = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes))} if plan.command else {}
+    return replace(
+        lane,
+        environment={**lane.environment, **named},
+        view=view.of_lane(spec.id or str(number), process) if view is not None else None,
+    )
 
 
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
@@ -97,6 +120,7 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
         settings=lane.settings,
         source=digest(plan.scenario),
         command=shlex.join(plan.command),
+        files=lane.view.place if lane.view is not None else "",
         renewed=renewed,
     )
 

@@ -12,7 +12,7 @@ from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_log import without_profiles
-from tfmon.model.requests import Request
+from tfmon.model.requests import Request, Stop
 
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0
@@ -26,6 +26,8 @@ class LaneProcess(ABC):
     """
 
     pid: int
+    grace_s: float | None = None
+    """How long a user's command has to end after SIGINT; None for a process that ends at a request."""
     stack_poll_s = 0.05
     """The stacks are complete when nothing more came in such a time."""
 
@@ -42,7 +44,8 @@ class LaneProcess(ABC):
         self._metrics = MetricLines(lane, self._tell, here)
         self._output = ChildOutput(lane)
         self._suspended = False
-        self._end_requested = False
+        self.end_requested = False
+        """Whether it was told to end."""
         self.ended = False
         """True once the child is reaped, everything it wrote is read, and its end is told."""
 
@@ -70,9 +73,17 @@ class LaneProcess(ABC):
         """Send a request; return False when the child no longer reads."""
         return self._write(encode_message(request))
 
-    def expect_end(self) -> None:
-        """Record that the child is told to end, so that its end is no failure."""
-        self._end_requested = True
+    def request_end(self) -> None:
+        """Have the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
+        self.end_requested = True
+        self.continue_()
+        self.send(Stop())
+        if self.grace_s is not None:
+            self.kill(signal.SIGINT)
+
+    def pass_output(self, write: Callable[[bytes], object] | None) -> None:
+        """Pass on what the child prints, byte for byte. Thread: `write` is called by the reader's."""
+        self._output.echo = write
 
     def suspend(self) -> None:
         """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
@@ -117,6 +128,7 @@ class LaneProcess(ABC):
     def _tell_end(self, code: int | None, at_ns: int) -> None:
         """Tell the rest of what the child wrote, and how it ended; `code` as `Popen` has it, None for unknown."""
         self._metrics.end()
+        self._output.take(b"")  # passes on what is left
         self.tell_output(last=True)
         self._tell(
             LaneEnded(
@@ -124,7 +136,7 @@ class LaneProcess(ABC):
                 at_ns=at_ns,
                 exit_code=code if code is None or code >= 0 else None,
                 signal=_signal_name(-code) if code is not None and code < 0 else None,
-                requested=self._end_requested,
+                requested=self.end_requested,
                 output_tail=tuple(without_profiles(self._output.tail())),
             )
         )

@@ -49,13 +49,18 @@ class PipeReader:
                 self._thread = start_thread("tfmon-reader", self._run, self._failed)
         self._wake()
 
-    def wait_ended(self, processes: Sequence[LaneProcess], timeout_s: float) -> bool:
-        """Wait until all these processes are reaped; return whether they are."""
+    def wait_ended(
+        self,
+        processes: Sequence[LaneProcess],
+        timeout_s: float,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Wait until all these processes are reaped, or it is given up; return whether they are."""
         deadline = time.monotonic() + timeout_s
         with self._change:
             while running := [process for process in processes if not self._has_ended(process)]:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0:
+                if left_s <= 0 or given_up():
                     break
                 self._change.wait(min(left_s, REAP_EVERY_S))
             return not running

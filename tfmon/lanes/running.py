@@ -12,17 +12,25 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.places import Place
-from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started
+from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started, with_view
 from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
+from tfmon.lanes.rounds import Stop
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
-from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LaneStalled, Suspended
+from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
-from tfmon.model.lane_state import HOST_LOST, PAUSED, READY
+from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_state import HOST_LOST, IN_A_STEP, PAUSED, READY
+from tfmon.model.lane_statistics import LATEST, without_stop
+from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
+
+OTHER_WORK_S, TIMES_STEP = 3.0, 3
+"""A lane that has trained for so long, and for so many times its longest step, does something else than steps."""
+COMPUTING_PCT = 80
+"""CPU of a lane from which on its step computes, and does not wait: 100 is one core."""
 
 
 class RunningLanes:
@@ -62,7 +70,8 @@ class RunningLanes:
         """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare spare workers."""
         if self._failure:
             return
-        for lane in lanes:
+        known = self._session.snapshot()
+        for lane in [with_view(plan, one, known.lane(one.spec.name).process + 1) for one in lanes]:
             name = lane.spec.name
             try:
                 process, hello = self._children.start(lane, plan)
@@ -90,6 +99,9 @@ class RunningLanes:
         if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
             elsewhere = self._session.snapshot().lane(event.lane).spec.host
             event = replace(event, memory_kills="" if elsewhere else self._memory_kills.recent())
+        if isinstance(event, Window | SliceEnded) and (stops := self._scheduler.stops(event.lane)):
+            event = _with_stops(event, stops)
+        hung_since_ns = self._hung_since_ns(event)
         self._session.accept(event)
         match event:
             case PhaseEntered(phase=phase) if phase == READY:
@@ -98,15 +110,29 @@ class RunningLanes:
                 self._scheduler.idle(event.lane)
             case SliceEnded():
                 self._scheduler.idle(event.lane)
-            case LaneEnded() | LaneFailed() | Finished():
+            case EndRequested() if event.lane not in self._children:
+                pass  # the lane is being restarted
+            case EndRequested() | LaneEnded() | LaneFailed() | Finished():
                 self._scheduler.ended(event.lane)
                 self._children.continue_(event.lane)  # a script may train on that is not measured any more
+                if self._session.snapshot().race.exclusive == event.lane:
+                    self._session.set_exclusive("")
+                    self._scheduler.set_exclusive("")
             case KnobRefused():
                 in_effect = self._session.snapshot().lane(event.lane).settings
                 if event.knob in in_effect:
                     self._settings[event.lane][event.knob] = in_effect[event.knob]
-        if not isinstance(event, BadLine) and not self._scheduler.responded(event.lane):
+        if hung_since_ns is not None:
+            self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=hung_since_ns))
+        elif not isinstance(event, BadLine) and not self._scheduler.responded(event.lane):
             self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
+
+    def _hung_since_ns(self, event: Event) -> int | None:
+        """Return since when a lane hangs that was told to end: its last words are no sign of life."""
+        process = self._children.find(event.lane)
+        if isinstance(event, BadLine | LaneEnded) or process is None or not process.end_requested:
+            return None
+        return self._session.snapshot().lane(event.lane).heartbeat.stalled_since_ns
 
     def _finish(self, plan: RacePlan | None) -> None:
         with self._lock:
@@ -142,7 +168,7 @@ class RunningLanes:
             for lane in self._session.snapshot().lanes:
                 if not lane.over:
                     self._session.accept(replace(failed, lane=lane.spec.name))
-        self._in_background(lambda: self._children.end(processes))
+        start_thread("tfmon-end", lambda: self._children.end(processes), lambda _reason: None)
 
     # ---------------------------------------------------------------- what the scheduler decides
 
@@ -198,6 +224,23 @@ class RunningLanes:
         self._in_background(start_fresh)
         return True
 
+    def computes(self, lane: str) -> bool:
+        """Return whether a step of a lane takes the same running time if it is suspended in the middle.
+
+        A step of a scenario does, on a CPU that it keeps busy. What a GPU computes goes on, and a script may wait
+        for something outside, or look at a clock.
+        """
+        known = self._session.snapshot().lane(lane)
+        busy = not isinstance(known.tree_cpu_pct, Missing) and known.tree_cpu_pct >= COMPUTING_PCT
+        return busy and known.spec.kind == "cpu" and not known.command
+
+    def patience_s(self, lane: str) -> float:
+        """Return after how many seconds a lane that has not ended its slice does something else than its steps."""
+        known = self._session.snapshot().lane(lane)
+        before_ns = max(known.heartbeat.longest_window_ns, known.heartbeat.warm_up_ns)
+        longest_ns = max((one.span_ns for one in known.points[-LATEST:] if one.steady), default=before_ns)
+        return max(OTHER_WORK_S, TIMES_STEP * longest_ns / 1e9)
+
     def _break_off_renewal(self) -> None:
         """Start no fresh processes: the race is over, and the ones before them were its last."""
         lanes, self._renewing = self._renewing, ()
@@ -214,12 +257,30 @@ class RunningLanes:
                 self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
                 self._scheduler.skip(lane)
 
+    def give_up(self, lane: str, silent_s: float) -> None:
+        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+        with self._lock:
+            process = self._children.find(lane)
+            if process is None:
+                return
+            phase = self._session.snapshot().lane(lane).phase
+            message = f"it said nothing for {silent_s:.0f} s while it was {phase}"
+            hint = "start_timeout in the settings allows more seconds"
+            at_ns = time.monotonic_ns()
+            self._accept(LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
+        self._in_background(lambda: self._children.end([process]))
+
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""
         with self._lock:
             lanes = self._session.snapshot().lanes
             if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
                 self._scheduler.skip(lane)
+
+    def check_slices(self) -> None:
+        """Let others train in the middle of a slice that does not end."""
+        with self._lock:
+            self._scheduler.check()
 
     def count_memory_kills(self) -> None:
         """Count the processes that the kernel has killed for lack of memory."""
@@ -255,6 +316,20 @@ class RunningLanes:
         with self._lock:
             ended = not self._renewing and all(process.ended for process in self._children.all())
             return ended or bool(self._failure)
+
+
+def _with_stops(event: Window | SliceEnded, stops: Sequence[Stop]) -> Window | SliceEnded:
+    """Return what a lane said of a slice in which it was suspended, without the times of that."""
+    if isinstance(event, SliceEnded):
+        return replace(event, load=None)  # It was counted while others trained, too.
+    began_ns = event.at_ns - event.span_ns
+    within = [one for one in stops if one.since_ns < event.at_ns and began_ns < one.until_ns]
+    if not within:
+        return event
+    stopped_ns = sum(one.until_ns - one.since_ns for one in within)
+    if all(one.computing and began_ns <= one.since_ns for one in within) and stopped_ns <= event.call_ns:
+        return without_stop(event, stopped_ns)
+    return replace(event, marks=(*event.marks, IN_A_STEP))
 
 
 def _not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> LaneFailed:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from tfmon.lanes.rounds import RoundOrder, Slice, Stop
 from tfmon.model.race import TURNS
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 
 FIRST_ROUNDS = 8
 """The spare worker does not load between the first rounds: they bring the first verdict."""
+LEAST_ROUNDS = 5
+"""Processes race for so many rounds at least before fresh ones replace them: from fewer nothing is learnt."""
+SHARE = 0.05
+"""A slice lasts at least for this share of the longest one beside it: the lane of short steps is then known better
+than the one it waits for, at little cost."""
+COMPUTING_S, LONGEST_PART_S = 2.0, 16.0
+"""A slice that does not end is trained in parts: the first as long as this where the lane computes, each twice as
+long as the one before, up to the second figure."""
+HUNG_EVERY = 32
+"""In every such round an unresponsive lane is continued for a slice."""
 
 
 class LaneProcesses(Protocol):
@@ -46,6 +58,12 @@ class RaceActions(Protocol):
     def renew(self, lanes: Sequence[str]) -> bool:
         """Replace the processes of lanes by fresh ones, if that is due; return whether they are being replaced."""
 
+    def computes(self, lane: str) -> bool:
+        """Return whether a step of a lane takes the same running time if it is suspended in the middle."""
+
+    def patience_s(self, lane: str) -> float:
+        """Return after how many seconds a lane that has not ended its slice does something else than its steps."""
+
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
     """Return whether the lanes train in slices, one at a time on each machine."""
@@ -63,17 +81,23 @@ class Scheduler:
     Lanes of one machine take turns, and lanes of different machines train at the same time. The next round begins
     when every lane has had its slice: each round has one slice of every lane, as on one machine.
 
-    An unresponsive lane is skipped, and suspended like every lane that does not train: when it wakes up, it would
-    take the CPU from the one that is measured. In every round it is continued for a slice, so that it can wake up;
-    then it ends the slice that it hung in, and is a lane like the others again. One that hangs before it is ready
-    is not suspended, and the others begin without it.
+    A slice ends with a step. Where that takes long, the lane is suspended in the middle, if the step only
+    computes, and the others get more slices in the same round. A lane that does not train is suspended as well.
+
+    An unresponsive lane is suspended, too: when it wakes up, it would take the CPU from the one that is measured.
+    It is out of the race, but now and then it is continued for a slice, so that it can wake up; then it ends the
+    slice that it hung in, and is a lane like the others again. One that hangs before it is ready is not suspended,
+    and the others begin without it.
 
     Thread: one at a time; the caller holds a lock.
     """
 
-    def __init__(self, processes: LaneProcesses, race: RaceActions) -> None:
+    def __init__(
+        self, processes: LaneProcesses, race: RaceActions, clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
         self._processes = processes
         self._race = race
+        self._clock_ns = clock_ns
         self.begin((), TURNS, 0.5)
 
     def begin(
@@ -100,6 +124,9 @@ class Scheduler:
         self._in_slice: set[str] = set()
         """The lanes whose slices run, as it was recorded last."""
         self._unresponsive: set[str] = set()
+        self._slices: dict[str, Slice] = {}
+        """The latest slice of each lane."""
+        self._renewed_in = 0
         self._spare_loads = False
         self._spare_loaded_in: int | None = None
         self._exclusive = ""
@@ -113,7 +140,10 @@ class Scheduler:
     # ---------------------------------------------------------------- what the lanes say
 
     def ready(self, lane: str) -> None:
-        """Note that a lane is warm and waits."""
+        """Note that a lane is warm and waits; those of short steps are ready first, and train first."""
+        if not self._started:
+            self._lanes.remove(lane)
+            self._lanes.append(lane)
         self._ready.add(lane)
         self._ended.discard(lane)
         self._stopped(lane)
@@ -133,6 +163,7 @@ class Scheduler:
 
     def restarting(self, lane: str) -> None:
         """Note that a lane's process is replaced by a new one."""
+        self._slices.pop(lane, None)
         for group in (self._ready, self._ended, self._training, self._unresponsive):
             group.discard(lane)
         self._act()
@@ -141,9 +172,30 @@ class Scheduler:
         """Go on without an unresponsive lane, until it says something again."""
         self._unresponsive.add(lane)
         if self._interleaved and lane in self._training:
-            self._training.discard(lane)
-            self._processes.suspend(lane)
+            self._suspend(lane, computing=False)
         self._act()
+
+    def check(self) -> None:
+        """Suspend lanes in the middle of long slices, where others can train. Called about twice a second."""
+        if not self._interleaved or self._exclusive:
+            return
+        for lane in sorted(self._training - self._unresponsive):
+            current, computing = self._slices.get(lane), self._race.computes(lane)
+            if current is None or current.ended:
+                continue
+            first_s = COMPUTING_S if computing else self._race.patience_s(lane)
+            part_s = min(first_s * 2 ** (current.parts - 1), max(first_s, LONGEST_PART_S))
+            if self._clock_ns() - current.since_ns < part_s * 1e9:
+                continue
+            others = [one for one in self._runnable if one not in self._unresponsive]
+            short = [one for one in others if one in self._slices and self._slices[one].parts == 1]
+            if self._order.split(lane, others, short):
+                self._suspend(lane, computing=computing)
+                self._act()
+
+    def stops(self, lane: str) -> Sequence[Stop]:
+        """Return when a lane was suspended in the middle of its latest slice."""
+        return self._slices[lane].stops if lane in self._slices else ()
 
     def responded(self, lane: str) -> bool:
         """Note that a lane said something; return False if it was suspended since, so that it hangs still."""
@@ -208,20 +260,38 @@ class Scheduler:
     def _interleaved(self) -> bool:
         return interleaved(self._mode, self._exclusive, len(self._lanes))
 
+    def _suspend(self, lane: str, *, computing: bool) -> None:
+        """Suspend a lane in the middle of its slice."""
+        self._training.discard(lane)
+        self._processes.suspend(lane)
+        if lane in self._slices:
+            now_ns, one = self._clock_ns(), self._slices[lane]
+            one.trained_ns, one.since_ns, one.computing = one.trained_ns + now_ns - one.since_ns, now_ns, computing
+
     def _stopped(self, lane: str) -> None:
+        current = self._slices.get(lane)
+        if current is not None and not current.ended:
+            current.ended = True
+            current.trained_ns += self._clock_ns() - current.since_ns
         self._training.discard(lane)
         self._unresponsive.discard(lane)
-        if self._interleaved:
+        if self._interleaved and lane not in self._ended:
             self._processes.suspend(lane)
         self._act()
 
+    @property
+    def _all_ready(self) -> bool:
+        awaited = set(self._lanes) - self._unresponsive - self._ended
+        return awaited <= self._ready
+
+    @property
+    def _runnable(self) -> list[str]:
+        """The lanes that may train."""
+        may = self._ready - self._ended - self._paused
+        return [lane for lane in self._lanes if lane in may and self._exclusive in ("", lane)]
+
     def _act(self) -> None:
-        awaited = self._ready | set(self._lanes) - self._unresponsive
-        active = [lane for lane in self._lanes if lane not in self._ended and lane in awaited]
-        all_ready = all(lane in self._ready for lane in active)
-        runnable = [lane for lane in active if lane in self._ready and lane not in self._paused]
-        if self._exclusive:
-            runnable = [lane for lane in runnable if lane == self._exclusive]
+        all_ready, runnable = self._all_ready, self._runnable
         if not self._started:
             if not all_ready or not runnable:
                 return
@@ -242,20 +312,30 @@ class Scheduler:
         """Let every lane that is due train on a machine where none does; return whether any began."""
         order = self._order
         if not self._training and order.round_over and not self._exclusive and runnable:
-            if order.round and self._race.renew(runnable):
+            if order.round >= self._renewed_in + LEAST_ROUNDS and self._race.renew(runnable):
+                self._renewed_in = order.round
                 return False
             may_load = order.round != self._spare_loaded_in and order.round >= FIRST_ROUNDS
             if may_load and self._processes.load_spare(self.spare_loaded):
                 self._spare_loads, self._spare_loaded_in = True, order.round
                 return False
         began = False
+        healthy = [lane for lane in runnable if lane not in self._unresponsive]
+        if healthy and order.upcoming % HUNG_EVERY:
+            runnable = healthy
         while (due := order.next(runnable, self._training)) is not None:
             lane, number = due
             self._grant(lane)
-            seconds = self._exclusive_slice_s if self._exclusive and self._exclusive_slice_s else self._slice_s
-            self._start(lane, RunSlice(round=number, seconds=seconds))
+            self._start(lane, RunSlice(round=number, seconds=self._seconds(lane)))
             began = True
         return began
+
+    def _seconds(self, lane: str) -> float:
+        """Return how long the next slice of a lane lasts."""
+        if self._exclusive and self._exclusive_slice_s:
+            return self._exclusive_slice_s
+        beside = [one.trained_ns / 1e9 for name, one in self._slices.items() if name != lane]
+        return max(self._slice_s, SHARE * max(beside, default=0.0))
 
     def _grant(self, lane: str) -> None:
         """Record whose slice begins, and whose run on; "" where one has ended and none begins."""
@@ -266,48 +346,14 @@ class Scheduler:
     def _start(self, lane: str, request: Request) -> None:
         self._training.add(lane)
         self._processes.set_quiet(True)
+        before, now_ns = self._slices.get(lane), self._clock_ns()
+        in_middle = before is not None and not before.ended
+        if before is not None and in_middle:
+            before.stops.append(Stop(before.since_ns, now_ns, before.computing))
+            before.since_ns, before.parts = now_ns, before.parts + 1
+        elif isinstance(request, RunSlice):
+            again = before is not None and before.round == request.round
+            self._slices[lane] = Slice(request.round, now_ns, before.parts if before is not None and again else 1)
         self._processes.continue_(lane)
-        if lane not in self._unresponsive:  # an unresponsive lane is in the middle of the slice that it hung in
+        if isinstance(request, Run) or not (in_middle or lane in self._unresponsive):
             self._processes.send(lane, request)
-
-
-class RoundOrder:
-    """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes alike.
-
-    Each machine has its own lanes in that order, and a round is over when all machines are through. A lane that
-    cannot train is skipped, and one that comes back joins the next round.
-    """
-
-    def __init__(self, machines: Mapping[str, str] | None = None) -> None:
-        """Order lanes; `machines` says what two lanes share that train on one machine, None that all do."""
-        self.round = 0
-        self._machines = machines or {}
-        self._left: list[str] = []
-
-    @property
-    def round_over(self) -> bool:
-        """True when every lane that can train has had its slice of the round, or has it now."""
-        return not self._left
-
-    def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin, and its round; None when there is none.
-
-        Args:
-            lanes: Those that can train.
-            training: Those that train now; nothing else begins on their machines, and no round before they end.
-        """
-        if not training:
-            self._left = [lane for lane in self._left if lane in lanes]
-            if not self._left and lanes:
-                self.round += 1
-                self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
-        busy = {self._machines.get(lane) for lane in training}
-        lane = next((one for one in self._left if one in lanes and self._machines.get(one) not in busy), None)
-        if lane is None:
-            return None
-        self._left.remove(lane)
-        return lane, self.round
-
-    def break_off(self) -> None:
-        """Drop the rest of the round; the next slice begins another one."""
-        self._left = []

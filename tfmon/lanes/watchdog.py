@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -20,7 +21,7 @@ from tfmon.model.threads import Failed, start_thread
 
 LEAST_S = 20.0
 """A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
-TIMES_WINDOW, TIMES_WARM_UP = 30, 3
+TIMES_WINDOW, TIMES_WARM_UP = 5, 3
 """How many of its longest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
 say nothing."""
 PREPARING_S = 600.0
@@ -62,13 +63,9 @@ def _between_steps(lane: LaneState) -> bool:
     return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
 
 
-def unresponsive_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
-    """Return the lane's last sign of life, or since when one is expected.
-
-    A stamp that lies in the future does not count.
-    """
-    heard_ns = lane.heartbeat.heard_ns
-    return max(expected_ns, heard_ns) if heard_ns <= now_ns else expected_ns
+def _may_be_ended(lane: LaneState, snapshot: Snapshot) -> bool:
+    """Return whether a lane still starts, and is not a script that runs for as long as it likes."""
+    return lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
 
 
 # ---------------------------------------------------------------- the watchdog
@@ -85,11 +82,17 @@ class Lanes(Protocol):
     def report_stall(self, lane: str, since_ns: int) -> None:
         """Record that a lane hangs; the race goes on without it until it says something."""
 
+    def give_up(self, lane: str, silent_s: float) -> None:
+        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""
 
     def count_memory_kills(self) -> None:
         """Count the processes that the kernel has killed for lack of memory."""
+
+    def check_slices(self) -> None:
+        """Let others train in the middle of a slice that does not end."""
 
 
 class Watchdog:
@@ -106,6 +109,7 @@ class Watchdog:
         *,
         slice_s: float = 0.5,
         least_s: float = LEAST_S,
+        start_s: float = math.inf,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         asleep_ns: Callable[[], int] | None = None,
     ) -> None:
@@ -117,6 +121,7 @@ class Watchdog:
             record_suspension: Gets the stamps of a time in which all was suspended, and its length in seconds.
             slice_s: How long a hung lane gets to wake up in each round.
             least_s: The shortest time without a word that counts.
+            start_s: How long a lane may say nothing while it starts before it is ended.
             clock_ns: The clock of the stamps.
             asleep_ns: How long the machine has slept; `time_asleep_ns` for None.
         """
@@ -125,12 +130,16 @@ class Watchdog:
         self._record_suspension = record_suspension
         self._slice_s = slice_s
         self._least_s = least_s
+        self._start_s = start_s
         self._clock_ns = clock_ns
         self._asleep_ns = asleep_ns or time_asleep_ns
         self._closed = threading.Event()
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
-        self._expected_ns: dict[str, int] = {}
+        self._waited_ns: dict[tuple[str, int], int] = {}
+        """How long each lane was expected to say something, since it was heard at that time or called stalled."""
+        self._silent_ns: dict[tuple[str, int], int] = {}
+        """The same since it was heard."""
 
     def start(self, failed: Failed) -> None:
         """Start the thread; `failed` takes the reason if it dies."""
@@ -155,24 +164,35 @@ class Watchdog:
         slept_ns = self._slept_ns - slept_before_ns
         if now_ns - before_ns > LATE_NS or slept_ns > SLEPT_NS:
             self._record_suspension(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
-            self._expected_ns.clear()
-        self._check_lanes(now_ns)
+            self._waited_ns.clear()
+            self._silent_ns.clear()
+        self._check_lanes(now_ns, now_ns - before_ns)
+        self._lanes.check_slices()
 
-    def _check_lanes(self, now_ns: int) -> None:
-        snapshot = self._snapshot()
-        awaited = {lane.spec.name: lane for lane in snapshot.lanes if expected(lane, snapshot)}
-        self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in awaited}
-        for name, lane in awaited.items():
-            expected_ns = self._expected_ns[name]
-            if lane.heartbeat.stalled_since_ns is not None:
-                if now_ns - expected_ns > self._slice_s * 1e9:
-                    self._expected_ns[name] = now_ns
-                    self._lanes.skip(name)
+    def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
+        """Count how long each lane says nothing; the time in which it is suspended does not count."""
+        snapshot, before_ns, silent_ns = self._snapshot(), self._waited_ns, self._silent_ns
+        self._waited_ns, self._silent_ns = {}, {}
+        for lane in snapshot.lanes:
+            name, heartbeat = lane.spec.name, lane.heartbeat
+            key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
+            waited_ns = before_ns.get(key)
+            if not expected(lane, snapshot):
+                if waited_ns is not None and not stalled:
+                    self._waited_ns[key] = waited_ns
                 continue
-            since_ns = unresponsive_since_ns(lane, expected_ns, now_ns)
-            if now_ns - since_ns > patience_s(lane, self._least_s) * 1e9:
-                self._expected_ns[name] = now_ns
-                self._lanes.report_stall(name, since_ns)
+            self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
+            self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
+            if self._silent_ns[key] > self._start_s * 1e9 and _may_be_ended(lane, snapshot):
+                self._lanes.give_up(name, self._silent_ns[key] / 1e9)
+                continue
+            limit_s = self._slice_s if stalled else patience_s(lane, self._least_s)
+            if waited_ns > limit_s * 1e9:
+                self._waited_ns[key] = 0
+                if stalled:
+                    self._lanes.skip(name)
+                else:
+                    self._lanes.report_stall(name, now_ns - waited_ns)
 
 
 def time_asleep_ns() -> int:

@@ -29,6 +29,8 @@ class Claim:
     """By how much at most, for a claim that there is little or nothing between them."""
     needs: Literal["", "gpu", "mac"] = ""
     """What the machine must have."""
+    seconds: float | None = None
+    """How long its race takes, where steps take seconds: such a claim is measured where its scenario is named."""
     corrected: str = ""
     """For a statement that is technically wrong: what is true, and how it shows."""
 

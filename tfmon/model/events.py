@@ -14,6 +14,7 @@ from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Experiment, Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Reading, TreeSample
 from tfmon.model.spec import LaneSpec
+from tfmon.model.views import Written
 
 # ---------------------------------------------------------------- about a lane
 
@@ -39,6 +40,16 @@ class LaneStarted(MonitorEvent):
     """The user's own command that was started; empty for a scenario."""
     renewed: bool = False
     """Whether it goes on with the measurement of the child before it, as a fresh process of the same lane."""
+    files: str = ""
+    """The place of its files, if it has a view of the working folder; see `model.views`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRequested(MonitorEvent):
+    """A user's command got SIGINT, as Ctrl+C sends it, and some time to end."""
+
+    grace_s: float
+    """After this time it gets SIGTERM, then SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +77,15 @@ class LanePrinted(MonitorEvent):
     lines: tuple[str, ...]
     dropped_bytes: int = 0
     """How much was dropped before these lines, because the lane printed too fast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesWritten(MonitorEvent):
+    """What a lane that has ended wrote in its view of the working folder."""
+
+    files: str
+    """The place; that of an earlier process of the lane, if it was restarted."""
+    written: Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,8 +266,10 @@ class HostLost(HostEvent):
 Event: TypeAlias = (
     FromLane
     | LaneStarted
+    | EndRequested
     | LaneEnded
     | LanePrinted
+    | FilesWritten
     | LaneStalled
     | Suspended
     | BadLine

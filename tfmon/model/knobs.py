@@ -6,6 +6,7 @@ one declaration.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
@@ -256,7 +257,7 @@ def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, Kno
 
 
 def guess_settings(words: Sequence[str]) -> dict[str, KnobValue]:
-    """Read `KNOB=VALUE` words of knobs that are not known yet: on or off, a number, or else text.
+    """Read `KNOB=VALUE` words of a script: as a common knob of that name, else on or off, a number, or text.
 
     Raises: KnobError for a word without `=`.
     """
@@ -265,11 +266,15 @@ def guess_settings(words: Sequence[str]) -> dict[str, KnobValue]:
         name, equals, text = word.partition("=")
         if not equals or not name.strip():
             raise KnobError(f"{word!r} is not KNOB=VALUE")
-        settings[name.strip()] = _guess(text.strip())
+        settings[name.strip()] = _guess(name.strip(), text.strip())
     return settings
 
 
-def _guess(text: str) -> KnobValue:
+def _guess(name: str, text: str) -> KnobValue:
+    for knob in COMMON:
+        if knob.name == name:
+            with contextlib.suppress(KnobError):  # the script has another knob of that name
+                return knob.parse(text)
     if text.lower() in ("on", "off", "true", "false"):
         return text.lower() in _ON
     for number in (int, float):

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import (
     LOWER_THE_BATCH,
@@ -11,6 +17,12 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 
+MOST_CHARACTERS = 300
+"""Of a script's own words in one line."""
+_TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
+_NODE = re.compile(r"\s*\[\[\{\{node .*")
+LOADED = "python"
+"""What a Python into which tfmon was loaded tells first, as not measured for no reason."""
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 
 
@@ -32,13 +44,71 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
     return Trouble(f"the lane {how}" if event.signal is not None else f"the lane {how} and did not say why")
 
 
-def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
-    """Say how a script failed: with its own last words, or without a step."""
-    if event.signal is not None:
+def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
+    """Return how a script failed, why it had to be killed, or that no step was seen; None if all went well."""
+    if state.ending is not None and event.signal in ("SIGTERM", "SIGKILL"):
+        took_s = (event.at_ns - state.ending.at_ns) / 1e9
+        hint = "" if took_s < state.ending.grace_s else "the setting `grace` gives it more time"
+        return Trouble(f"the script did not end within {took_s:.0f} s of Ctrl+C: killed by {event.signal}", hint)
+    if state.ending is None and event.signal is not None:
         return Trouble(f"the script was ended by {event.signal}")
-    if event.exit_code:
-        last = event.output_tail[-1].strip() if event.output_tail else ""
-        message = f"the script exited with code {event.exit_code}" + (f": {last}" if last else "")
-        return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
-    hint = state.not_measured.get("steps", NO_STEPS_HINT)
-    return Trouble("the script ended, and no training step was seen", hint)
+    if state.ending is None and event.exit_code:
+        reason = reason_in(event.output_tail)
+        message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
+        return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
+    if state.steps or state.ending is not None:
+        return None
+    if went_on := state.went_on:
+        return Trouble(f"the script {went_on}, and nothing was left to train", "remove that backup to train again")
+    reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
+    return Trouble("the script ended, and no training step was seen", reason)
+
+
+def why_unseen(command: str, *, loaded: bool) -> str:
+    """Return why no step of a user's command was seen, as far as the command tells; `loaded`: tfmon was loaded."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    for before, word in zip(["", *words], words, strict=False):
+        if Path(before).name == "env" and word in ("-i", "-", "--ignore-environment"):
+            return f"`env {word}` takes away the variables by which tfmon is loaded"
+        if re.fullmatch(r"-[a-zA-Z]*[IES][a-zA-Z]*", word) and Path(before).name.startswith("python"):
+            return f"`{Path(before).name} {word}` ignores PYTHONPATH or `site`, by which tfmon is loaded"
+        if word == "-" and Path(before).name.startswith("python"):
+            return "`python -` reads the script from standard input, which a lane does not have: name a file"
+    if loaded:
+        return NO_STEPS_HINT
+    return (
+        "no Python of it has loaded tfmon: the command runs another program, or Python without the variables "
+        "PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"
+    )
+
+
+def code_of_command(state: LaneState) -> int:
+    """Return the exit code of a user's command, as a shell has it; 0 while it is not known."""
+    if state.ended is None:
+        return 0
+    name = state.ended.signal or ""
+    return 128 + signal.Signals[name] if name in signal.Signals.__members__ else state.ended.exit_code or 0
+
+
+def reason_in(output: Sequence[str]) -> str:
+    """Return the line of a script's last output that says why it failed; empty where there is none.
+
+    That is the error below the last traceback, else the last line. TensorFlow writes its reason at the end of what
+    follows, before the node of its graph.
+    """
+    lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
+    begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+    if not begins:
+        return lines[-1].strip()[:MOST_CHARACTERS] if lines else ""
+    after = lines[begins[-1] + 1 :]
+    place = next((number for number, line in enumerate(after) if not line[0].isspace()), None)
+    if place is None:
+        return ""
+    kind, _, message = after[place].partition(":")
+    kind = kind.rpartition(".")[2]
+    if message.strip() in ("", _IN_GRAPH) and after[place + 1 :]:
+        message = after[-1]
+    return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]

@@ -296,6 +296,10 @@ class Progressed(LaneEvent):
     validation_ns: Amount = 0
     between_ns: Amount = 0
     """From the last step of an epoch to the first of the next, without validation: callbacks, checkpoints."""
+    restored: Amount = 0
+    """Epochs that were done before the script's first `fit` began: it went on from a checkpoint."""
+    backup: str = ""
+    """The folder of its callback BackupAndRestore, if it has one."""
 
 
 CHANNEL_CLOSED = "the script closed tfmon's channel"
@@ -318,6 +322,14 @@ class StackReported(LaneEvent):
     lines: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathsUsed(LaneEvent):
+    """Files, folders and ports that a user's script has used for the first time."""
+
+    uses: dict[str, str]
+    """Letters for each: `w` written, `r` read, `d` removed, `m` made as a folder, `b` a port that is bound."""
+
+
 FromLane: TypeAlias = (
     Hello
     | Prepared
@@ -336,4 +348,5 @@ FromLane: TypeAlias = (
     | Progressed
     | NotMeasured
     | StackReported
+    | PathsUsed
 )

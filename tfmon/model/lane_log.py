@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     Built,
@@ -80,6 +80,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case Finished():
             measured = "" if event.measured is None else f", {event.measured:,} of them measured"
             yield "event", f"finished after {event.steps:,} steps{measured}"
+        case EndRequested():
+            yield "event", f"Ctrl+C was sent; the process has {event.grace_s:g} s to end"
         case LaneEnded():
             how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

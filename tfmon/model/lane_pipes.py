@@ -10,9 +10,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-VARIABLE = "TFMON_LANE"
+VARIABLE = "TFMON_PIPES"
+LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
+"""For the script's own use: the lane's id, such as A, its number from 0, and how many lanes there are."""
+USES = "_tfmon_uses"
+"""What `script.uses` is called in the script's process: it is loaded before the script's own modules can be."""
 SETTINGS = "TFMON_SETTINGS"
 """Knobs that the command line sets for a lane, as a JSON object."""
+ANY = "any"
+"""The devices of a lane for which none was named: whatever the script finds."""
 HOLDER = "TFMON_HOLDER"
 """Process id of the first Python of a lane: a launcher may close the descriptors in its children."""
 
@@ -28,11 +34,11 @@ class LanePipes:
     token: str
     """Distinguishes these descriptors from others with their numbers."""
     device: str
-    """`cpu` or `gpu`, or for several such as `2xcpu`."""
+    """`cpu`, `gpu` or `any`, or for several such as `2xcpu`."""
 
     @property
     def kind(self) -> str:
-        """`cpu` or `gpu`."""
+        """`cpu`, `gpu` or `any`."""
         return self.device.rpartition("x")[2]
 
     @property

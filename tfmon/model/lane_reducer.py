@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
+from tfmon.model.events import (
+    BadLine,
+    EndRequested,
+    Event,
+    FilesWritten,
+    KnobRequested,
+    LaneEnded,
+    LaneStarted,
+    Suspended,
+)
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
@@ -20,6 +29,7 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     NotMeasured,
+    PathsUsed,
     PhaseEntered,
     Progressed,
     SliceEnded,
@@ -44,7 +54,7 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
-from tfmon.model.readings import GpuSample, TreeSample
+from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
@@ -116,6 +126,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 process=state.process + 1,
                 source=event.source,
                 command=event.command,
+                files=event.files,
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
                 history=state.history,
@@ -123,7 +134,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case Hello():
             stack = event.reports_stack
-            return replace(state, pid=event.pid, python=event.python, reports_stack=stack, unlike=event.unlike)
+            told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
+            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told)
+            return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
                 state,
@@ -144,7 +157,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             trouble = Trouble(event.message, event.hint, event.kind)
             return replace(_enter(state, phase, event.at_ns), trouble=trouble)
         case Finished():
-            return _enter(state, DONE, event.at_ns)
+            return state if state.over else _enter(state, DONE, event.at_ns)
+        case EndRequested():
+            return replace(state, ending=event)
         case LaneEnded():
             return _after_end(state, event)
         case KnobOffered():
@@ -163,6 +178,11 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
         case StackReported():
             return replace(state, stack=event)
+        case PathsUsed():
+            uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
+            return replace(state, uses={**state.uses, **uses})
+        case FilesWritten() if event.files == state.files:
+            return replace(state, written=event.written)
         case _:
             return state
 
@@ -199,6 +219,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
+        step_clock=state.step_clock.sampled(window.at_ns),
         history=state.history.with_window(window),
         settings=window.settings,
         computing_share=window.computing_share,
@@ -231,10 +252,15 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     if state.over:
         return state
     racing = state.phase == RACING
+    memory = [one for one in (sample.private_bytes, state.peak_private_bytes) if not isinstance(one, Missing)]
     return replace(
         state,
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
+        peak_private_bytes=max(memory, default=NOT_SAMPLED),
+        racing_private_bytes=state.racing_private_bytes.plus(state.private_bytes)
+        if racing
+        else state.racing_private_bytes,
         tree_at_ns=sample.at_ns,
         history=state.history.with_sample(
             sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
@@ -245,11 +271,17 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     )
 
 
-def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
-    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays.
+
+    CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
+    """
     clock, before = state.slice_clock, state.tree_cpu_pct
     if sliced and state.phase == RACING:
-        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+        cpu_pct = clock.in_slices(sample.cpu_pct, sample.at_ns)
+        if cores and not isinstance(cpu_pct, Missing):
+            cpu_pct = min(cpu_pct, 100 * cores)
+        sample = replace(sample, cpu_pct=cpu_pct)
     after = replace(advance(state, sample), slice_clock=clock.sampled(sample.at_ns))
     return replace(after, tree_cpu_pct=before) if sample.cpu_pct == WAITS else after
 
@@ -337,14 +369,16 @@ def _is_uuid(key: str, uuid: str) -> bool:
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    stalled_since_ns = state.heartbeat.stalled_since_ns
     state = replace(state, ended=event, requested={})
     if state.over:
         return state
-    well = state.command and event.exit_code == 0 and state.steps
-    trouble = None if well else trouble_of(event, stalled_since_ns)
+    of_script = trouble_of_script(state, event) if state.command else None
+    stalled_since_ns = state.heartbeat.stalled_since_ns
+    if state.command and stalled_since_ns is None and (state.ending is not None or event.exit_code == 0):
+        return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
+    trouble = trouble_of(event, stalled_since_ns)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
-    if state.command and stalled_since_ns is None and not event.memory_kills:
-        trouble = trouble_of_script(state, event)
+    if stalled_since_ns is None and not event.memory_kills:
+        trouble = of_script or trouble
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)

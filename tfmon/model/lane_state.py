@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
+from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken
 from tfmon.model.gpu_parts import GpuParts
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
+from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
@@ -21,6 +21,7 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
+from tfmon.model.views import Written
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -32,6 +33,8 @@ PHASES = (
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
+IN_A_STEP = "suspended in a step"
+"""Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
 STALL = "stall"
 """Mark of the first window after a stall."""
 SUSPENDED = "suspended"
@@ -88,8 +91,9 @@ class KnobRequest:
 # ---------------- signs of life
 
 
-_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackReported)
-"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs."""
+_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
+"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
+uses are seen from outside, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class Heartbeat:
             case Suspended():
                 latest = Suspension(event.since_ns, event.at_ns)
                 return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
-            case Window() if not self.marks(event):
+            case Window() if not self.marks(event) and IN_A_STEP not in event.marks:
                 longest_ns = max(self.longest_window_ns, event.span_ns)
                 return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_ns, stalled_since_ns=None)
             case PhaseEntered(phase="warming up"):
@@ -207,7 +211,13 @@ class LaneState:
     tree_cpu_pct: Reading = NOT_SAMPLED
     """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
     slice_clock: SliceClock = field(default_factory=SliceClock)
+    step_clock: SliceClock = field(default_factory=SliceClock)
+    """How long it has trained in slices since the end of its last window."""
     private_bytes: Reading = NOT_SAMPLED
+    """Memory that its processes share with no other, at the last sample."""
+    peak_private_bytes: Reading = NOT_SAMPLED
+    racing_private_bytes: Mean = field(default_factory=Mean)
+    """The same while the lane raced, without the last sample: its process may have been about to exit."""
     tree_at_ns: int | None = None
     """When CPU and memory were sampled last."""
     processes: int | None = None
@@ -227,7 +237,15 @@ class LaneState:
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
+    ending: EndRequested | None = None
+    """Since when its command has been asked to end, and how long it has for that; None before."""
     ended: LaneEnded | None = None
+    files: str = ""
+    """The place of the files that it writes; empty in the working folder itself."""
+    uses: dict[str, str] = field(default_factory=dict)
+    """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
+    written: Written | None = None
+    """What it wrote there; None before it has ended."""
     log: tuple[LogLine, ...] = ()
     """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0
@@ -255,10 +273,24 @@ class LaneState:
         return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
 
     @property
+    def memory_bytes(self) -> Reading:
+        """Memory that its processes share with no other: now, or after its end the mean while it raced."""
+        mean = self.racing_private_bytes.value
+        return self.private_bytes if mean is None or not self.over else mean
+
+    @property
     def short_title(self) -> str:
         """The same for narrow places, such as "batch 256 · graph off"."""
         differs = self.spec.apart if self.differs is None else self.differs
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
+
+    @property
+    def went_on(self) -> str:
+        """Say from which checkpoint a user's script went on; empty for none that is known."""
+        progress = self.progress
+        if progress is None or not progress.restored:
+            return ""
+        return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
 
     @property
     def steady(self) -> WindowSums:
@@ -307,8 +339,22 @@ class LaneState:
         """True when the lane cannot train on without a restart."""
         return self.phase in OVER
 
+    def step_runs_s(self, now_ns: int) -> float:
+        """Return for how long the present step has run, or that in which the lane ended, without others' slices.
+
+        0 before the race, and while the lane is paused.
+        """
+        if self.over:
+            now_ns = self.phase_since_ns
+        elif self.phase != RACING:
+            return 0.0
+        clock = self.step_clock
+        if clock.granted_ns is not None or clock.spent_ns or (self.points and self.points[-1].in_slice):
+            return clock.until(now_ns) / 1e9
+        return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
+
     def recent(self) -> WindowSums:
-        """Return the sums over the steady windows of the last 5 s of training, since the last knob change.
+        """Return the sums over the steady windows of the last 5 s, and at least one, since the last knob change.
 
         These make the throughput that is shown as current. Of a lane that has ended it is all of its steady state,
         as in the table: the same figure everywhere.
@@ -318,11 +364,11 @@ class LaneState:
         if not self.points:
             return WindowSums()
         since_ns = self.points[-1].at_ns - RECENT_NS
-        if self.knob_marks:
-            since_ns = max(since_ns, self.knob_marks[-1].at_ns)
+        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
         steps = examples = span_ns = windows = 0
         for point in reversed(self.points):
-            if point.at_ns - point.span_ns < since_ns:
+            began_ns = point.at_ns - point.span_ns
+            if began_ns < changed_ns or (began_ns < since_ns and windows):
                 break
             if point.steady:
                 windows += 1

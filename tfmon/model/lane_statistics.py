@@ -77,6 +77,19 @@ def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
     return None
 
 
+def without_stop(window: Window, stopped_ns: int) -> Window:
+    """Return a window without a time in which the lane was suspended in the middle of its longest step."""
+    longest_ns = max(1, window.longest_ns - stopped_ns)
+    bins = add(window.histogram, {bin_of(window.longest_ns): 1}, -1)
+    return replace(
+        window,
+        span_ns=window.span_ns - stopped_ns,
+        call_ns=window.call_ns - stopped_ns,
+        longest_ns=longest_ns,
+        histogram=add(bins, {bin_of(longest_ns): 1}),
+    )
+
+
 # ---------------- sums and points
 
 

@@ -51,7 +51,10 @@ class Controls(Protocol):
         """
 
     def stop(self) -> None:
-        """End every lane and wait until all are gone: 3 s at most."""
+        """End every lane and wait until all are gone: 3 s at most, and the grace of user's commands."""
+
+    def end_now(self) -> None:
+        """Wait no longer for user's commands that are ending."""
 
 
 class Experiments(Protocol):

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from tfmon.model.knobs import Knob, KnobValue
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
+from tfmon.model.views import View
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
@@ -98,6 +99,8 @@ class Race:
     """It ends when half the width of every interval over its ratio is as small as this; None for no such end."""
     differs: tuple[str, ...] = ()
     """What else differs between the lanes' machines, in words, such as the content of a file; known before it."""
+    views: dict[str, View] = field(default_factory=dict)
+    """How the lanes of a user's command see the working folder, by host; none where there is one lane."""
 
 
 @dataclass(frozen=True, slots=True)

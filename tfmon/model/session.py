@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tfmon.model.collisions import explained as by_collision
 from tfmon.model.events import (
     ClockStarted,
     Event,
@@ -34,7 +35,7 @@ from tfmon.model.hosts import (
     with_machine,
 )
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_events import KnobOffered, LaneFailed
+from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, restart_measurement, take_tree_sample, trains_on
 from tfmon.model.lane_state import LaneState
@@ -166,6 +167,11 @@ def _measured_anew(lanes: tuple[LaneState, ...]) -> tuple[LaneState, ...]:
     return tuple(lane if lane.over else restart_measurement(lane) for lane in lanes)
 
 
+def _granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
+    clock, step_clock = (one.granted(at_ns, own=own) for one in (lane.slice_clock, lane.step_clock))
+    return replace(lane, slice_clock=clock, step_clock=step_clock)
+
+
 def concerns(known: Snapshot, event: Event) -> bool:
     """Return whether an event is about this race, and not about a lane that is not in it."""
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
@@ -211,15 +217,12 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
             training = tuple(name for name in (event.lane, *event.beside) if name)
-            lanes = tuple(
-                replace(lane, slice_clock=lane.slice_clock.granted(event.at_ns, own=lane.spec.name in training))
-                for lane in known.lanes
-            )
+            lanes = tuple(_granted(lane, event.at_ns, own=lane.spec.name in training) for lane in known.lanes)
             return replace(known, race=replace(known.race, training=training), lanes=lanes)
         case TreeSample():
             sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
             told = known.lane(event.lane)
-            lane = take_tree_sample(told, event, sliced=sliced)
+            lane = take_tree_sample(told, event, sliced=sliced, cores=known.machine_of(told).cores)
             return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
@@ -237,12 +240,13 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case _:
             race = with_knob(known.race, event) if isinstance(event, KnobOffered) else known.race
             lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
-            if isinstance(event, LaneFailed | LaneEnded):
+            if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
                 own = {lane.spec.host: own_pids(known.hosts, known.lanes, lane.spec.host) for lane in lanes}
                 lanes = tuple(
                     explained(lane, known.gpus_of(before), own[lane.spec.host]) if lane is not before else lane
                     for lane, before in zip(lanes, known.lanes, strict=True)
                 )
+                lanes = tuple(by_collision(lane, lanes, race.views) for lane in lanes)
             return replace(known, race=race, lanes=lanes)
 
 

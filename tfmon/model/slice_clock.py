@@ -1,4 +1,4 @@
-"""How long a lane had the CPU between two samples, so that its CPU time counts over its slices alone. Pure."""
+"""How long a lane trained since a moment: since two samples, for its CPU time, or since its last step. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SliceClock:
         """Return the clock after a slice began: of this lane, or of another one or of none."""
         if not own and self.granted_ns is None:
             return self
-        return replace(self, granted_ns=at_ns if own else None, spent_ns=self._spent_until(at_ns))
+        return replace(self, granted_ns=at_ns if own else None, spent_ns=self.until(at_ns))
 
     def sampled(self, at_ns: int) -> SliceClock:
         """Return the clock after a sample."""
@@ -37,8 +37,9 @@ class SliceClock:
         """Return CPU per time in slices, given CPU per time since the last sample; `WAITS` for too little."""
         if isinstance(cpu_pct, Missing) or self.sampled_ns is None:
             return cpu_pct
-        spent_ns = self._spent_until(at_ns)
+        spent_ns = self.until(at_ns)
         return cpu_pct * (at_ns - self.sampled_ns) / spent_ns if spent_ns >= LEAST_NS else WAITS
 
-    def _spent_until(self, at_ns: int) -> int:
+    def until(self, at_ns: int) -> int:
+        """Return the time in slices, in nanoseconds."""
         return self.spent_ns + (max(0, at_ns - self.granted_ns) if self.granted_ns is not None else 0)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from tfmon.model.events import Event
+from tfmon.model.lane_events import PathsUsed
 from tfmon.model.readings import HostSample, Missing, Reading, TreeSample
 from tfmon.probes.base import CounterRate, Readings
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.load import Load, NoReadingError, read_load
-from tfmon.probes.processes import Processes, process_table
+from tfmon.probes.processes import Processes, process_table, written_files
 from tfmon.probes.trees import Tree, find_trees
 
 SCAN_EVERY_S = 3.0
@@ -84,6 +85,7 @@ class HostProbe:
         self._clock_ns = clock_ns
         self._trees: dict[str, Tree] = {}
         self._scan_at_ns = 0
+        self._written: dict[str, set[str]] = {}
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
@@ -99,7 +101,17 @@ class HostProbe:
         processes = self._processes
         samples = [tree.measure(processes, self._clock_ns()) for tree in self._trees.values()]
         yield self._host([NO_PROCESS if sample is None else sample.cpu_pct for sample in samples])
-        yield from (sample for sample in samples if sample is not None and sample.lane.strip())
+        lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
+        yield from lanes
+        if len(lanes) > 1:
+            yield from (event for sample in lanes if (event := self._new_files(sample)) is not None)
+
+    def _new_files(self, sample: TreeSample) -> PathsUsed | None:
+        """Return the files that a lane writes and did not before: libraries write what Python does not see."""
+        known = self._written.setdefault(sample.lane, set())
+        new = set().union(*map(written_files, sample.pids)) - known
+        known |= new
+        return PathsUsed(lane=sample.lane, at_ns=sample.at_ns, uses=dict.fromkeys(new, "w")) if new else None
 
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as missing for that reason."""

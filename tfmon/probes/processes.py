@@ -147,6 +147,28 @@ class LinuxProcesses:
         return line[line.rindex(b")") + 2 :].split() if line else None
 
 
+def written_files(pid: int) -> set[str]:
+    """Return the files that a process has open for writing, by their paths; on Linux only, else none.
+
+    Source: /proc/PID/fd, and the flags in /proc/PID/fdinfo. Costs 5 to 20 µs a descriptor.
+    """
+    found = set()
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - quicker
+            path = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115
+            if (
+                path.startswith("/")
+                and not path.startswith(("/dev/", "/proc/"))
+                and not path.endswith(" (deleted)")
+            ):
+                flags = (_read(f"/proc/{pid}/fdinfo/{name}") or b"").partition(b"flags:")[2].split()[:1]
+                if flags and int(flags[0], 8) & (os.O_WRONLY | os.O_RDWR):
+                    found.add(path)
+    except OSError:  # it ended, closed one, or is another user's
+        return found
+    return found
+
+
 def _read(path: str) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -87,7 +87,8 @@ class Tree:
         self._members: dict[int, Row] = {}
         self._root: Row | None = None
         self._before: dict[int, Usage] = {}
-        self._before_ns: int | None = None
+        self._before_s: float | None = None
+        """When that was read, on the clock of the process table."""
 
     def adopt(self, members: Mapping[int, Row]) -> None:
         """Record the members of the tree: none once the pid of the lane is another process."""
@@ -112,7 +113,7 @@ class Tree:
         return TreeSample(
             lane=self.lane,
             at_ns=at_ns,
-            cpu_pct=self._cpu_pct(now, processes.now_s(), at_ns),
+            cpu_pct=self._cpu_pct(now, processes.now_s()),
             private_bytes=_sum(usage.private_bytes for usage in alive.values()),
             processes=len(alive),
             pids=tuple(sorted(alive)),
@@ -126,16 +127,16 @@ class Tree:
                 usages[pid] = usage
         return usages
 
-    def _cpu_pct(self, now: dict[int, Usage], now_s: float, at_ns: int) -> Reading:
-        if self._before_ns is None:
-            self._before, self._before_ns = now, at_ns
+    def _cpu_pct(self, now: dict[int, Usage], now_s: float) -> Reading:
+        if self._before_s is None:
+            self._before, self._before_s = now, now_s
             return FIRST_SAMPLE
-        elapsed_ns = at_ns - self._before_ns
-        if elapsed_ns < SHORTEST_NS:
+        elapsed_s = now_s - self._before_s
+        if elapsed_s < SHORTEST_NS / 1e9:
             return TOO_SOON
-        spent_s = cpu_seconds(self._before, now, now_s - elapsed_ns / 1e9)
-        self._before, self._before_ns = now, at_ns
-        return spent_s * 1e11 / elapsed_ns
+        spent_s = cpu_seconds(self._before, now, self._before_s)
+        self._before, self._before_s = now, now_s
+        return 100 * spent_s / elapsed_s
 
 
 def _sum(readings: Iterable[Reading]) -> Reading:

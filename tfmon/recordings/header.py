@@ -23,6 +23,7 @@ from tfmon.model.ports import Mark
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.model.views import View
 
 SCHEMA = 2
 """Version of the recordings; others are refused. New events and new fields with a default need no new version:
@@ -70,6 +71,8 @@ class Header:
     """The other machines of the lanes, as `LaneSpec.host` calls them."""
     between: BetweenProcesses | None = None
     """What earlier races told of equal processes: a part of every interval."""
+    views: dict[str, View] = field(default_factory=dict)
+    """How the lanes of a user's command saw the working folder, by host, and where what they wrote is."""
 
     @property
     def lane_names(self) -> dict[str, str]:
@@ -141,6 +144,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
         machine=known.machine,
         hosts={host: state.machine for host, state in known.hosts.items() if host in named},
         between=event.race.between,
+        views=event.race.views,
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.model.ports import RunInfo
+from tfmon.model.views import KEPT, remove
 from tfmon.recordings.header import Closed, Header, RecordingError
 from tfmon.recordings.reader import peek
 
@@ -244,8 +245,22 @@ def _name_file(path: Path) -> Path:
     return path.with_name(run_id(path) + NAME)
 
 
+def stores(path: Path) -> dict[str, Path]:
+    """Return where the files are that the lanes of a recorded race wrote, by host, with "" for this machine.
+
+    Raises: RecordingError for a recording that cannot be read.
+    """
+    views = peek(path)[0].views.items()
+    return {host: Path(view.store) for host, view in views if view.store.endswith(KEPT)}
+
+
 def _remove(path: Path) -> None:
+    store = None
+    with contextlib.suppress(RecordingError):
+        store = stores(path).get("")
     path.unlink()
+    if store is not None and store.parent == path.parent.resolve():
+        remove(store)
     with contextlib.suppress(OSError):
         _name_file(path).unlink()
 

@@ -10,10 +10,13 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import tfmon
+from tfmon import units
 from tfmon.analysis.scaling import Scaling
+from tfmon.model.collisions import collision_lines
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
+from tfmon.model.views import describe
 
 SCHEMA = 2
 """Of every JSON object. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
@@ -67,6 +70,26 @@ def recording_lines(snapshot: Snapshot) -> list[str]:
         return []
     stopped = [f"recording stopped: {found.reason}"] if found.reason else []
     return stopped + ([f"recorded in {found.path}"] if found.path else [])
+
+
+def view_lines(snapshot: Snapshot) -> list[str]:
+    """Return how the lanes of a script saw the working folder, and what they wrote there."""
+    lines = describe(snapshot.race.views) + collision_lines(snapshot.lanes, snapshot.race.views)
+    lanes = [(lane, lane.written) for lane in snapshot.lanes if lane.written is not None]
+    wrote = [f"{lane.title} {_files(one.files)}, {units.memory(one.bytes)}" for lane, one in lanes if one.files]
+    if wrote:
+        lines.append(f"written by {'; '.join(wrote)}: tfmon runs --files RUN lists it")
+    for lane, one in lanes:
+        if one.dropped:
+            lines.append(f"not kept of {lane.title}, beyond view_files: {', '.join(one.dropped)}")
+    if edited := list(dict.fromkeys(name for _, one in lanes for name in one.edited)):
+        names = ", ".join(edited)
+        lines.append(f"edited in the working folder while the lanes ran, and perhaps seen by them: {names}")
+    return lines
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:

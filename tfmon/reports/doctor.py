@@ -48,6 +48,8 @@ def _lines(report: Report, verbose: bool, plain: bool, paint: Callable[[str, str
     if passed and not verbose:
         yield f"{passed} of {len(report.results)} checks do not apply here; -v shows them, and the evidence."
     yield _line(report.answer)
+    if report.lane is not None:
+        yield f"A lane trains here: {_line('; '.join(filter(None, (report.lane.found, report.lane.fix))))}"
 
 
 def _details(finding: Finding, verbose: bool) -> Iterator[str]:
@@ -78,6 +80,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "answer": report.answer,
         "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
         "seconds": round(report.seconds, 3),
+        "lane": None if report.lane is None else {"found": report.lane.found, "fix": report.lane.fix or None},
         "checks": [
             {
                 "id": one.id,

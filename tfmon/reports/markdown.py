@@ -95,7 +95,7 @@ def _cells(found: LaneAnalysis) -> tuple[str, ...]:
         "n/a" if p50 is None else units.milliseconds(p50),
         "n/a" if p95 is None else units.milliseconds(p95),
         " → ".join(losses) or "n/a",
-        "n/a" if not isinstance(lane.private_bytes, float | int) else units.memory(lane.private_bytes),
+        "n/a" if not isinstance(lane.memory_bytes, float | int) else units.memory(lane.memory_bytes),
         "n/a" if cpu is None else units.percent(cpu),
         found.bottleneck.text if found.bottleneck else "n/a",
     )

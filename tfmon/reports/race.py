@@ -16,6 +16,7 @@ from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.gpu_others import gpu_others
 from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.model.collisions import collisions
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -24,10 +25,21 @@ from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.change import Measured
 from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, scaling_json, table
+from tfmon.reports import (
+    estimate_json,
+    head,
+    interval,
+    recording_json,
+    recording_lines,
+    scaling_json,
+    table,
+    view_lines,
+)
 
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
+NOTABLE_PEAK = 1.05
+"""A peak of a lane's memory is told from this many times its mean on."""
 OUTPUT_LINES = 5
 """Lines of the output of a lane that failed."""
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
@@ -50,10 +62,18 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "mode": snapshot.race.mode,
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
+        "views": {
+            host or HERE: {"kind": view.kind, "folder": view.folder, "reason": view.reason or None}
+            for host, view in snapshot.race.views.items()
+        },
         "environment": dict(header.environment) if header else None,
         "machine": machine_json(machine),
         "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
         "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
+        "collisions": [
+            {"name": one.name, "text": one.text, "helps": one.helps}
+            for one in collisions(snapshot.lanes, snapshot.race.views)
+        ],
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "kind": verdict.kind or None,
@@ -68,6 +88,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             "interval_kind": verdict.interval_kind,
             "margin": snapshot.race.margin,
             "left_s": verdict.left_s,
+            "at_least": verdict.at_least,
             "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
             "pairs": verdict.interval.pairs if verdict.interval else None,
             "ranking": [
@@ -102,6 +123,7 @@ def to_text(found: Analysis) -> str:
     lines += [
         text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
     ]
+    lines += view_lines(snapshot)
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines + recording_lines(snapshot))
@@ -158,7 +180,11 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
-        script = {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
+        script = {
+            "command": lane.command,
+            "fit": named("fit", _fit(lane), "no Keras fit was seen"),
+            "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
+        }
     return {
         "id": lane.spec.id,
         "name": lane.title,
@@ -191,7 +217,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             "first": number("loss.first", lane.first_loss, "no loss was read"),
             "last": number("loss.last", lane.last_loss, "no loss was read"),
         },
-        "private_bytes": whole("private_bytes", lane.private_bytes),
+        "private_bytes": whole("private_bytes", lane.memory_bytes),
+        "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
         "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
         "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
         "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
@@ -292,6 +319,15 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
     }
 
 
+def _written(lane: LaneState) -> dict[str, Any] | None:
+    """Return what a lane wrote in its view of the working folder; None where it has none."""
+    written = lane.written
+    if written is None:
+        return None
+    lists = {"dropped": list(written.dropped), "edited": list(written.edited)}
+    return {"files": written.files, "bytes": written.bytes, **lists, "folder": lane.files}
+
+
 def _percent(share: Reading) -> Reading:
     return share if isinstance(share, Missing) else 100 * share
 
@@ -317,7 +353,9 @@ def _cells(lane: LaneState) -> list[str]:
     def cell(value: float | None, write: Callable[[float], str]) -> str:
         return "n/a" if value is None else write(value)
 
-    memory = lane.private_bytes
+    memory, most = lane.memory_bytes, known(lane.peak_private_bytes)
+    above = most is not None and not isinstance(memory, Missing) and most > NOTABLE_PEAK * memory
+    peak = f" (peak {units.memory(most)})" if above and most is not None else ""
     losses = [cell(loss, units.loss) for loss in (lane.first_loss, lane.last_loss)]
     return [
         cell(lane.steady.examples_per_s, units.rate),
@@ -325,7 +363,7 @@ def _cells(lane: LaneState) -> list[str]:
         cell(lane.steady.step_ms(0.5), units.milliseconds),
         cell(lane.steady.step_ms(0.95), units.milliseconds),
         " → ".join(losses),
-        "n/a" if isinstance(memory, Missing) else units.memory(memory),
+        "n/a" if isinstance(memory, Missing) else units.memory(memory) + peak,
         cell(lane.racing_cpu_pct.value, units.percent),
         cell(lane.racing_gpu_busy_pct.value, units.percent),
     ]

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import FrameType
+from typing import TextIO
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.finish import ending_line
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.catalog import ScenarioInfo
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import suspend_with
 from tfmon.model.codec import clean
+from tfmon.model.lane_state import PAUSED
 from tfmon.model.session import Snapshot
 from tfmon.runner.program import Program
 
 POLL_S = 0.2
 TOLD_EVERY_S = 1.0
+HANGUP = getattr(signal, "SIGHUP", None)
 SIGNALS = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
@@ -30,15 +37,21 @@ SIGNALS = tuple(
 class Interruption:
     """Whether a signal that ends the program has come."""
 
-    def __init__(self, react: Callable[[], None]) -> None:
+    def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
+        """Call `react` at each signal, but at SIGHUP only where `hangup` does not return True."""
         self.signal = ""
         """Name of the first signal that came; empty if none did."""
-        self._react = react
+        self.count = 0
+        """How many have come."""
+        self._react, self._hangup = react, hangup
         self._came = threading.Event()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Remember the signal if it is the first, and react to it."""
+        if number == HANGUP and self._hangup():
+            return
         self.signal = self.signal or signal.Signals(number).name
+        self.count += 1
         self._came.set()
         self._react()
 
@@ -53,12 +66,18 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def interruption(react: Callable[[], None] = lambda: None) -> Iterator[Interruption]:
-    """Catch the signals that would end the program, and call `react` at each.
+def interruption(
+    react: Callable[[], None] = lambda: None, hangup: Callable[[], bool] = lambda: False
+) -> Iterator[Interruption]:
+    """Catch the signals that would end the program.
+
+    Args:
+        react: is called at each signal.
+        hangup: is called at SIGHUP, and returns whether the program goes on.
 
     Thread: the main thread.
     """
-    interrupted = Interruption(react)
+    interrupted = Interruption(react, hangup)
     before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
     try:
         yield interrupted
@@ -93,16 +112,59 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
 
     Thread: the main thread, for the signals.
     """
-    with interruption() as interrupted:
+
+    def again() -> None:
+        if interrupted.count > 1:
+            program.lanes.end_now()
+
+    with interruption(again, lambda: go_on_alone(program)) as interrupted, ThreadPoolExecutor(1) as closing:
         forget = suspend_with(program.lanes.suspension)
         try:
             follow(program, plan, interrupted.wait, show_progress if not quiet and sys.stderr.isatty() else None)
         finally:
-            program.close(interrupted.reason)
+            closed = closing.submit(program.close, interrupted.reason)
+            while not wait([closed], POLL_S).done:
+                if ending := ending_line(program.session.snapshot()):
+                    show_progress(f"{ending}; Ctrl+C again ends it now")
             forget()
             if not quiet:
                 show_progress("")
+            closed.result()
     return interrupted.reason
+
+
+def go_on_alone(program: Program) -> bool:
+    """Let a user's command train on although the terminal is gone; return False where none trains.
+
+    What is written to the terminal from now on is dropped, and lanes that a key had paused go on.
+    """
+    if not program.trains_command:
+        return False
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            if os.isatty(fd) or os.fstat(fd).st_mode & stat.S_IFCHR:
+                os.dup2(nowhere, fd)
+    os.close(nowhere)
+    lanes = program.session.snapshot().lanes
+    program.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
+    return True
+
+
+def pass_on(stream: TextIO) -> Callable[[bytes], None]:
+    """Return what writes bytes to a stream, and nothing more once nobody reads it."""
+    broken = False
+
+    def write(chunk: bytes) -> None:
+        nonlocal broken
+        if not broken:
+            try:
+                stream.buffer.write(chunk)
+                stream.flush()
+            except (OSError, ValueError):
+                broken = True
+
+    return write
 
 
 def follow(

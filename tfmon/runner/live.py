@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+import click
+
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
@@ -19,10 +21,11 @@ from tfmon.lanes.launcher import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.threads import start_thread
+from tfmon.model.views import describe
 from tfmon.recordings.header import RecordingError
 from tfmon.reports.race import to_text
 from tfmon.runner import stages
-from tfmon.runner.headless import interruption
+from tfmon.runner.headless import go_on_alone, interruption
 from tfmon.runner.program import Program
 from tfmon.runner.repeat import command_line
 from tfmon.runner.runs import RecordedRuns
@@ -56,7 +59,10 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     def begin() -> None:
         if first:
             app.call_from_thread(app.say, FIRST_START)
-        program.begin(plan or program.plan(info))
+        planned = plan or program.plan(info)
+        for line in describe(planned.race.views):
+            app.call_from_thread(app.say, line)
+        program.begin(planned)
 
     app = MonitorApp(
         program.session,
@@ -81,13 +87,27 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     )
 
     def leave() -> None:
+        if interrupted.count > 1:
+            program.lanes.end_now()
+            return
         app.request_quit()
         leave_anyway(partial(program.close, interrupted.reason))
 
-    with interruption(leave) as interrupted:
+    def hangup() -> bool:
+        goes_on = go_on_alone(program)
+        if goes_on:
+            app.request_leave()
+        return goes_on
+
+    with interruption(leave, hangup) as interrupted:
         try:
             gc.freeze()  # so that the garbage collector does not walk through all modules again and again
             ending = app.run(mouse=screen.mouse)
+            if app.broken is not None and program.trains_command:
+                say = f"the screen failed ({app.broken}); {info.name} trains on and is recorded, Ctrl+C ends it"
+                click.echo(f"tfmon: {say}", err=True)
+            while ending is None and program.trains_command and not interrupted.wait():
+                pass
         finally:
             program.close()
             times.save()

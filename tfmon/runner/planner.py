@@ -22,6 +22,7 @@ from tfmon.model.several import SCOPE_HINT, step_batch
 from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.runner import devices
 from tfmon.runner.idle import Idle
+from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
     from tfmon.hosts.ray_cluster import RayCluster
@@ -67,13 +68,15 @@ class RaceOptions:
     varied_knob: str = ""
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
-    """Whether there is one default lane: the idlest GPU, or else the CPU."""
+    """Whether there is one default lane, which trains on whatever the command finds."""
     fresh: bool = False
     """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
     """Whether a spare worker that has loaded TensorFlow is kept ready."""
     ray: RayCluster | None = None
     """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
+    in_place: bool | None = None
+    """Whether the lanes of a user's command share the working folder; None for: where there is one lane."""
     record: bool = False
     """Whether the race is recorded."""
     wait_idle_s: float | None = None
@@ -138,15 +141,21 @@ def plan_race(
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
     if elsewhere := [spec for spec in specs if spec.host]:
         connect(elsewhere)
-    no_gpu = ""
+    no_gpu, as_is = "", False
     if not specs:
         found = search("")
         no_gpu = "" if found.usable else found.reason
         taken = {*common, race_options.varied_knob}
         specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
-        if race_options.one_lane:
-            specs = [LaneSpec(ANY_GPU if found.usable else "cpu")]
-    chosen = (idle or Idle()).choose(specs, search)
+        if race_options.one_lane and race_options.wait_idle_s is not None:
+            specs = [LaneSpec(ANY_GPU)]
+        else:
+            as_is = bool(info.command) and (race_options.one_lane or not found.usable)
+    if as_is:
+        every = found.whole or found.usable[:1]
+        chosen = [(LaneSpec(devices.device_of(every, found) if every else "cpu"), every)]
+    else:
+        chosen = (idle or Idle()).choose(specs, search)
     lanes = []
     for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
@@ -154,7 +163,8 @@ def plan_race(
         devices.check_together(spec, settings)
         uuids = ",".join(gpu.uuid for gpu in gpus) or None
         numbers = [gpu.physical_gpu for gpu in gpus]
-        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuids, numbers)))
+        environment = {} if as_is else lane_environment(spec, uuids, numbers)
+        lanes.append(LanePlan(spec, settings, environment, as_is=as_is))
     race = Race(
         scenario=info.name,
         title=info.title,
@@ -177,6 +187,7 @@ def plan_race(
         steps=race_options.steps,
         slice_s=race_options.slice_s,
         seconds=race_options.seconds,
+        grace_s=float(resolve("grace").value),
         fresh_every_s=FRESH_EVERY_S if race.fresh else None,
     )
     return plan, no_gpu

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.statistics import compare, log_speeds
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
-from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
+from tfmon.model.lane_end import code_of_command
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
-from tfmon.model.lane_state import ABSENT, FAILED
+from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
@@ -41,8 +41,11 @@ from tfmon.runner.elsewhere import need_tensorflow
 from tfmon.runner.idle import Idle, tell_on_stderr
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
+from tfmon.runner.settings import resolve
+from tfmon.runner.views import Views
 
 if TYPE_CHECKING:
+    from tfmon.hosts.connection import Connection
     from tfmon.hosts.host import Host
     from tfmon.model.spec import LaneSpec
     from tfmon.runner.hosts import Hosts
@@ -79,13 +82,19 @@ class Program:
         self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
+        kept, file = race_options.record, race_options.record_file
+        self._views = Views(self.session, self._place, kept=kept, recording=file)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         """UUIDs of the GPUs of this machine whose readings come."""
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(
-            self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
+            self.session.snapshot,
+            self.lanes,
+            self.lanes.suspension.record,
+            slice_s=race_options.slice_s,
+            start_s=float(resolve("start_timeout").value),
         )
 
     def announce(self, info: ScenarioInfo) -> None:
@@ -119,6 +128,7 @@ class Program:
             plan = replace(plan, race=replace(plan.race, between=between))
         elif elsewhere and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
+        plan = self._views.plan(plan, in_place=(race_options or self._options).in_place)
         if plan.race.fresh:
             more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
             here = sum(not lane.spec.host for lane in plan.lanes)
@@ -185,6 +195,7 @@ class Program:
         self.experiments.stop()
         self._watchdog.close()
         self.lanes.stop()
+        self._views.close()
         if self._hosts is not None:
             self._hosts.close()
         for ticker in self._tickers:
@@ -248,11 +259,30 @@ class Program:
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 
-    def exit_code(self) -> int:
-        """Return the exit code by how the lanes ended."""
-        phases = [lane.phase for lane in self.session.snapshot().lanes]
+    @property
+    def trains_command(self) -> bool:
+        """Whether a user's own command trains, or is about to."""
+        plan, lanes = self._latest, self.session.snapshot().lanes
+        return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
+
+    def exit_code(self, interrupted: str = "") -> int:
+        """Return the exit code by how the lanes ended: of one lane with a user's command, that of the command.
+
+        Args:
+            interrupted: Why the user ended the race; empty if it ended by itself.
+        """
+        lanes = self.session.snapshot().lanes
+        phases = [lane.phase for lane in lanes]
         if ABSENT in phases:
             return EXIT_DEVICE_ABSENT
+        if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None:
+            code = code_of_command(lanes[0])
+            if code == EXIT_INTERRUPTED and phases == [DONE] and not interrupted:
+                code = EXIT_FINE  # it took the Ctrl+C that ended the time of the race
+            if code or phases == [DONE]:
+                return code
+        if interrupted:
+            return EXIT_INTERRUPTED
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def _finish_when_narrow(self, event: Event) -> None:
@@ -296,7 +326,7 @@ class Program:
             self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
-    def _place(self, host: str) -> Place:
+    def _place(self, host: str) -> Connection:
         assert self._hosts is not None, "a host without a connection"
         return self._hosts.place(host)
 

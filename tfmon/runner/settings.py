@@ -131,6 +131,18 @@ SETTINGS = (
     Setting("python", "", InterpreterPath(), 'The interpreter that trains; "" for the one that runs tfmon.'),
     Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
     Setting("slice", 0.5, Seconds(0.2, 60), "Length of one lane's slice in seconds."),
+    Setting(
+        "grace",
+        30.0,
+        Seconds(0, 86_400),
+        "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
+    ),
+    Setting(
+        "start_timeout",
+        300.0,
+        Seconds(10),
+        "A lane that says nothing for so many seconds before it trains is ended; a script only with --seconds.",
+    ),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
     Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
     Setting(
@@ -140,6 +152,18 @@ SETTINGS = (
         "What charts and frames are drawn with: auto, braille, block or ascii.",
     ),
     Setting("mouse", True, click.BOOL, "Whether the mouse acts; if not, the terminal's own selection works."),
+    Setting(
+        "view_copy",
+        200,
+        click.IntRange(min=0),
+        "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
+    ),
+    Setting(
+        "view_files",
+        4_096,
+        click.IntRange(min=0),
+        "Most MiB that all kept files of lanes of scripts take together; the oldest are dropped first.",
+    ),
     Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -18,6 +18,7 @@ from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, pa
 from tfmon.model.several import obstacle
 from tfmon.model.spec import SpecError
 from tfmon.model.sweep import SweepPlan, SweepState
+from tfmon.model.views import View
 from tfmon.recordings import library, sweeps
 from tfmon.runner import devices
 from tfmon.runner.planner import RaceOptions, check_settings
@@ -100,6 +101,11 @@ class SweepProgram:
     def title(self) -> str:
         """What is swept."""
         return self._info.name
+
+    @property
+    def views(self) -> dict[str, View]:
+        """How the lanes of a user's command see the working folder, by host."""
+        return {host: view for station in self._stations for host, view in station.views.items()}
 
     @property
     def suspensions(self) -> list[Suspender]:

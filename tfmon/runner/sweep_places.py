@@ -16,6 +16,7 @@ from tfmon.model.device_counts import KINDS, counted, devices_of
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.session import Session
 from tfmon.model.sweep import kind_of
+from tfmon.model.views import View
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
@@ -53,6 +54,8 @@ class PlaceStation:
         self._began = False
         self._counts = counts
         self._word = word
+        self.views: dict[str, View] = {}
+        """How its lanes see the working folder, by host; none for those of a scenario."""
         self.absent: dict[int, str] = {}
         """The numbers of devices that it does not have, and what it says of that."""
         try:
@@ -81,7 +84,9 @@ class PlaceStation:
         return self._planned(with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
 
     def _planned(self, *lanes: str) -> RacePlan:
-        return self._program.plan(self._info, replace(self._options, lanes=lanes))
+        plan = self._program.plan(self._info, replace(self._options, lanes=lanes))
+        self.views = plan.race.views
+        return plan
 
     @property
     def suspension(self) -> Suspender:

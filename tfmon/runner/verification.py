@@ -55,7 +55,8 @@ def verify_claims(
     for place, (info, claim) in enumerate(claims):
         left = sum(bool(claim.first) and claim.needs == "" for _, claim in claims[place:])
         start_s = sum(starts) / len(starts) if starts else START_S
-        length_s = seconds or _length_s(ALL_S - (time.monotonic() - verified_since), left, start_s)
+        spent_s = time.monotonic() - verified_since
+        length_s = seconds or claim.seconds or _length_s(ALL_S - spent_s, left, start_s)
         each = sum(took) / len(took) if took else start_s + length_s
         what = f"{place + 1} of {len(claims)}  {info.name}: {claim.id}"
         headless.show_progress(f"{what}   about {units.clock(left * each)} left")

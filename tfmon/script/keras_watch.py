@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
+from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watching
 from tfmon.script.hooking import FILES, hidden, hooks, unseen
 from tfmon.script.lane import Lane
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from tfmon.script.tf_feed import TensorFlowFeed
 
 FILES.add(__file__)
+_restored: tuple[int, str] | None = None
+"""Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
+WRITES = ("backup_dir", "filepath", "filename")
+"""Attributes of Keras' callbacks that name what they write."""
 SHOWN = "a callback of TensorBoard writes the graph"
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
@@ -142,8 +147,15 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not lane.measures_this_thread or isinstance(given, keras.callbacks.CallbackList):
         return None
-    shown = any(getattr(each, "write_graph", False) for each in _flat(given or []))
-    return _callback(keras, Watcher(keras, lane, model, doing, shown=shown))
+    callbacks = _flat(given or [])
+    shown = any(getattr(each, "write_graph", False) for each in callbacks)
+    watcher = Watcher(keras, lane, model, doing, shown=shown)
+    watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
+    if (uses := sys.modules.get(USES)) is not None:
+        for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
+            if isinstance(path, str):
+                uses.note(path, "w")  # much of it is written by libraries, and Python does not see that
+    return _callback(keras, watcher)
 
 
 def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401
@@ -209,6 +221,8 @@ class Watcher:
         self._batches: int | None = None
         self._metrics: dict[str, float] = {}
         self._now = doing
+        self.backup = ""
+        """The folder of the script's callback BackupAndRestore, if it has one."""
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
@@ -257,8 +271,15 @@ class Watcher:
         if self._epochs_done:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
         self._this_validation_ns = 0
+        self._begins_at(epoch)
         self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
         self._lane.report_progress(self._progress)
+
+    def _begins_at(self, epoch: int) -> None:
+        """Record how many epochs were done before the first epoch of the script."""
+        global _restored
+        if _restored is None and self._doing == "fit":
+            _restored = epoch, self.backup
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
         """Record that an epoch ended; its callbacks run now."""
@@ -290,6 +311,7 @@ class Watcher:
         if self._timed is not None and model.train_function is self._timed:
             model.train_function = self._own_function
         self._own_function = self._timed = None
+        self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.stop_clock()
         self._now = ""
         self._lane.report_progress(self._progress)
@@ -306,6 +328,8 @@ class Watcher:
             epochs_done=self._epochs_done,
             validation_ns=self._validation_ns,
             between_ns=self._between_ns,
+            restored=_restored[0] if _restored else 0,
+            backup=_restored[1] if _restored else "",
         )
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,9 +23,10 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     NotMeasured,
+    PathsUsed,
     Progressed,
 )
-from tfmon.model.lane_pipes import SETTINGS, LanePipes
+from tfmon.model.lane_pipes import SETTINGS, USES, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
@@ -33,11 +35,13 @@ from tfmon.script import libraries
 from tfmon.script.hooking import hooks
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
-from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
+from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
 
+ENDING = "ending"
+"""Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
 
@@ -46,7 +50,7 @@ class Lane(Meter):
     """Measures the steps of the thread that made it.
 
     Thread: `start_step`, `end_step`, `stop_clock` and `start_clock` are that thread's, and `measures_this_thread`
-    tells it from others. An unused slice is given back by another thread, under the reporter's lock.
+    tells it from others.
     """
 
     def __init__(self, pipes: LanePipes) -> None:
@@ -58,16 +62,16 @@ class Lane(Meter):
         super().__init__(
             reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
         )
-        self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
+        self._granted: RunSlice | None = None
+        """The slice that was granted last, until its end is reported."""
         self._thread = threading.get_ident()
-        self._clock_stopped_ns, self._ending = 0, False
+        self._clock_stopped_ns, self._ends = 0, False
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
         self._say_hello()
-        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_process, start=start_hidden)
-        start_hidden("tfmon-slices", self._timeout.run, self._release)
+        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
 
     @property
@@ -91,6 +95,7 @@ class Lane(Meter):
             )
         )
         found = libraries.find(self.device)
+        self.device = found.kind
         if found.missing_device:
             self.fail("device_absent", found.missing_device)
         send(
@@ -228,26 +233,35 @@ class Lane(Meter):
         self.become_ready()
 
     def window_sent(self) -> None:
-        """Report the script's progress with each window."""
+        """Report the script's progress with each window; mark the next one where the script is ending."""
         super().window_sent()
+        if self._ends:
+            self.clock.marks.add(ENDING)
         self.between_windows()
+        self._report_uses()
         while self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
         if self._progress is not None:
             self.reporter.offer(self._progress())
+
+    def _report_uses(self) -> None:
+        """Report which files and ports the script has begun to use."""
+        uses = sys.modules.get(USES)
+        if uses is not None and (used := uses.take()):
+            self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     # ------------------------------------------------------------ requests
 
     def _deliver(self, request: Request) -> None:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
-            self._end_process(0)
+            self._end_waits()
             return
         if isinstance(request, ReportStack):
             self.reporter.send(stacks(self._thread))
             return
         if isinstance(request, RunSlice):
-            self._timeout.granted(request)
+            self._granted = request
         self._mailbox.post(request)
 
     def _handle_requests(self) -> None:
@@ -256,17 +270,14 @@ class Lane(Meter):
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
                     self.handle(request)
-            if not (self.slices.paused and self.warm) or self.reporter.closed:
+            if not (self.slices.paused and self.warm) or self._ends or self.reporter.closed:
                 return  # where nobody can resume it, a lane trains on
             self._mailbox.wait()
 
     def handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
-        match request:
-            case Run() | RunSlice() | Pause() if not self.warm:
-                return  # it was meant for the process that was the lane before
-            case RunSlice() if request.round <= self._timeout.returned_round:
-                return
+        if isinstance(request, Run | RunSlice | Pause) and not self.warm:
+            return  # it was meant for the process that was the lane before
         super().handle(request)
 
     def set_knob(self, request: SetKnob) -> None:
@@ -294,12 +305,8 @@ class Lane(Meter):
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
         """Report the end of a slice."""
-        self._timeout.ended()
+        self._granted = None
         super().slice_ended(ended, at_ns)
-
-    def _give_back(self, granted: RunSlice) -> None:
-        self.slices.pause()
-        super().slice_ended(granted, time.monotonic_ns())
 
     # ------------------------------------------------------------ the end
 
@@ -310,14 +317,14 @@ class Lane(Meter):
         self.stop_clock()
         with self.reporter.lock:
             self.send_rest()
-        if (unfinished := self.slices.current or self._timeout.current) is not None:
+            self._report_uses()
+        if (unfinished := self.slices.current or self._granted) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:
             self.enter(PAUSED)
         self.reporter.close()
 
-    def _end_process(self, _code: int) -> None:
-        """End the script as a Ctrl+C does: the monitor requests it, or is gone."""
-        if not self._ending:
-            self._ending = True
-            os.kill(os.getpid(), signal.SIGINT)
+    def _end_waits(self, _code: int = 0) -> None:
+        """Let the script train on, or save what it has: it got SIGINT, or the monitor is gone."""
+        self._ends = True
+        self._mailbox.post(Run())

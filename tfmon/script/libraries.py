@@ -6,11 +6,15 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from tfmon.model.lane_pipes import ANY
+
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
     """The libraries of a script; a version is empty for what the script has not loaded."""
 
+    kind: str = "cpu"
+    """The devices that it may train on: `cpu` or `gpu`."""
     tensorflow: str = ""
     keras: str = ""
     numpy: str = ""
@@ -21,10 +25,12 @@ class Libraries:
 
 
 def find(kind: str) -> Libraries:
-    """Return what the script has loaded, on a lane of the kind `cpu` or `gpu`; import nothing."""
+    """Return what the script has loaded, on a lane of the kind `cpu`, `gpu` or `any`; import nothing."""
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
     name, missing = "", ""
+    if kind == ANY:
+        kind = "gpu" if _sees_gpu() else "cpu"
     if tensorflow is not None and _is_in_use():
         name, missing = _of_tensorflow(tensorflow, kind)
     elif "torch" in modules:
@@ -35,6 +41,7 @@ def find(kind: str) -> Libraries:
 
         uuids = gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
     return Libraries(
+        kind=kind,
         tensorflow=str(getattr(tensorflow, "__version__", "")),
         keras=str(getattr(modules.get("keras"), "__version__", "")),
         numpy=str(getattr(modules.get("numpy"), "__version__", "")),
@@ -59,6 +66,13 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     if torch is None or not torch.cuda.is_available():
         return None, None
     return int(torch.cuda.memory_allocated()), int(torch.cuda.max_memory_allocated())
+
+
+def _sees_gpu() -> bool:
+    if _is_in_use():
+        return _visible(sys.modules["tensorflow"]) > 0
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
 
 
 def _is_in_use() -> bool:

@@ -20,7 +20,8 @@ from tfmon.trainer.control import WARM_UP, GpuMemory, LaneControl
 from tfmon.trainer.step_clock import CAPACITY, Sampler, Samples
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
-"""A script's lane is warm after this time and this many steps; the windows before are sent, marked `WARM_UP`."""
+"""A script's lane is warm after this time and this many steps, or after one that is as long and traced nothing;
+the windows before are sent, marked `WARM_UP`."""
 END = "end"
 """Mark of a last window without steps, which reports the examples of steps in no window."""
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
@@ -65,6 +66,8 @@ class Meter(LaneControl):
         self.feed = InputMeter()
         self.warm = False
         """Whether the lane was ready once; windows before that are marked."""
+        self.steady_step = False
+        """Whether the last stretch has a step as long as a warm-up that traced nothing."""
         self.samples_steps = False
         """Whether steps may be sampled between barriers: reading their loss waits for the device."""
         self.waiting = waiting
@@ -226,6 +229,8 @@ class Meter(LaneControl):
         self.count()
         if not self.clock.steps:
             return
+        if not self.warm:
+            self.steady_step = self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps
         loss = self.read_loss()
         synced_ns = time.monotonic_ns()
         self.take_feed()
@@ -257,7 +262,7 @@ class Meter(LaneControl):
     def warmed_up(self) -> bool:
         """Whether the lane trained long enough to be ready."""
         warm_ns = self.clock.last_end_ns - self._warm_up_began_ns
-        return warm_ns > WARM_UP_NS and self.clock.done >= WARM_UP_STEPS
+        return warm_ns > WARM_UP_NS and (self.steady_step or self.clock.done >= WARM_UP_STEPS)
 
     def send_rest(self) -> None:
         """Send what is left of the last window; one without steps reports the examples of steps in no window."""

@@ -1,4 +1,4 @@
-"""Notices that PyTorch or JAX trains without `tfmon.report`, which alone sees their steps.
+"""Notices that PyTorch, JAX or a session of TensorFlow 1 trains: only `tfmon.report` sees their steps.
 
 Source: PyTorch's hook after the step of any optimizer. JAX has no hook for an update, so a script that has loaded
 it and calls `jax.grad` or `jax.value_and_grad`, or reports nothing for a while, is told.
@@ -29,28 +29,38 @@ class OtherLibrary:
         self._noticed = False
 
     def watch(self, module: Any) -> None:  # noqa: ANN401
-        """Watch PyTorch or JAX, which is loaded."""
+        """Watch PyTorch, JAX or TensorFlow, which is loaded."""
         if module.__name__ == "torch":
             register = module.optim.optimizer.register_optimizer_step_post_hook
             register(lambda *_args: self._trains("PyTorch"))
             return
+        if module.__name__ == "tensorflow":
+            from tensorflow.python.client.session import BaseSession
+
+            BaseSession.run = self._noticing(BaseSession.run, self._runs_session)
+            return
         for name in ("grad", "value_and_grad"):
-            setattr(module, name, self._noticing(getattr(module, name)))
+            setattr(module, name, self._noticing(getattr(module, name), lambda: self._trains("JAX")))
         self._say_after(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
 
-    def _noticing(self, own: Any) -> Any:  # noqa: ANN401
+    def _noticing(self, own: Any, notice: Callable[[], None]) -> Any:  # noqa: ANN401
         import functools
 
         @functools.wraps(own)
-        def gradients(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def noticed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             try:
-                self._trains("JAX")
+                notice()
                 return own(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
 
-        return gradients
+        return noticed
+
+    def _runs_session(self) -> None:
+        if not self._noticed:
+            self._noticed = True
+            self._say(f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}")
 
     def _trains(self, name: str) -> None:
         if not self._noticed:

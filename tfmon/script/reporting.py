@@ -1,4 +1,4 @@
-"""What a script's lane does beside the training thread: thread-safe events, stacks on request, unused slices."""
+"""What a script's lane does beside the training thread: thread-safe events, and stacks on request."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from tfmon.model.lane_events import FromLane, StackReported
-from tfmon.model.requests import RunSlice
 from tfmon.model.threads import is_ours
 from tfmon.trainer.channel import Reporter
 
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
 """Limits of a stack report: threads, frames of each, lines, characters of a line. It is one line on the pipe."""
-UNUSED_S = 3.0
-"""A lane gives its slice back this long after the slice's end and after its last step."""
 
 
 class ScriptReporter:
@@ -84,55 +81,3 @@ def _calls(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
     if frame is not None:
         yield "  ..."
-
-
-class SliceTimeout:
-    """Gives a slice back that the lane does not use, because its script does something else than steps.
-
-    Thread: `granted` is the inbox's; `ended` and `give_back` are called under the lock.
-    """
-
-    def __init__(
-        self, lock: threading.RLock, last_step_ns: Callable[[], int], give_back: Callable[[RunSlice], None]
-    ) -> None:
-        """Watch the slices of one lane.
-
-        Args:
-            lock: the reporter's.
-            last_step_ns: returns when the last step ended.
-            give_back: pauses the lane and reports the slice's end.
-        """
-        self.returned_round = 0
-        """Round of the slice that was given back last: it must not begin any more."""
-        self._lock, self._last_step_ns, self._give_back = lock, last_step_ns, give_back
-        self._granted: tuple[RunSlice, float] | None = None
-
-    @property
-    def current(self) -> RunSlice | None:
-        """The slice that was granted and has not ended."""
-        granted = self._granted
-        return None if granted is None else granted[0]
-
-    def granted(self, request: RunSlice) -> None:
-        """Record that the lane was granted a slice."""
-        self._granted = request, time.monotonic() + request.seconds
-
-    def ended(self) -> None:
-        """Record that the slice is over."""
-        self._granted = None
-
-    def run(self) -> None:
-        """Check once a second until the process ends."""
-        while True:
-            time.sleep(UNUSED_S / 3)
-            self.check()
-
-    def check(self) -> None:
-        """Give the slice back if it should have ended long ago and no step was trained since."""
-        granted, idle_since = self._granted, time.monotonic() - UNUSED_S
-        if granted is None or idle_since < max(granted[1], self._last_step_ns() / 1e9):
-            return
-        with self._lock:
-            if self._granted is granted:
-                self._granted, self.returned_round = None, granted[0].round
-                self._give_back(granted[0])

@@ -48,8 +48,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         watcher.trains = pipeline.trains
         pipeline.install()
         os.register_at_fork(after_in_child=hooks.guard(watcher.retire))
-        return
-    if module.__name__ in ("torch", "jax"):
+    if module.__name__ in ("tensorflow", "torch", "jax"):
         from tfmon.script.others import OtherLibrary
 
         OtherLibrary(_not_reported).watch(module)

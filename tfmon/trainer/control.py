@@ -204,7 +204,9 @@ class LaneControl(ABC):
         """
         clock = self.clock
         clock.sync_ns += at_ns - clock.last_end_ns
-        if self.slices.starting:
+        if self.slices.keeps(at_ns - self.stretch_began_ns, clock.steps):
+            clock.marks.discard(SLICE_START)
+        elif self.slices.starting:
             clock.marks.add(SLICE_START)
             if not last:
                 if not self.slices.stretch_over(at_ns - self.stretch_began_ns, clock.steps):

@@ -33,7 +33,8 @@ from tfmon.trainer.stepper import Stepper
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
 """A lane warms up for at least `WARM_UP_STEPS`, and until `WARM_UP_CALM` stretches of 50 ms in a row were not
-faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed."""
+faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed. Where these have passed, it spares a
+step, and another one if a profile of two follows."""
 PREPARING = "preparing pipelines"
 """Mark of windows in which the background threads took time from the steps."""
 
@@ -131,8 +132,9 @@ class Loop(LaneControl):
             now_ns = time.monotonic_ns()
             last, speed = speed, (clock.examples - examples) / max(1, now_ns - before_ns)
             calm = calm + 1 if speed <= last * STILL_RISING else 0
-            settled = calm >= WARM_UP_CALM or now_ns - began_ns > WARM_UP_NS
-            if settled and clock.steps >= WARM_UP_STEPS and self._builder.idle:
+            long = now_ns - began_ns > WARM_UP_NS
+            spared = 1 + self._shares.needed(self.settings) if long else 0
+            if (calm >= WARM_UP_CALM or long) and clock.steps + spared >= WARM_UP_STEPS and self._builder.idle:
                 break
             before_ns = now_ns
             self._read_messages()

@@ -15,6 +15,11 @@ stretches: of `STRETCH_NS` and `STRETCH_STEPS`, but at most of `LONG_STRETCH_NS`
 clocks take longer to rise, of `LONG_STRETCH_NS`. There are at least two, and more until a stretch is not faster
 than the one before by the factor `STILL_RISING`. All stretches that are compared are discarded, so that what is
 kept is not selected by its speed. At most half of the slice is discarded."""
+KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
+"""A first step that takes as long is kept: on a CPU a switch costs it about a hundredth. On a GPU, whose clocks
+take longer to rise, it must be as long as the usual slice, which a second step would double.
+
+Source: `tests/benchmarks/slow_steps.py switch`."""
 
 
 class Slices:
@@ -32,6 +37,7 @@ class Slices:
         """False while the start of the slice is discarded."""
         self.ends_ns = 0
         self.stretch_ns = LONG_STRETCH_NS if device == "gpu" else STRETCH_NS
+        self._kept_ns = GPU_KEPT_NS if device == "gpu" else KEPT_NS
         self._speed: float | None = None
         self._steps = self._examples = 0
 
@@ -75,6 +81,17 @@ class Slices:
         """
         enough = span_ns >= self.stretch_ns and steps - self._steps >= STRETCH_STEPS
         return enough or span_ns >= LONG_STRETCH_NS
+
+    def keeps(self, span_ns: int, steps: int) -> bool:
+        """End the start with its first stretch if that is one long step, which counts; return whether it did.
+
+        Args:
+            span_ns: How long the stretch has lasted.
+            steps: Those of the window, from before the slice included.
+        """
+        long = self.starting and self._speed is None and span_ns >= self._kept_ns and steps == self._steps + 1
+        self.start_done = self.start_done or long
+        return long
 
     def still_rising(self, now_ns: int, since_ns: int, steps: int, examples: int) -> bool:
         """Return whether the start goes on: the stretch from `since_ns` to `now_ns` was the first, or faster.

@@ -33,8 +33,9 @@ COMPILING = "compiling"
 long has no mark: it may be the machine's fault, and what is discarded for its length is selected by its speed."""
 MOST_OUTLIER_WINDOWS = 3
 """Windows that are marked for a trace after a knob change; more are no outliers."""
-LEAST_PAUSE_NS, SAMPLING_BUDGET = 1_000_000_000, 0.01
-"""A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time."""
+LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
+"""A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time; and after
+`LEAST_PAUSE_STEPS` of its length at the earliest, because it is in no window."""
 MOST_CAUSE_CHARACTERS = 120
 
 
@@ -151,7 +152,8 @@ class Sampler:
         if self._drops:
             self._drops, self._due_ns = False, 0
             return
-        self._due_ns = ended_ns + max(LEAST_PAUSE_NS, int(extra_ns / SAMPLING_BUDGET))
+        step_ns = sample.input_ns + sample.copy_ns + sample.call_ns + sample.tail_ns
+        self._due_ns = ended_ns + max(LEAST_PAUSE_NS, int(extra_ns / SAMPLING_BUDGET), LEAST_PAUSE_STEPS * step_ns)
         sums.steps += sample.steps
         sums.input_ns += sample.input_ns
         sums.copy_ns += sample.copy_ns

@@ -15,14 +15,15 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.theme import Theme
 
+from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
-from tfmon.model.lane_state import PAUSED
+from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments, Runs
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.ui.display import Display
-from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key
+from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
 from tfmon.ui.picture import save_picture
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
 from tfmon.ui.render.tabs import TAB_NAMES
@@ -137,6 +138,8 @@ class MonitorApp(Display, TerminalApp[Ending]):
         self._lane_colours = lane_colours
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
+        self._question = ("", "")
+        """The key that asked before it ends a user's training, and what it asked."""
         self._ticks = 0
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
@@ -333,6 +336,12 @@ class MonitorApp(Display, TerminalApp[Ending]):
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
                 self._loop_of_app.call_soon_threadsafe(self._quit, "signal")
 
+    def request_leave(self) -> None:
+        """Leave, and let the lanes train on: `run()` returns None. Thread: any, and any signal handler."""
+        if self._loop_of_app is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
+                self._loop_of_app.call_soon_threadsafe(self.exit)
+
     async def action_quit(self) -> None:
         """End the lanes and leave; the second time, leave at once."""
         self._quit("quit")
@@ -344,10 +353,33 @@ class MonitorApp(Display, TerminalApp[Ending]):
         else:
             self._suspend()
 
+    def confirmed(self, key: str, lanes: Sequence[LaneState], what: str) -> bool:
+        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time.
+
+        Args:
+            key: The id of the key.
+            lanes: The lanes that it would end or start again.
+            what: The question; the time that the command has run follows.
+        """
+        own = [lane for lane in lanes if lane.command]
+        if not own:
+            return True
+        now_ns = self.session.snapshot().at_ns
+        asked = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+        ran_s = max((now_ns if lane.ended is None else lane.ended.at_ns) - lane.started_ns for lane in own) / 1e9
+        if not asked:
+            self.say(f"{what} ({units.clock(ran_s)} of training)? {key_of(key, self.view.keys)} again: yes")
+        self._question = (key, "" if asked else self.view.message)
+        return asked
+
     def _quit(self, ending: Ending) -> None:
         if self.view.stopping:
             if ending == "quit":
+                self.controls.end_now()
                 self.exit("forced")
+            return
+        training = [lane for lane in self.snapshot.lanes if not lane.over]
+        if ending == "quit" and not self.confirmed("quit", training, f"end {self.snapshot.race.scenario}"):
             return
         self.view = replace(self.view, stopping=True)
         while len(self.screen_stack) > 1:

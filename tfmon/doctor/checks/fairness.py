@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Check, Finding, check, not_applicable, ok, warning
 from tfmon.doctor.checks.nvidia import visible_devices_of
 from tfmon.doctor.facts import Facts, GpuFacts
+from tfmon.model.views import COPY, IN_PLACE, OVERLAY
 from tfmon.probes.nvidia.power import HW_SLOWDOWN, INFO, explain
 from tfmon.units import cores, memory, percent
 
@@ -257,6 +258,21 @@ def gpu_throttling(facts: Facts) -> Finding:
     return ok("not lowered", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))
 
 
+@check("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
+def views(facts: Facts) -> Finding:
+    """Judge whether each lane of a script can have a copy-on-write view of the working folder."""
+    if facts.view is None:
+        return not_applicable("not tried")
+    if facts.view.kind == OVERLAY:
+        return ok("each lane of a script can have a copy-on-write view of it")
+    found = {COPY: "each lane gets a copy", IN_PLACE: "all lanes write to the folder itself"}[facts.view.kind]
+    fix = (
+        "allow user namespaces (sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; a container "
+    )
+    fix += "needs --security-opt seccomp=unconfined), or race in a folder on a local disk"
+    return warning(found, "a copy-on-write view for each lane", fix, facts.view.reason)
+
+
 def _use(device: GpuFacts) -> str:
     busy = "busy n/a" if device.busy_pct is None else f"busy {percent(device.busy_pct)}"
     return busy if device.used_bytes is None else f"{busy}, {memory(device.used_bytes)} used"
@@ -282,5 +298,5 @@ def _link(device: GpuFacts) -> str:
 
 CHECKS: tuple[Check, ...] = (
     *(gpu_free, gpu_power, gpu_persistence, gpu_link, gpu_throttling),
-    *(usable_cores, governor, turbo, free_memory, swap, load, steal, power, environment),
+    *(usable_cores, governor, turbo, free_memory, swap, load, steal, power, environment, views),
 )

@@ -11,6 +11,7 @@ from tfmon.doctor.checks import BROKEN, WARNING
 from tfmon.doctor.report import Report
 from tfmon.model.knobs import show
 from tfmon.model.race import TURNS
+from tfmon.reports import view_lines
 from tfmon.reports.html.gather import Run
 from tfmon.reports.html.writer import NOTHING, Html, Writer
 
@@ -52,6 +53,8 @@ def _method(run: Run) -> Iterator[str]:
         yield f"Fresh processes: {most} of each lane raced, one after the other."
     if text := contention([lane.slices for lane in run.lanes]).text():
         yield text[0].upper() + text[1:] + "."
+    for line in view_lines(snapshot):
+        yield line[0].upper() + line[1:] + "."
     for lane in run.lanes:
         for what, reason in lane.not_measured.items():
             yield f"{names[lane.spec.name]}: {what} not measured: {reason}"

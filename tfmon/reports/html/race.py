@@ -115,7 +115,7 @@ _COLUMNS: tuple[tuple[str, Callable[[LaneAnalysis], float | None], Callable[[flo
     ("p99", lambda one: one.lane.steady.step_ms(0.99), units.milliseconds),
     ("first loss", lambda one: one.lane.first_loss, units.loss),
     ("last loss", lambda one: one.lane.last_loss, units.loss),
-    ("memory", lambda one: known(one.lane.private_bytes), units.memory),
+    ("memory", lambda one: known(one.lane.memory_bytes), units.memory),
     ("CPU", lambda one: one.lane.racing_cpu_pct.value, units.percent),
     ("GPU busy", lambda one: one.lane.racing_gpu_busy_pct.value, units.percent),
     ("GPU memory", lambda one: known(one.lane.gpu_memory_used_bytes), units.memory),

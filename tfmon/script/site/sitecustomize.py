@@ -36,15 +36,20 @@ def is_users(spec: "Any") -> bool:  # noqa: ANN401
     return bool(spec.origin) or any(name.endswith(".py") for folder in folders for name in os.listdir(folder))  # noqa: PTH208
 
 
-def say_unwatched() -> None:
-    """Report that a script is not watched: it imports its own module in the place of the monitor's."""
-    metrics, _, lock, token, _ = os.environ["TFMON_LANE"].split(":")
-    if os.pread(int(lock), 64, 0).decode() == token:
+def say(what: str, reason: str) -> None:
+    """Report why something of a script is not measured; the reason is empty where all is well."""
+    try:
+        metrics, _, lock, token, _ = os.environ["TFMON_PIPES"].split(":")
+        if os.pread(int(lock), 64, 0).decode() != token:
+            return
         import time
 
-        reason = "the script has a module named tfmon of its own, so it is not watched"
-        text = f'{{"v":2,"type":"NotMeasured","at_ns":{time.monotonic_ns()},"what":"steps","reason":"{reason}"}}\n'
+        text = (
+            f'{{"v":2,"type":"NotMeasured","at_ns":{time.monotonic_ns()},"what":"{what}","reason":"{reason}"}}\n'
+        )
         os.write(int(metrics), text.encode())
+    except (OSError, ValueError):  # closed, or another lane's
+        pass
 
 
 class Finder:
@@ -86,13 +91,27 @@ class Loader:
 
             if is_users(find_spec("tfmon")):
                 sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
-                say_unwatched()
+                say("steps", "the script has a module named tfmon of its own, so it is not watched")
                 return
             from tfmon.script.watching import loaded
 
             loaded(module)
         except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
             os.environ["TFMON_UNWATCHED"] = f"{module.__name__}: {error!r}"
+
+
+def watch_uses() -> None:
+    """In a race of several lanes, remember which files and ports the script uses."""
+    try:
+        if os.environ.get("TFMON_LANES", "1") != "1":
+            # Not as a part of `tfmon`: the script may have a module of that name.
+            path = os.path.join(PACKAGE, "script", "uses.py")  # noqa: PTH118
+            module = type(sys)("_tfmon_uses")
+            sys.modules["_frozen_importlib_external"].SourceFileLoader("_tfmon_uses", path).exec_module(module)
+            sys.modules["_tfmon_uses"] = module
+            module.begin()
+    except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+        os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
 
 
 def run_next_sitecustomize() -> None:
@@ -108,7 +127,17 @@ def run_next_sitecustomize() -> None:
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
-if sys.version_info >= (3, 10) and os.environ.get("TFMON_LANE"):
+if not os.environ.get("TFMON_PIPES"):
+    pass
+elif sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
+    say("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
+else:
+    say("python", "")
     sys.meta_path.insert(0, Finder())
+    watch_uses()
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
+    try:  # noqa: SIM105 - contextlib is not loaded by now
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
+    except (AttributeError, OSError, ValueError):  # closed, or not a text file
+        pass
 run_next_sitecustomize()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfmon import units
+from tfmon.analysis.finish import ending_line
 from tfmon.model.knobs import short_name, show
 from tfmon.model.race import Machine, RecordingState
 from tfmon.model.readings import known
@@ -226,10 +227,13 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
 def message_of(view: View, snapshot: Snapshot) -> str:
     """Return the message to show now, or a failure that the user has not seen; empty for none."""
     if view.stopping:
-        return f"stopping the lanes… {key_of('quit', view.keys)} again leaves at once"
+        again, ending = key_of("quit", view.keys), ending_line(snapshot)
+        return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
     done = view.message_done is not None and view.message_done(snapshot)
     if snapshot.at_ns < view.message_until_ns and not done:
         return view.message
+    if ending := ending_line(snapshot):
+        return ending
     return failure_line(view, snapshot, key_of("focus.all", view.keys))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.prediction import least_rounds, round_s
+from tfmon.analysis.unfinished import LONG_STEP_S, unfinished
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
@@ -110,10 +111,12 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
     if snapshot.race.mode != TURNS:
         return ""
     changed = _changed(snapshot, lanes)
-    rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race, len(lanes))
+    rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race)
     what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
         return f"{what}; no verdict while a lane is paused"
+    if told := unfinished(lanes, snapshot.at_ns)[0]:
+        what = told
     left_s = seconds_to_verdict(snapshot, lanes)
     return what if left_s is None else f"{what}; verdict in about {max(1, math.ceil(left_s))} s"
 
@@ -127,20 +130,21 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
     """Return about how long the rounds take that an interval still needs; None while that is not known."""
     complete, pace_s = _rounds(lanes), round_s([lane.slices for lane in lanes])
     if pace_s is None:
-        if snapshot.race.slice_s is None:
+        if snapshot.race.slice_s is None or any(lane.step_runs_s(snapshot.at_ns) > LONG_STEP_S for lane in lanes):
             return None
-        pace_s = len(lanes) * snapshot.race.slice_s
+        took_s = (lane.points[-1].span_ns / 1e9 if lane.points else 0 for lane in lanes)
+        pace_s = sum(max(snapshot.race.slice_s, one) for one in took_s)
     ends = [one.at_ns for lane in lanes for one in lane.slices if one.round == max(complete, default=0)]
     begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
     spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
-    return max(0, least_rounds(snapshot.race, len(lanes)) - len(complete)) * pace_s - spent_s
+    return max(0, least_rounds(snapshot.race) - len(complete)) * pace_s - spent_s
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     """Return the knob that was changed last and in which lanes, if the measurement began anew for it."""
     started_ns = snapshot.race.started_ns or 0
     found: dict[str, list[str]] = {}
-    least = least_rounds(snapshot.race, len(lanes))
+    least = least_rounds(snapshot.race)
     for lane in lanes:
         for mark in lane.knob_marks[-1:]:
             knob = mark.text.partition(" ")[0]

@@ -296,7 +296,7 @@ def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
 def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
     lane, accent = pane.lane, pane.accent
     return {
-        "step": lambda: readings.step_row(lane, width),
+        "step": lambda: readings.running_row(lane, pane.snapshot.at_ns, width),
         "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.unfinished import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.naming import ordered_settings
@@ -34,6 +35,24 @@ NO_SAMPLE = Missing("not sampled yet")
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
     """Return a line that begins with a quiet label."""
     return ((label.ljust(LABEL_CELLS - 1) + " ", DIM), *spans)
+
+
+def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
+    """Show how long the present step has run and the last one took, or when a change that waits for it has effect.
+
+    Of short steps as `step_row`.
+    """
+    runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
+    if runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
+        return step_row(lane, width)
+    number = f"{'step ' if width >= _WIDE else ''}{units.count(lane.steps + 1)}"
+    took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
+    if lane.requested and took_s is not None:
+        soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
+        return labelled("step", (f"{number} runs; " if width >= _WIDE else "", TEXT), (soon, STRONG))
+    before = f", {'the last took' if width >= _WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
+    runs = " runs for " if width >= _WIDE else " runs "
+    return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
 
 
 def step_row(lane: LaneState, width: int) -> Row:

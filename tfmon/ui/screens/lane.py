@@ -101,9 +101,10 @@ class LanePage(ScrollPage, OneLanePage):
             return
         if lane.over:
             self.monitor.say(f"{lane.title} has ended already")
-        else:
+        elif lane.ending is not None or self.monitor.confirmed("lane.kill", [lane], f"end {lane.title}"):
             self.monitor.controls.kill(lane.spec.name)
-            self.monitor.say(f"ending {lane.title}; r starts it again")
+            again = "K again ends it at once" if lane.command else "r starts it again"
+            self.monitor.say(f"ending {lane.title}; {again}")
 
 
 def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
@@ -217,7 +218,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "process", f"{lane.pid or '–'}, with {lane.processes or 1} in its tree; Python {lane.python or '–'}"
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
-    yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
+    peak = _said(lane.peak_private_bytes, units.memory)
+    yield "memory", _said(lane.memory_bytes, units.memory, f" that no other process shares, {peak} at most")
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")

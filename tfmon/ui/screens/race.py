@@ -156,7 +156,9 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         """Start the lanes again."""
         if not requests.may_act(self.monitor):
             return
-        lanes = self._targets()
+        lanes, name = self._targets(), self.monitor.snapshot.race.scenario
+        if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
+            return
         self.monitor.controls.restart([lane.spec.name for lane in lanes])
         began = {lane.spec.name: lane.started_ns for lane in lanes}
         self.monitor.say(f"restarting {requests.titles(lanes)}", lambda now: _started_since(now, began))
@@ -254,7 +256,10 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
         if not self.monitor.may_change():
             return
-        self.app.push_screen(Picker(self.monitor), self._race)
+        training = [lane for lane in self.monitor.snapshot.lanes if not lane.over]
+        what = f"end {self.monitor.snapshot.race.scenario} and choose a scenario"
+        if self.monitor.confirmed("scenario", training, what):
+            self.app.push_screen(Picker(self.monitor), self._race)
 
     def _race(self, scenario: str | None) -> None:
         if scenario is not None:

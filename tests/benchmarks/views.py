@@ -1,0 +1,98 @@
+"""What views of the working folder cost: the start of a lane, reading a data set, and Python's audit hook.
+
+    python tests/benchmarks/views.py [--gib 2]
+
+Each figure is taken in place and in a view alternately, many times: the fastest of each, and the median of pairs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tfmon.model.views import OVERLAY, LaneView, entry
+from tfmon.probes.views import find_view
+
+READ = """
+import os, sys, time
+from pathlib import Path
+buffer, files = bytearray(1 << 20), sorted(Path("data").iterdir())
+began = time.perf_counter()
+for path in files:
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+print(time.perf_counter() - began)
+"""
+OPENS = """
+import sys, time
+if sys.argv[1] == "watched":
+    sys.path.insert(0, sys.argv[2])
+    from tfmon.script.uses import hear
+    sys.addaudithook(hear)
+from pathlib import Path
+files = sorted(Path("small").iterdir())
+began = time.perf_counter()
+for _ in range(20):
+    for path in files:
+        with open(path, "rb") as file:
+            file.read()
+print((time.perf_counter() - began) / 20 / len(files))
+"""
+
+
+def run(folder: Path, before: list[str], *words: str) -> float:
+    """Run a command, and return what it prints, or how long it took."""
+    began = time.perf_counter()
+    done = subprocess.run([*before, *words], cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout) if done.stdout.strip() else time.perf_counter() - began
+
+
+def main() -> None:
+    """Measure, and print a line for each figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gib", type=float, default=2.0)
+    parser.add_argument("--times", type=int, default=15)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:
+        folder, store = Path(place, "project"), Path(place, "recordings")
+        for name, count, size in (("data", 64, int(args.gib * 2**24)), ("small", 1_000, 100_000)):
+            (folder / name).mkdir(parents=True)
+            for number in range(count):
+                (folder / name / f"{number:04}.bin").write_bytes(os.urandom(1 << 16) * (size >> 16))
+        print("view:", find_view(str(folder), store).text)
+        numbers = iter(range(10_000))
+
+        def view() -> list[str]:
+            own = store / f"A-{next(numbers)}"
+            own.mkdir(parents=True)
+            return entry(LaneView(OVERLAY, str(folder), str(own)), -1)
+
+        package = str(Path(__file__).parents[2])
+        python = [sys.executable, "-S"]
+        for what, plain, other in (
+            ("start of /bin/true", ["/bin/true"], ["/bin/true"]),
+            (f"reading {args.gib:g} GiB", [*python, "-c", READ], [*python, "-c", READ]),
+            ("1,000 files of 64 KiB, each", [*python, "-c", OPENS, "plain"], [*python, "-c", OPENS, "plain"]),
+            ("the same, watched", [*python, "-c", OPENS, "plain"], [*python, "-c", OPENS, "watched", package]),
+        ):
+            pairs = [
+                (run(folder, [], *plain), run(folder, [] if "watched" in what else view(), *other))
+                for _ in range(args.times)
+            ]
+            first, second = (min(one) for one in zip(*pairs, strict=True))
+            ratio = statistics.median(one / other for one, other in pairs)
+            print(
+                f"{what}: fastest {1e3 * first:.4g} and {1e3 * second:.4g} ms, {1e3 * (second - first):+.3g} ms, "
+                f"speed × {first / second:.3f}; median speed of pairs × {ratio:.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,345 @@
+"""A death is injected into every thread of tfmon: nothing hangs, and the reason is told."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.lanes import RacingGroup, group, patient
+from support.processes import gone
+from support.sweeps import SimulatedStation, planned
+from support.ui import Demo
+from support.waiting import HANGS_S, LOOK_S, PATIENCE_S, wait_for
+from trainer.racing import Race
+from ui.pilot import app_of
+
+import tfmon
+from tfmon.experiments.control import ExperimentControl
+from tfmon.experiments.sweep import Sweep
+from tfmon.hosts.agent import Agent
+from tfmon.hosts.frames import Frame, FrameReader, Kind
+from tfmon.lanes.children import Children
+from tfmon.lanes.watchdog import Watchdog
+from tfmon.model import threads
+from tfmon.model.events import LanePrinted
+from tfmon.model.lane_events import StackReported
+from tfmon.model.lane_state import FAILED
+from tfmon.model.race import Machine, TuneState
+from tfmon.model.readings import Missing
+from tfmon.model.requests import Stop
+from tfmon.model.session import Session
+from tfmon.probes.base import within
+from tfmon.probes.host import HostProbe
+from tfmon.probes.ticker import Ticker
+from tfmon.recordings.recorder import Recorder
+from tfmon.script.others import OtherLibrary
+from tfmon.trainer import channel
+
+__all__ = ["group", "patient"]
+
+PACKAGE = Path(tfmon.__file__).parent
+ROOT = PACKAGE.parent
+DIES = """
+import sys
+sys.path.insert(0, {root!r})
+from tfmon.model import threads
+own = threads._guarded
+def die():
+    raise RuntimeError("injected")
+threads._guarded = lambda name, work, failed: own(name, die if name == {name!r} else work, failed)
+"""
+SCRIPT = """
+import time
+from tfmon import report
+for step in range(300):
+    time.sleep(0.002)
+    report.step(examples=4, loss=1 / (step + 1))
+print("trained to the end", flush=True)
+"""
+OF_THE_GROUP: dict[str, Callable[[RacingGroup], object]] = {
+    "tfmon-reader": lambda _: None,
+    "tfmon-watchdog": lambda group: watch(group),
+    "tfmon-change": lambda group: group.finish(),
+    "tfmon-seconds": lambda group: group.suspension.call_after(0.0, group.finish),
+    "tfmon-suspension": lambda group: (group.suspension.suspend_lanes(), group.suspension.continue_lanes()),
+    "tfmon-spare": lambda group: group._children.load_spare(group.finish),
+    "tfmon-reconnect": lambda group: threads.start_thread("tfmon-reconnect", group.finish, group.thread_failed),
+}
+"""How each thread of a group is started whose death ends the race."""
+OF_A_CHILD = ("tfmon-inbox", "tfmon-build", "tfmon-discard")
+OF_A_SCRIPT = ("tfmon-inbox",)
+OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
+OTHERS = {
+    *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),
+    *("tfmon-end", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui", "tfmon-leave"),
+}
+"""Of tests with a name of their own below; those of a probe are named after it."""
+OF_A_LINK = {"tfmon-host-", "tfmon-tell-", "tfmon-profile"}
+"""In tests/hosts/test_losses.py and test_lanes.py."""
+
+
+def die() -> None:
+    raise RuntimeError("injected")
+
+
+def watch(group: RacingGroup) -> None:
+    Watchdog(group.session.snapshot, group, group.suspension.record).start(group.thread_failed)
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Let a thread of this process die as soon as it is started, and return how its reason begins."""
+
+    def choose(name: str) -> str:
+        own = threads._guarded
+
+        def guarded(thread: str, work: Callable[[], object], failed: threads.Failed) -> None:
+            own(thread, die if thread == name else work, failed)
+            choose.dead.append(thread)
+
+        monkeypatch.setattr(threads, "_guarded", guarded)
+        return f"tfmon's thread {name} failed: RuntimeError: injected"
+
+    choose.dead = []
+    return choose
+
+
+# ---------------------------------------------------------------- no thread is forgotten
+
+
+def test_every_thread_is_started_by_the_helper_and_tried_here():
+    names = set()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        own = path.name == "threads.py"
+        for node in ast.walk(tree):
+            said = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            assert own or not re.search(r"\b(Thread|Timer|start_new_thread)$", said), (
+                f"{path}:{node.lineno}: {said}"
+            )
+            if isinstance(node, ast.ClassDef):
+                bases = [ast.unparse(base) for base in node.bases]
+                assert not any(base.endswith(("Thread", "Timer")) for base in bases), f"{path}: {node.name}"
+            if not said or not node.args:
+                continue
+            first = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            name = first.value if isinstance(first, ast.Constant) else ""
+            if said in ("start_thread", "start_hidden", "call_later") or (said == "start" and name):
+                names.add(name)
+    assert names == {*OF_THE_GROUP, *OF_A_CHILD, *OF_A_SCRIPT, *OF_THE_BRIDGE, *OF_A_LINK, *OTHERS}
+
+
+# ---------------------------------------------------------------- the monitor
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", list(OF_THE_GROUP))
+def test_the_race_ends_with_the_reason_and_leaves_no_process(group, deadly, monkeypatch, name):
+    monkeypatch.setattr(Children, "spares_loading", True)
+    if name != "tfmon-reader":
+        group.begin(group.plan("cpu"))
+        group.wait_for_steps("cpu")
+    reason = deadly(name)
+    if name == "tfmon-reader":
+        group.begin(group.plan("cpu"))
+    (process,) = group._children.all()
+    OF_THE_GROUP[name](group)
+    wait_for(lambda: group.lane("cpu").phase == FAILED, what="the lane has failed")
+    assert group.lane("cpu").trouble.message.startswith(reason)
+    assert group.all_over
+    wait_for(lambda: gone(process.pid) or process.poll(), what="the process is gone")
+    group.restart(["cpu"])
+    group.begin(group.plan("cpu"))
+    assert not [pid for pid in group.processes().values() if pid != process.pid]
+
+
+@pytest.mark.process
+def test_processes_that_could_not_be_ended_at_once_are_ended_with_the_program(group, deadly):
+    group.begin(group.plan("cpu"))
+    group.wait_for_steps("cpu")
+    deadly("tfmon-end")
+    group.thread_failed("a thread has died")
+    assert group.all_over and group.lane("cpu").phase == FAILED
+    group.stop()
+    assert not group.processes()
+
+
+@pytest.mark.process
+def test_stacks_that_cannot_be_read_are_told(group, deadly, monkeypatch):
+    group.begin(group.plan("cpu"))
+    group.wait_for_steps("cpu")
+    told: queue.SimpleQueue[StackReported] = queue.SimpleQueue()
+    group.session.listen(lambda event: told.put(event) if isinstance(event, StackReported) else None)
+    known = group.session.snapshot()
+    lane = replace(known.lane("cpu"), reports_stack=True)
+    reason = deadly("tfmon-stack")
+    monkeypatch.setattr(group.session, "snapshot", lambda: replace(known, lanes=(lane,)))
+    group.ask_stack("cpu")
+    assert told.get(timeout=PATIENCE_S).lines[0].startswith(reason)
+
+
+def test_an_experiment_ends_with_the_reason(deadly):
+    demo = Demo(mode="turns")
+    demo.go()
+    control, reason = ExperimentControl(demo.session, demo.controls), deadly("tfmon-experiment")
+    control.run(TuneState("cpu"))
+    wait_for(lambda: demo.session.snapshot().experiment.over, what="the experiment is over")
+    assert demo.session.snapshot().experiment.ended.startswith(reason)
+    control.run(TuneState("cpu"))  # the next one is not refused
+
+
+def test_a_sweep_ends_with_the_reason(deadly):
+    sweep, reason = Sweep(planned(), [SimulatedStation()]), deadly("tfmon-sweep")
+    sweep.start()
+    wait_for(lambda: sweep.join(LOOK_S), what="the sweep has ended")
+    assert sweep.found.state.over and sweep.found.state.ended.startswith(reason)
+
+
+def test_a_recording_ends_with_the_reason_as_on_a_full_disk(deadly, tmp_path):
+    session, reason = Session(Machine(), time.monotonic_ns), deadly("tfmon-recorder")
+    recorder = Recorder(session, Path(sys.executable), tmp_path / "race.jsonl")
+    wait_for(lambda: session.snapshot().recording, what="it is told")
+    assert session.snapshot().recording.reason.startswith(reason)
+    recorder.close()
+
+
+def test_the_readings_of_a_probe_are_missing_with_the_reason(deadly):
+    probe, told = HostProbe(dict), queue.SimpleQueue()
+    reason = deadly(f"tfmon-{probe.name}")
+    Ticker(probe, told.put).start()
+    missing = told.get(timeout=PATIENCE_S).cpu_pct
+    assert isinstance(missing, Missing) and missing.reason.startswith(reason)
+
+
+def test_what_a_driver_does_not_answer_is_unknown(deadly):
+    deadly("tfmon-driver")
+    assert within(PATIENCE_S, lambda: "an answer") is None
+
+
+@pytest.mark.parametrize("asked", ["answer", "readings"])
+def test_an_agent_says_why_it_has_no(asked, deadly, tmp_path):
+    reason = deadly(f"tfmon-{asked}")
+    (in_fd, in_end), (out_end, out_fd) = os.pipe(), os.pipe()
+    agent = Agent(tmp_path, in_fd, out_fd)
+    if asked == "answer":
+        agent._ask(Frame(Kind.ASK, 7, b"{}"))
+    else:
+        agent._read_machine(Frame(Kind.READ, 0, b'{"gpus": []}'))
+    frames: list[Frame] = []
+
+    def came() -> bool:
+        agent._outbox.collect()
+        agent._outbox.write(out_fd)
+        if not agent._outbox.empty or not frames:
+            os.set_blocking(out_end, False)
+            try:
+                frames.extend(reader.take(os.read(out_end, 65_536)))
+            except BlockingIOError:
+                return False
+        return bool(frames)
+
+    reader = FrameReader()
+    wait_for(came, what="a frame")
+    assert reason in json.dumps(json.loads(frames[0].payload))
+    for fd in (in_fd, in_end, out_fd, out_end):
+        os.close(fd)
+
+
+async def test_the_screen_ends_with_the_reason(deadly):
+    app = app_of(Demo())
+    with pytest.raises(RuntimeError, match="tfmon's thread tfmon-ui failed: RuntimeError: injected"):
+        async with app.run_test(size=(120, 36)):
+            deadly("tfmon-ui")
+            app.work(list)
+            while app.broken is None:
+                await asyncio.sleep(0)
+
+
+# ---------------------------------------------------------------- the children
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", OF_A_CHILD)
+def test_a_lane_of_a_scenario_fails_with_the_reason(name, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(DIES.format(root=str(ROOT), name=name))
+    race = Race(ROOT / "scenarios" / "small_dense.py", environment={"PYTHONPATH": str(tmp_path)})
+    try:
+        race.until(lambda: race.lane.phase == FAILED, "the lane has failed")
+        assert race.lane.trouble.message.startswith(f"tfmon's thread {name} failed: RuntimeError: injected")
+        wait_for(lambda: race.lanes.all_over, what="its process has ended")
+    finally:
+        race.lanes.stop()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", OF_A_SCRIPT)
+def test_a_script_trains_to_its_end_and_is_not_measured(name, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(DIES.format(root=str(ROOT), name=name) + SCRIPT)
+    race = Race(Path("script.py"), command=(sys.executable, str(path)))
+    try:
+        race.until(lambda: race.lane.ended is not None, "the end")
+        lane = race.lane
+        assert lane.ended.exit_code == 0
+        assert any("trained to the end" in line for event in race.of(LanePrinted) for line in event.lines)
+        assert lane.phase == FAILED and "the script trains on, and is not measured" in lane.trouble.message
+        assert lane.trouble.message.startswith(f"tfmon's thread {name} failed: RuntimeError: injected")
+    finally:
+        race.lanes.stop()
+
+
+def test_a_lane_that_is_told_to_stop_says_why_it_cannot_end_itself(deadly, monkeypatch):
+    monkeypatch.setattr(channel, "GRACE_S", 0.0)
+    monkeypatch.setattr(channel, "exit_now", lambda _: None)
+    monkeypatch.setattr(channel, "end_group", lambda: None)
+    said, reason = queue.SimpleQueue(), deadly("tfmon-stop")
+    read_fd, write_fd = os.pipe()
+    inbox = channel.start_inbox(read_fd, lambda _: None, said.put)
+    os.write(write_fd, channel.encode_message(Stop()))
+    assert said.get(timeout=PATIENCE_S).startswith(reason)
+    os.close(write_fd)
+    inbox.join(PATIENCE_S)
+    os.close(read_fd)
+
+
+def test_a_hint_that_cannot_be_given_is_left_away_without_a_word(deadly, monkeypatch):
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    deadly("tfmon-others")
+    OtherLibrary(print)._say_after(0.0, "PyTorch trains here")
+    wait_for(lambda: "tfmon-others" in deadly.dead, what="the thread is dead")
+    assert not told
+
+
+# ---------------------------------------------------------------- what ends a whole process
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["tfmon-leave", *OF_THE_BRIDGE])
+def test_a_process_whose_thread_dies_ends(name):
+    """The threads of the bridge need a Ray cluster, so one of each name is started as they start theirs."""
+    start = "live.leave_anyway(lambda: None)"
+    if name != "tfmon-leave":
+        start = f"threads.start_thread({name!r}, die, ray_bridge.Channel().fail_thread)"
+    code = DIES.format(root=str(ROOT), name=name) + (
+        "import time\n"
+        + ("from tfmon.runner import live\n" if name == "tfmon-leave" else "from tfmon.hosts import ray_bridge\n")
+        + f"{start}\ntime.sleep({HANGS_S})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
+    assert done.returncode == (130 if name == "tfmon-leave" else 1), done.stderr
+    if name != "tfmon-leave":
+        assert f"tfmon's thread {name} failed: RuntimeError: injected" in done.stderr

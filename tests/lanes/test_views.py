@@ -1,0 +1,98 @@
+"""A command in a view is the process that it would have been, and one whose view cannot be made does not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfmon.lanes.launch import Command, Launched, launch
+from tfmon.model.codec import decode_event
+from tfmon.model.lane_events import LaneFailed
+from tfmon.model.views import OVERLAY, LaneView
+from tfmon.probes.views import find_view
+
+pytestmark = pytest.mark.process
+
+TELLS = """
+import json, os, resource, signal, sys
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status") if ":\\t" in line)
+print(json.dumps({
+    "signals": {key: status[key].strip() for key in ("SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Seccomp")},
+    "environment": {key: value for key, value in os.environ.items() if key not in ("TFMON_PIPES", "TFMON_HOLDER")},
+    "rights": status["CapEff"].strip(), "ids": [os.getresuid(), os.getresgid(), os.umask(0)],
+    "leads": [os.getpid() == os.getpgid(0), os.getpid() == os.getsid(0)], "nice": os.nice(0),
+    "folder": [os.getcwd(), os.environ.get("PWD")], "argv": sys.argv, "stdin": os.readlink("/proc/self/fd/0"),
+    "limits": resource.getrlimit(resource.RLIMIT_NOFILE), "open": len(os.listdir("/proc/self/fd")),
+    "files": sorted(os.listdir(".")),
+    "cmdline": open("/proc/self/cmdline").read(), "inode": os.stat("data/here.txt").st_ino,
+    "changed": os.stat("data/here.txt").st_ctime_ns, "threads": len(os.listdir("/proc/self/task")),
+}))
+"""
+
+
+def said(launched: Launched) -> str:
+    """All that a process prints until it ends."""
+    os.set_blocking(launched.output_fd, True)
+    parts = []
+    while part := os.read(launched.output_fd, 65_536):
+        parts.append(part)
+    launched.popen.wait()
+    return b"".join(parts).decode()
+
+
+def end(launched: Launched) -> None:
+    os.close(launched.metric_fd)
+    os.close(launched.request_fd)
+    if launched.guard is not None:
+        launched.guard.dismiss()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "pro ject, with: odd \\ names"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "here.txt").write_text("here")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PWD", str(folder))
+    monkeypatch.setenv("LC_ALL", "")
+    monkeypatch.setenv("LANG", "")
+    return folder
+
+
+def test_a_command_is_the_same_process_in_a_view(folder, tmp_path):
+    found = find_view(str(folder), tmp_path / "store")
+    if found.kind != OVERLAY:
+        pytest.skip(found.reason)
+    views = [None, found.begun(1).of_lane("A", 1)]
+    told = []
+    for view in views:
+        command = Command((sys.executable, "-c", TELLS, "ä b"), "cpu", {}, 1.0, view)
+        launched = launch(Path(sys.executable), {}, Path("no.py"), command)
+        told.append(json.loads(said(launched)))
+        end(launched)
+    assert told[0] == told[1]
+
+
+def test_a_command_whose_view_cannot_be_made_does_not_run(folder, tmp_path):
+    view = LaneView(OVERLAY, str(folder / "data" / "here.txt"), str(tmp_path / "store.files" / "A"))
+    command = Command((sys.executable, "-c", "open('ran', 'w')"), "cpu", {}, 1.0, view)
+    launched = launch(Path(sys.executable), {}, Path("no.py"), command)
+    assert said(launched) == "" and launched.popen.returncode == 1
+    event = decode_event(os.read(launched.metric_fd, 65_536), "A")
+    end(launched)
+    assert isinstance(event, LaneFailed)
+    assert event.message.startswith(f"the lane's view of {view.folder} could not be made: ")
+    assert "--in-place" in event.hint
+    assert not (folder / "ran").exists()
+
+
+def test_a_program_that_is_not_there_is_told_as_without_a_view(folder, tmp_path):
+    view = LaneView(OVERLAY, str(folder), str(tmp_path / "store.files" / "A"))
+    for one in (None, view):
+        with pytest.raises(FileNotFoundError):
+            launch(Path(sys.executable), {}, Path("no.py"), Command(("./no-such-program",), "cpu", {}, 1.0, one))
+    assert not (tmp_path / "store.files").exists()

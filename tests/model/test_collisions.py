@@ -1,0 +1,80 @@
+"""Which lanes are in each other's way, from what each uses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tfmon.model.collisions import collision_lines, collisions, explained
+from tfmon.model.events import LaneEnded
+from tfmon.model.lane_state import LaneState, Trouble
+from tfmon.model.spec import LaneSpec
+from tfmon.model.views import IN_PLACE, OVERLAY, View
+
+FOLDER = "/home/u/project"
+
+
+def lanes(first: dict[str, str], second: dict[str, str], host: str = "") -> list[LaneState]:
+    specs = [LaneSpec("cpu", name="A", number=1), LaneSpec("cpu", name="B", number=2, host=host)]
+    return [
+        LaneState(spec, uses=uses, command="train.py") for spec, uses in zip(specs, (first, second), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ({"/tmp/log": "w"}, {"/tmp/log": "rw"}, "cpu #1 and cpu #2 both write /tmp/log"),
+        ({f"{FOLDER}/a": "w"}, {f"{FOLDER}/a": "w"}, "cpu #1 and cpu #2 both write a"),
+        ({"/tmp/backup": "w"}, {"/tmp/backup": "r"}, "cpu #1 wrote /tmp/backup, and cpu #2 read it"),
+        ({"/tmp/out/1": "w"}, {"/tmp/out": "d"}, "cpu #2 removed /tmp/out, and cpu #1 uses it"),
+        ({"port 8080": "b"}, {"port 8080": "b"}, "cpu #1 and cpu #2 both listen on port 8080"),
+    ],
+)
+def test_what_both_use_is_told_once_and_by_name(first, second, text):
+    views = {"": View(IN_PLACE, FOLDER)}
+    assert [one.text for one in collisions(lanes(first, second), views)] == [text]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"/tmp/a": "r"}, {"/tmp/a": "r"}),
+        ({"/tmp/a": "m"}, {"/tmp/a": "m"}),
+        ({"/tmp/a": "d"}, {"/tmp/a": "d"}),
+        ({"/tmp/out": "d"}, {"/tmp/output": "w"}),
+        ({"/tmp/A": "w"}, {"/tmp/B": "w"}),
+    ],
+)
+def test_what_harms_nobody_is_no_collision(first, second):
+    assert collisions(lanes(first, second), {"": View(IN_PLACE, FOLDER)}) == []
+
+
+def test_other_machines_and_views_of_their_own_are_no_collision():
+    both = {f"{FOLDER}/a": "w", "/tmp/a": "w"}
+    views = {"": View(OVERLAY, FOLDER), "gpu2": View(OVERLAY, FOLDER)}
+    assert [one.name for one in collisions(lanes(both, both), views)] == ["/tmp/a"]
+    assert collisions(lanes(both, both, host="gpu2"), views) == []
+    assert collisions(lanes(both, both), {}) == [], "one lane, or a race of an older recording"
+
+
+def test_a_few_of_many_are_told():
+    many = {f"/tmp/{number}": "w" for number in range(9)}
+    assert (
+        collision_lines(lanes(many, many), {"": View(IN_PLACE, FOLDER)})[-1] == "4 more are used by several lanes"
+    )
+
+
+def test_a_failure_that_names_it_is_explained_by_it_once():
+    views = {"": View(IN_PLACE, FOLDER)}
+    first, second = lanes({f"{FOLDER}/out/1.txt": "w"}, {f"{FOLDER}/out/1.txt": "w"})
+    last = ("Traceback", "FileExistsError: 'out/1.txt'")
+    ended = LaneEnded(lane="A", at_ns=1, exit_code=1, signal=None, requested=False, output_tail=last)
+    failed = replace(first, ended=ended, trouble=Trouble("the script exited with code 1"))
+    told = explained(failed, [failed, second], views)
+    assert told.trouble is not None
+    assert told.trouble.message.startswith("cpu #1 and cpu #2 both write out/1.txt; the script exited")
+    assert explained(told, [told, second], views) == told
+    other = replace(failed, ended=replace(ended, output_tail=("ValueError: the data ended",)))
+    assert explained(other, [other, second], views) == other

@@ -1,0 +1,109 @@
+"""A user's training on the screen: what would end it asks before, and it outlives its terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+pytest.importorskip("pexpect")
+from support.terminal import Terminal, gone, racing
+
+pytestmark = pytest.mark.pty
+
+TRAINS = """
+import os, time
+from tfmon import report
+open("began", "a").write("x")
+try:
+    while not os.path.exists("enough"):
+        time.sleep(0.002)
+        print("line")
+        report.step(examples=4)
+    open("done", "w").write("done")
+except KeyboardInterrupt:
+    open("saved", "w").write("saved")
+"""
+ENDS = {"quit": "q", "Ctrl+C": "\x03", "restart": "r", "scenario": "s"}
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch) -> Iterator[Callable[..., Terminal]]:
+    """Start tfmon on its screen with the script, and wait until it trains."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(TRAINS)
+    terminals: list[Terminal] = []
+
+    def start(*words: str) -> Terminal:
+        terminals.append(Terminal(*words, "--record", "run.jsonl.gz", "--", sys.executable, "train.py"))
+        terminals[-1].wait_for(racing)
+        return terminals[-1]
+
+    yield start
+    Path("enough").touch()
+    for terminal in terminals:
+        terminal.close()
+
+
+@pytest.mark.parametrize("key", ENDS.values(), ids=ENDS)
+def test_a_key_that_would_end_it_asks_before(watched, key):
+    terminal = watched("watch")
+    terminal.process.send(key)
+    terminal.wait_for(lambda shown: "again: yes" in shown and "train.py" in shown)
+    terminal.process.send("l")
+    terminal.wait_for(lambda shown: "again: yes" not in shown)
+    terminal.process.send("\x1b")
+    Path("enough").touch()
+    terminal.wait_for(lambda _: Path("done").exists())
+    assert Path("began").read_text() == "x"
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["quit", "Ctrl+C"])
+def test_the_second_time_it_ends_as_at_a_ctrl_c(watched, key):
+    terminal = watched("watch")
+    terminal.process.send(key)
+    terminal.wait_for(lambda shown: "again: yes" in shown)
+    terminal.process.send(key)
+    assert terminal.wait_for_exit() == 0
+    assert Path("saved").read_text() == "saved"
+
+
+@pytest.mark.parametrize("lanes", [(), ("--lane", "cpu", "--lane", "cpu")], ids=["watch", "race"])
+@pytest.mark.parametrize("how", ["SIGHUP", "closed terminal"])
+def test_it_trains_on_and_is_recorded_when_the_terminal_is_gone(watched, how, lanes):
+    terminal = watched(*(("race", *lanes) if lanes else ("watch",)))
+    monitor = psutil.Process(terminal.process.pid)
+    if how == "SIGHUP":
+        os.kill(monitor.pid, signal.SIGHUP)
+    else:
+        os.close(terminal.process.child_fd)
+    wait_for(
+        lambda: str(Path(f"/proc/{monitor.pid}/fd/1").readlink()) == os.devnull, what="it let go of the terminal"
+    )
+    assert not gone_now(monitor)
+    Path("enough").touch()
+    wait_for(lambda: Path("done").exists(), what="the end of the training")
+    assert gone([monitor])
+    assert Path("began").read_text() == "x" * max(1, len(lanes) // 2)
+    assert ended_lanes(Path("run.jsonl.gz")) == max(1, len(lanes) // 2)
+
+
+def gone_now(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def ended_lanes(recording: Path) -> int:
+    """Return how many lanes a recording has seen to end with code 0."""
+    import gzip
+
+    with gzip.open(recording, "rt") as lines:
+        events = [json.loads(line) for line in lines]
+    return sum("LaneEnded" in json.dumps(event) and '"exit_code": 0' in json.dumps(event) for event in events)

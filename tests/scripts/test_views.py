@@ -1,0 +1,282 @@
+"""Races of scripts that write, restore, remove and listen: not one byte of the user's folder changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from support.processes import gone
+from support.sshd import Sshd, free_port, needs_sshd, sshd
+from support.waiting import HANGS_S, wait_for
+
+from tfmon.model.views import COPY, OVERLAY
+
+__all__ = ["sshd"]
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = next(Path(one) for one in sys.path if one.endswith("site-packages"))
+LANES = ("--lane", "cpu", "--lane", "cpu", "--slice", "0.2")
+LOOP = """
+import os, shutil, sys, time
+from pathlib import Path
+from tfmon import report
+def train(steps=450):
+    for step in range(steps + 1):
+        time.sleep(0.003)
+        report.step(examples=4, loss=1.0)
+"""
+REMOVES = f"""{LOOP}
+shutil.rmtree("out")
+os.mkdir("out")
+for epoch in range(3):
+    train(150)
+    with open(f"out/epoch{{epoch}}.txt", "x") as file:
+        file.write("x")
+os.rename("out/epoch0.txt", "out/first.txt")
+Path("best.keras").write_text(os.environ["TFMON_LANE"] + os.environ["TFMON_LANE_NUMBER"])
+Path("data.bin").open("r+b").write(b"new")
+os.remove("notes.txt")
+"""
+RESTORES = f"""{LOOP}
+backup = Path("backup/epoch.txt")
+for epoch in range(int(backup.read_text()) if backup.exists() else 0, 3):
+    train(150)
+    backup.parent.mkdir(exist_ok=True)
+    backup.write_text(str(epoch + 1))
+assert "done" not in Path("log.csv").read_text()
+with open("log.csv", "a") as log:
+    log.write("done")
+"""
+KERAS = """
+import keras, numpy as np, os, shutil
+keras.utils.set_random_seed(1)
+model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, "relu"), keras.layers.Dense(10)])
+model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+x, y = np.random.rand(2048, 64), np.random.randint(0, 10, 2048)
+if os.environ["TFMON_LANE"] == "A":
+    shutil.rmtree("backup")
+model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[
+    keras.callbacks.BackupAndRestore("backup", delete_checkpoint=False),
+    keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.CSVLogger("log.csv")])
+"""
+
+
+def content(folder: Path) -> dict[str, str]:
+    """What is in a folder: modes, times and content of everything."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        about = path.lstat()
+        data = path.read_bytes() if path.is_file() else b""
+        found[str(path.relative_to(folder))] = (
+            f"{about.st_mode} {about.st_mtime_ns} {hashlib.sha1(data).hexdigest()}"
+        )
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A user's folder, with what last night's training left."""
+    folder = tmp_path / "project"
+    (folder / "out").mkdir(parents=True)
+    (folder / "out" / "epoch0.txt").write_text("old")
+    for name in ("best.keras", "log.csv", "notes.txt", "data.bin"):
+        (folder / name).write_text("last night\n")
+    (folder / "out" / "link").symlink_to("../log.csv")
+    return folder
+
+
+class Runner:
+    """Runs tfmon in a folder as some user of the system."""
+
+    def __init__(self, folder: Path, store: Path, python: str = sys.executable, *before: str) -> None:
+        self.folder, self.store = folder, store
+        self._before, self._python = before, python
+        self._environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}"}
+        self._environment.update(
+            TFMON_RECORDINGS=str(store), TFMON_STATE=str(store), PYTHONDONTWRITEBYTECODE="1", HOME=str(store)
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        command = [*self._before, self._python, "-m", "tfmon", *words]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self._environment, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        started = self.start(*words)
+        stdout, stderr = started.communicate(timeout=HANGS_S)
+        return subprocess.CompletedProcess(words, started.returncode, stdout, stderr)
+
+    def race(self, text: str, *words: str) -> dict:
+        """Race a script, and return the result; a folder that changed fails."""
+        (self.folder / "train.py").write_text(text)
+        before = content(self.folder)
+        lanes = () if "--lane" in words else LANES
+        done = self("race", *lanes, *words, "--json", "--", self._python, "train.py")
+        assert done.returncode == 0, done.stdout[-3_000:] + done.stderr
+        assert content(self.folder) == before
+        return {**json.loads(done.stdout), "stderr": done.stderr}
+
+
+ORDINARY = "ordinary"
+REFUSED = "refused"
+
+
+@pytest.fixture(params=["as it is", ORDINARY, REFUSED])
+def run(request, folder, tmp_path) -> Runner:
+    """tfmon as this user, as an ordinary user, and where the system gives no namespaces."""
+    store = tmp_path / "recordings"
+    store.mkdir()
+    if request.param == ORDINARY:
+        python = shutil.which("python3", path="/usr/bin")
+        if (
+            os.getuid()
+            or python is None
+            or f"python{sys.version_info[0]}.{sys.version_info[1]}" not in str(Path(python).resolve())
+        ):
+            pytest.skip("needs root, and a Python of the system like this one")
+        subprocess.run(["chown", "-R", "nobody:nogroup", str(tmp_path)], check=True)
+        for parent in tmp_path.parents:
+            if parent.stat().st_uid == 0 and parent.is_relative_to(tmp_path.parents[2]):
+                parent.chmod(0o755)
+        return Runner(
+            folder, store, python, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"
+        )
+    if request.param == REFUSED:
+        refuse = 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"'
+        return Runner(folder, store, sys.executable, "unshare", "-Ur", "sh", "-c", refuse, "sh")
+    return Runner(folder, store)
+
+
+def kind_of(result: dict) -> str:
+    return result["views"]["here"]["kind"]
+
+
+def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, tmp_path):
+    expected = COPY if REFUSED in request.node.name else OVERLAY
+    result = run.race(RESTORES, "--no-record")
+    assert kind_of(result) == expected, result["stderr"]
+    assert {lane["steps"] for lane in result["lanes"]} == {452}
+    assert not list(run.store.glob("*.files*")), "of a race that is not recorded nothing is kept"
+    result = run.race(REMOVES)
+    assert {lane["state"] for lane in result["lanes"]} == {"finished"}
+    assert {lane["steps"] for lane in result["lanes"]} == {452}
+    assert result["stderr"].count(str(run.folder)) >= 1, "one line before the race says what lanes see"
+    listed = run("runs", "--files", "last").stdout
+    assert {line.split()[0] for line in listed.splitlines()} == {"A", "B"}
+    assert {line.split()[-1] for line in listed.splitlines()} >= {"best.keras", "out/first.txt", "data.bin"}
+    for lane, wrote in (("A", "A0"), ("B", "B1")):
+        assert run("runs", "--keep-files", lane, str(tmp_path / lane)).returncode == 0
+        assert (tmp_path / lane / "best.keras").read_text() == wrote
+    assert (tmp_path / "A" / "data.bin").read_text() == "newt night\n"
+    assert not (tmp_path / "A" / "log.csv").exists(), "only what a lane wrote"
+
+
+def mounts(store: Path) -> list[str]:
+    """Mounts of any process that show a store."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            found += [line for line in path.read_text().splitlines() if str(store) in line or "overlay" in line]
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("moment", ["*.files/A", "*.files/B/upper/backup/epoch.txt", "*.files/A/written"])
+def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, tmp_path, moment):
+    run, before_mounts = Runner(folder, tmp_path / "recordings"), len(mounts(tmp_path))
+    (folder / "train.py").write_text(RESTORES)
+    before = content(folder)
+    started = run.start("race", *LANES, "--headless", "--", sys.executable, "train.py")
+    wait_for(lambda: list(run.store.glob(moment)), what=moment)
+    monitor = psutil.Process(started.pid)
+    killed = [*monitor.children(recursive=True), monitor]
+    for process in killed:
+        process.send_signal(signal.SIGKILL)
+    wait_for(lambda: all(gone(process.pid) for process in killed), what="all are gone")
+    started.communicate()
+    wait_for(lambda: len(mounts(tmp_path)) <= before_mounts, what="no mount is left")
+    assert content(folder) == before
+    shutil.rmtree(run.store / "leftover.files.part", ignore_errors=True)
+    (run.store / "leftover.files.part" / "A" / "work").mkdir(parents=True)
+    for recording in run.store.glob("*.jsonl"):
+        listed = run("runs", "--files", recording.name.removesuffix(".jsonl"))
+        assert listed.returncode == 0, listed.stderr
+    result = run.race(RESTORES, "--seconds", "1")
+    assert kind_of(result) == OVERLAY
+    assert not list(run.store.glob("*.files.part")), "what nobody wants of a killed race is gone with the next"
+    assert not list(run.store.glob(".trial-*"))
+
+
+@needs_sshd
+def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd: Sshd, monkeypatch):
+    monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
+    result = Runner(folder, tmp_path / "recordings").race(
+        REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2"
+    )
+    assert result["views"]["gpu2"]["kind"] == OVERLAY
+    for lane in result["lanes"]:
+        assert lane["written"]["files"] >= 5
+        assert Path(lane["written"]["folder"], "written", "best.keras").exists(), "kept on the host"
+        assert str(sshd.folder / "state") in lane["written"]["folder"]
+
+
+USES = f"""{LOOP}
+import socket
+train(1)
+open(sys.argv[3], "a").write("x")
+if sys.argv[1] == "port":
+    listens = socket.socket()
+    listens.bind(("127.0.0.1", int(sys.argv[2])))
+    listens.listen()
+if sys.argv[1] == "folder":
+    shutil.rmtree("out", ignore_errors=True)
+    os.mkdir("out")
+for epoch in range(3):
+    train(100)
+    if sys.argv[1] == "folder":
+        open(f"out/epoch{{epoch}}.txt", "x").write("x")
+"""
+
+
+@pytest.mark.parametrize("what", ["port", "folder"])
+def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
+    run, port, log = Runner(folder, tmp_path / "recordings"), free_port(), tmp_path / "shared.log"
+    (folder / "train.py").write_text(USES)
+    words = ("--in-place", "--no-record", "--json", "--", sys.executable, "train.py", what, str(port), str(log))
+    done = run("race", *LANES, *words)
+    result = json.loads(done.stdout)
+    assert result["views"]["here"]["kind"] == "in place"
+    told = {one["name"]: one["text"] for one in result["collisions"]}
+    assert told[str(log)].endswith(f"both write {log}")
+    assert len(told) == len(result["collisions"]), "each once"
+    (failed,) = [lane for lane in result["lanes"] if lane["error"]]
+    collision = {"port": f"both listen on port {port}", "folder": "removed out"}[what]
+    assert collision in failed["error"]
+
+
+@pytest.mark.tensorflow
+def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(folder, tmp_path):
+    (folder / "backup").mkdir()
+    (folder / "backup" / "training_metadata.json").write_text('{"epoch": 2, "batch": 0}')
+    run = Runner(folder, tmp_path / "recordings")
+    result = run.race(KERAS)
+    assert kind_of(result) == OVERLAY
+    listed = run("runs", "--files", "last").stdout.split()
+    assert listed.count("best.keras") == listed.count("log.csv") == listed.count("backup/latest.weights.h5") == 2
+    assert [lane["steps"] for lane in result["lanes"]] == [4 * 128, 2 * 128]
+    assert "cpu #2 went on from backup (epoch 2 of 4): it trained other work" in result["verdict"]["text"]
+    assert "cpu #1 went on" not in result["verdict"]["text"]
+    assert result["verdict"]["finish"] == ["no time to finish: the lanes trained other work"]
+    assert not [one for one in result["collisions"] if str(folder) in one["name"]], "each has its own"

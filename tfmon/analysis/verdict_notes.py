@@ -1,0 +1,79 @@
+"""What limits the figure of a verdict: drift, outliers, other programs, hung lanes, clocks that fall. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfmon import units
+from tfmon.analysis import statistics
+from tfmon.analysis.contention import contention
+from tfmon.analysis.statistics import Throughput
+from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import known
+from tfmon.model.session import Snapshot
+
+FALLEN = 0.75
+"""A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
+MANY_OUTLIERS = 0.1
+"""Share of outlying pairs from which on they are reported."""
+_CONSTANT = {
+    SWAPPING: ("this machine swaps", "{} swaps"),
+    THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
+    GPU_THROTTLED: ("the GPU is throttled", "the GPU of {} is throttled"),
+}
+"""What disturbs lanes most of the time, on the monitor's own machine and on a host."""
+
+
+def hung(snapshot: Snapshot) -> list[LaneState]:
+    """Return the lanes that hang."""
+    return [one for one in snapshot.lanes if one.heartbeat.stalled_since_ns is not None and not one.over]
+
+
+def hangs(lane: LaneState, now_ns: int) -> str:
+    """Say that a lane hangs."""
+    silent_s = (now_ns - (lane.heartbeat.stalled_since_ns or now_ns)) / 1e9
+    return f"{lane.title} hangs, has said nothing for {units.seconds(silent_s)}, and is out of the race"
+
+
+def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
+    """Return all that limits the figure in one line; what other programs took comes first."""
+    own = not any(lane.spec.host for lane, _ in lanes)
+    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
+    return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
+
+
+def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
+    """Return what makes the figure less sure: drift, outlying pairs, and what disturbs most of the time."""
+    notes = []
+    for lane, throughput in lanes:
+        if throughput.drift is not None:
+            change = "sped up" if throughput.drift > 1 else "slowed"
+            percent = 100 * abs(throughput.drift - 1)
+            notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
+    (fastest, first), (_, last) = lanes[0], lanes[-1]
+    outliers = statistics.outliers(first.logs, last.logs)
+    if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
+        notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")
+    reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
+    notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
+    return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]
+
+
+def _constant(reason: str, host: str) -> str:
+    """Say what disturbs the lanes of a machine most of the time."""
+    own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
+    return f"{elsewhere.format(host) if host else own} most of the time"
+
+
+def _fallen_clocks(snapshot: Snapshot) -> list[str]:
+    """Name the GPUs whose clocks fall between slices, so that they have to speed up in each."""
+    notes = []
+    for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
+        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
+        clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
+        if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
+            span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
+            which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
+            notes.append(f"the GPU clock of {which} falls between slices ({span}); a longer --slice hides it")
+    return notes

@@ -1,0 +1,92 @@
+"""The order of slices in rounds, and what is known of a slice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Stop(NamedTuple):
+    """A time in which a lane was suspended in the middle of its slice."""
+
+    since_ns: int
+    until_ns: int
+    computing: bool
+    """Whether the step that it was in takes the same running time, see `RaceActions.computes`."""
+
+
+@dataclass(slots=True)
+class Slice:
+    """A slice of a lane, with the parts that it is trained in."""
+
+    round: int
+    since_ns: int
+    """When its present part began, or its last one ended."""
+    parts: int = 1
+    trained_ns: int = 0
+    """In the parts that are over."""
+    ended: bool = False
+    computing: bool = False
+    stops: list[Stop] = field(default_factory=list)
+
+
+class RoundOrder:
+    """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes alike.
+
+    Each machine has its own lanes in that order, and a round is over when all machines are through. A lane that
+    cannot train is skipped, and one that comes back joins the next round.
+    """
+
+    def __init__(self, machines: Mapping[str, str] | None = None) -> None:
+        """Order lanes; `machines` says what two lanes share that train on one machine, None that all do."""
+        self.round = 0
+        self._machines = machines or {}
+        self._left: list[str] = []
+
+    @property
+    def upcoming(self) -> int:
+        """The round of the next slice."""
+        return self.round if self._left else self.round + 1
+
+    @property
+    def round_over(self) -> bool:
+        """True when every lane that can train has had its slice of the round, or has it now."""
+        return not self._left
+
+    def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
+        """Return a lane whose slice can begin, and its round; None when there is none.
+
+        Args:
+            lanes: Those that can train.
+            training: Those that train now; nothing else begins on their machines, and no round before they end.
+        """
+        if not training:
+            self._left = [lane for lane in self._left if lane in lanes]
+            if not self._left and lanes:
+                self.round += 1
+                self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
+        busy = {self._machines.get(lane) for lane in training}
+        lane = next((one for one in self._left if one in lanes and self._machines.get(one) not in busy), None)
+        if lane is None:
+            return None
+        self._left.remove(lane)
+        return lane, self.round
+
+    def split(self, lane: str, lanes: Collection[str], short: Collection[str]) -> bool:
+        """Have a lane end its slice after others of its machine; return False if there are none.
+
+        Args:
+            lane: One that trains.
+            lanes: Those that can train. The ones that are due in this round come first.
+            short: Those whose slices of this round ended soon. Where none is due, these get one more.
+        """
+        here = {one for one in lanes if self._machines.get(one) == self._machines.get(lane)} - {lane}
+        more = [one for one in self._left if one in here] or [one for one in short if one in here]
+        if more:
+            self._left = [*(one for one in self._left if one not in more), *more, lane]
+        return bool(more)
+
+    def break_off(self) -> None:
+        """Drop the rest of the round; the next slice begins another one."""
+        self._left = []

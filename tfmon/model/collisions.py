@@ -1,0 +1,90 @@
+"""Lanes that are in each other's way: files, folders and ports that several of them use. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from pathlib import PurePath
+
+from tfmon.model.lane_state import LaneState
+from tfmon.model.records import replace
+from tfmon.model.views import IN_PLACE, View
+
+APART = 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
+PORTS = 'port + int(os.environ["TFMON_LANE_NUMBER"]) keeps the lanes apart'
+OWN = "without --in-place each lane has its own"
+NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
+PORT, IN_USE = "port ", "Address already in use"
+MOST = 5
+"""Collisions that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """What two lanes are in each other's way with."""
+
+    name: str
+    """A file or folder, or such as `port 8080`."""
+    lanes: tuple[str, str]
+    text: str
+    """In one line."""
+    helps: str
+    """What to do."""
+
+
+def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
+    """Return what lanes of one machine are in each other's way with, each once; not what each has in its view."""
+    found: dict[str, Collision] = {}
+    for one, other in combinations(lanes, 2):
+        if one.spec.host != other.spec.host or not (one.uses and other.uses):
+            continue
+        view = views.get(one.spec.host)
+        for path, text in _between(one, other):
+            inside = view is not None and _is_in(path, view.folder)
+            if view is None or (inside and view.kind != IN_PLACE):
+                continue
+            name = str(PurePath(path).relative_to(view.folder)) if inside else path
+            own = NONE if view.reason else OWN
+            helps = PORTS if path.startswith(PORT) else own if inside else APART
+            found.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
+    return list(found.values())
+
+
+def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
+    """Return what lanes are in each other's way with, in words; a few of many."""
+    found = collisions(lanes, views)
+    lines = [f"{one.text}: {one.helps}" for one in found[:MOST]]
+    return lines + ([f"{len(found) - MOST} more are used by several lanes"] if len(found) > MOST else [])
+
+
+def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
+    """Yield paths with what two lanes do with them."""
+    for first, second in permutations((one, other)):
+        for path, use in first.uses.items():
+            if "d" in use and any(_is_in(used, path) and set(how) - {"d"} for used, how in second.uses.items()):
+                yield path, f"{first.title} removed {{}}, and {second.title} uses it"
+            elif "w" in use and "r" in second.uses.get(path, "") and "w" not in second.uses[path]:
+                yield path, f"{first.title} wrote {{}}, and {second.title} read it"
+    for path in sorted(set(one.uses) & set(other.uses)):
+        both = f"{one.title} and {other.title} both"
+        if "b" in one.uses[path]:
+            yield path, f"{both} listen on {{}}"
+        elif "w" in one.uses[path] and "w" in other.uses[path]:
+            yield path, f"{both} write {{}}"
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
+    """Return a lane whose script has just failed with the collision that its last words name, if one does."""
+    trouble, output = lane.trouble, "\n".join(lane.ended.output_tail) if lane.ended is not None else ""
+    for one in collisions(lanes, views) if trouble is not None and lane.command and output else ():
+        named = PurePath(one.name).name in output or (one.name.startswith(PORT) and IN_USE in output)
+        if lane.title in one.lanes and named and trouble is not None and one.text not in trouble.message:
+            return replace(
+                lane, trouble=replace(trouble, message=f"{one.text}; {trouble.message}", hint=one.helps)
+            )
+    return lane
