@@ -141,7 +141,8 @@ while True:
 
 
 @pytest.mark.tensorflow
-def test_a_loop_of_ones_own_that_waits_for_its_input_is_given_a_prefetch(tfmon, tmp_path):
+def test_a_loop_of_ones_own_that_waits_for_its_input_is_given_a_prefetch(tfmon, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFMON_GRACE", "2")  # TensorFlow may hang at the exit where Python makes the data
     path = tmp_path / "train.py"
     path.write_text(LOOP)
     done = tfmon("tune", "--no-record", "--json", "--lane", "cpu", "--", sys.executable, path)

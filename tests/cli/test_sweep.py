@@ -77,7 +77,7 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
 def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTER", FASTER)
     file = tmp_path / "night.sweep"
-    command = [sys.executable, str(FAKE), "sweep", *GRID, "--until-ci", "5%", "--record", str(file)]
+    command = [sys.executable, str(FAKE), "sweep", *GRID, "--all", "--until-ci", "5%", "--record", str(file)]
     path = {"PYTHONPATH": os.pathsep.join((str(FAKE.parents[2]), str(FAKE.parents[1])))}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, env={**os.environ, **path}, start_new_session=True, **quiet) as monitor:

@@ -245,4 +245,4 @@ def _start(
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
             click.echo(to_text(found))
-    sys.exit(program.exit_code(interrupted))
+    sys.exit(program.exit_code_of_race(interrupted))

@@ -147,10 +147,10 @@ def plan_race(
         no_gpu = "" if found.usable else found.reason
         taken = {*common, race_options.varied_knob}
         specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
-        if race_options.one_lane and race_options.wait_idle_s is not None:
-            specs = [LaneSpec(ANY_GPU)]
-        else:
-            as_is = bool(info.command) and (race_options.one_lane or not found.usable)
+        waits = race_options.wait_idle_s is not None
+        as_is = bool(info.command) and not waits and (race_options.one_lane or not found.usable)
+        if race_options.one_lane:
+            specs = [LaneSpec(ANY_GPU if found.usable or waits else "cpu")]
     if as_is:
         every = found.whole or found.usable[:1]
         chosen = [(LaneSpec(devices.device_of(every, found) if every else "cpu"), every)]

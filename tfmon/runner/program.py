@@ -265,25 +265,27 @@ class Program:
         plan, lanes = self._latest, self.session.snapshot().lanes
         return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
 
-    def exit_code(self, interrupted: str = "") -> int:
-        """Return the exit code by how the lanes ended: of one lane with a user's command, that of the command.
+    def exit_code(self) -> int:
+        """Return the exit code by how the lanes ended."""
+        phases = [lane.phase for lane in self.session.snapshot().lanes]
+        if ABSENT in phases:
+            return EXIT_DEVICE_ABSENT
+        return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
+
+    def exit_code_of_race(self, interrupted: str) -> int:
+        """Return the exit code of a race: of one lane with a user's command, that of the command.
 
         Args:
             interrupted: Why the user ended the race; empty if it ended by itself.
         """
-        lanes = self.session.snapshot().lanes
-        phases = [lane.phase for lane in lanes]
-        if ABSENT in phases:
-            return EXIT_DEVICE_ABSENT
-        if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None:
-            code = code_of_command(lanes[0])
-            if code == EXIT_INTERRUPTED and phases == [DONE] and not interrupted:
+        lanes, ours = self.session.snapshot().lanes, self.exit_code()
+        if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
+            code, ended_well = code_of_command(lanes[0]), lanes[0].phase == DONE
+            if code == EXIT_INTERRUPTED and ended_well and not interrupted:
                 code = EXIT_FINE  # it took the Ctrl+C that ended the time of the race
-            if code or phases == [DONE]:
+            if code or ended_well:
                 return code
-        if interrupted:
-            return EXIT_INTERRUPTED
-        return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
+        return EXIT_INTERRUPTED if interrupted else ours
 
     def _finish_when_narrow(self, event: Event) -> None:
         """End the race once the interval of every ratio is as narrow as `until_ci` says."""
