@@ -17,6 +17,8 @@ PROTOCOL = 2
 """Version of the pipe between a lane and the monitor; a child that says another one is refused."""
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
 """What is counted or summed up. In ns the limit is three years; no window has so many steps or examples."""
+Stamp: TypeAlias = Annotated[int, Range(-(10**17), 10**17)]
+"""A stamp; one of a machine whose clock is behind may lie before this machine was started."""
 CONTENDED = 0.05
 """Share of its CPU time that a lane waits for a core, and of all cores that others use, from which on a slice is
 contended."""
@@ -31,7 +33,7 @@ class LaneEvent:
     """What all events of a lane have."""
 
     lane: str = ""
-    at_ns: Amount
+    at_ns: Stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class Window(LaneEvent):
     are summed over the window's steps and do not overlap.
     """
 
-    at_ns: Amount
+    at_ns: Stamp
     """End of the window."""
     span_ns: Annotated[int, Range(1, 10**17)]
     """Wall time from its beginning to its end."""
@@ -158,7 +160,7 @@ class Window(LaneEvent):
 class KnobApplied(LaneEvent):
     """A knob took effect in the child."""
 
-    at_ns: Amount
+    at_ns: Stamp
     """End of the first step under the new value."""
     request: int
     knob: str
