@@ -38,7 +38,7 @@ VALUES = {
     "dict[str, KnobValue]": st.dictionaries(TEXT, KNOBS, max_size=3),
     "dict[Bin, Amount]": st.dictionaries(st.integers(-1, 5_000).map(str), st.integers(-1, 9), max_size=3),
 }
-VALUES |= dict.fromkeys(("Amount", "Annotated[int, Range(1, 10 ** 17)]"), INTS)
+VALUES |= dict.fromkeys(("Amount", "Stamp", "Annotated[int, Range(1, 10 ** 17)]"), INTS)
 VALUES |= dict.fromkeys(("FiniteFloat", "Annotated[float, Range(0, 1)]"), FLOATS)
 
 

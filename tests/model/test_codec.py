@@ -179,7 +179,7 @@ class TestMessages:
             (WINDOW, {"computing_share": "nan"}, "Window.computing_share: nan is not from 0 to 1"),
             (WINDOW, {"settings": {"rate": math.nan}}, "Window.settings: nan is not from"),
             (WINDOW, {"loss": "much"}, "Window.loss: 'much' is no"),
-            (SliceEnded(at_ns=1, round=1), {"at_ns": -1}, "SliceEnded.at_ns: -1 is not"),
+            (SliceEnded(at_ns=1, round=1), {"at_ns": -(10**18)}, "SliceEnded.at_ns: -1000000000000000000 is not"),
             (SliceEnded(at_ns=1, round=1), {"at_ns": 10**18}, "SliceEnded.at_ns"),
             (Progressed(at_ns=1, doing=""), {"batch": -1}, "Progressed.batch: -1 is not"),
             (Built(at_ns=1, parameters=1, examples=1, settings={}), {"examples": -1}, "Built.examples: -1 is not"),
