@@ -1,4 +1,4 @@
-"""Six transformer blocks over 256 tokens: the encoder of a small BERT, whose step takes seconds on a CPU.
+"""Six transformer blocks over 256 tokens, as in a small BERT: a step takes seconds on a CPU.
 
 128 random texts of 256 tokens → Embedding(8,000, 384) → 6 × (attention with 6 heads, then Dense 1,536 and Dense
 384, each with layer normalization and a way around it) → mean → Dense 2, Adam, a batch of 32. A step is some 600

@@ -84,7 +84,7 @@ def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, 
 
         def half_way() -> bool:
             return (
-                file.exists() and b"VisitEnded" in (data := file.read_bytes()) and data.count(b"PairMeasured") > 9
+                file.exists() and b"VisitEnded" in (data := file.read_bytes()) and data.count(b"PairMeasured") > 4
             )
 
         wait_for(half_way, what="half of it")

@@ -108,7 +108,8 @@ def test_with_the_real_import(tmp_path, monkeypatch):
 def test_a_lane_that_does_not_train_in_time_is_told_and_ended():
     examined = report.Report(sys.executable, ())
     found = try_lane(Path(sys.executable), examined, limit_s=0)
-    assert (found.status, found.found) == ("broken", "no: it was still starting after 0 s")
+    assert found.status == "broken"
+    assert re.fullmatch(r"no: it was still (starting|importing) after 0 s", found.found)
     assert replace(examined, lane=found).exit_code == 3
     assert not psutil.Process().children()
 

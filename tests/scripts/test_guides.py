@@ -58,7 +58,7 @@ def test_loops_of_keras_and_legacy_keras_are_counted(watch, script, names):
     race = watch(script(ALL_OF), *paths(*names))
     assert trained(race) == counted(race)
     assert 0 < race.lane.last_loss < 5
-    assert race.lane.not_measured == {}
+    assert not any(race.lane.not_measured.values())
 
 
 @pytest.mark.trainer

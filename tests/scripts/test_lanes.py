@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -216,6 +217,15 @@ def test_one_that_resists_is_killed_after_its_grace_or_at_once_and_called_so(wat
     assert race.lane.phase == DONE
     assert race.lane.trouble.message.endswith("s of Ctrl+C: killed by SIGTERM")
     assert bool(race.lane.trouble.hint) is not hurried
+
+
+def test_one_that_somebody_else_stops_is_told_so_at_once_until_it_goes_on(watch, script):
+    race = watch(script(FOR_EVER))
+    race.until(lambda: race.lane.phase == RACING, "racing")
+    os.kill(race.lane.pid, signal.SIGSTOP)
+    race.until(lambda: f"kill -CONT {race.lane.pid}" in race.lane.not_measured.get("stopped", ""), "stopped")
+    os.kill(race.lane.pid, signal.SIGCONT)
+    race.until(lambda: race.lane.not_measured["stopped"] == "", "it goes on")
 
 
 def test_after_its_end_no_knob_starts_it_again(watch, script):

@@ -79,7 +79,7 @@ def test_the_second_time_it_ends_as_at_a_ctrl_c(watched, key):
 @pytest.mark.parametrize("lanes", [(), ("--lane", "cpu", "--lane", "cpu")], ids=["watch", "race"])
 @pytest.mark.parametrize("how", ["SIGHUP", "closed terminal"])
 def test_it_trains_on_and_is_recorded_when_the_terminal_is_gone(watched, how, lanes):
-    terminal = watched(*(("race", *lanes) if lanes else ("watch",)))
+    terminal = watched(*(("race", "--in-place", *lanes) if lanes else ("watch",)))
     monitor = psutil.Process(terminal.process.pid)
     if how == "SIGHUP":
         os.kill(monitor.pid, signal.SIGHUP)

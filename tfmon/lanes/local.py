@@ -15,6 +15,9 @@ ENDS_WITHIN_S = 2.0
 """A process that still runs this long after its metric pipe was closed trains on."""
 
 
+STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
+
+
 class LocalProcess(Child, LaneProcess):
     """A child of this process.
 
@@ -46,6 +49,7 @@ class LocalProcess(Child, LaneProcess):
         Child.__init__(self, launch(python, environment, script, command))
         LaneProcess.__init__(self, lane, sink)
         self._closed_s, self._runs_on = 0.0, False
+        self._seen_stopped = self._told_stopped = False
 
     def suspend_with_monitor(self) -> None:
         """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
@@ -69,6 +73,14 @@ class LocalProcess(Child, LaneProcess):
         """Whether the child has just closed its metric pipe, as one does that ends."""
         return not self.metrics_open and not self._runs_on
 
+    def tell_stopped(self) -> None:
+        """Tell that somebody else has stopped the child, as two looks in a row show, and when it goes on."""
+        before, self._seen_stopped = self._seen_stopped, not self._suspended and _is_stopped(self.pid)
+        if (before and self._seen_stopped) != self._told_stopped:
+            self._told_stopped = not self._told_stopped
+            reason = STOPPED.format(self.pid) if self._told_stopped else ""
+            self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
+
     def tell_closed(self) -> None:
         """Tell once that the child runs on without its end of the metric pipe."""
         if not self.ends_soon:
@@ -82,3 +94,14 @@ class LocalProcess(Child, LaneProcess):
     def reap(self) -> None:
         """Reap an ended child, and tell how it ended."""
         self._tell_end(self._reap(), time.monotonic_ns())
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped; False where that is not known.
+
+    Source: Linux, the state in /proc/PID/stat.
+    """
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"T"
+    except OSError:
+        return False

@@ -131,6 +131,7 @@ class PipeReader:
                 self._unregister(process.output_fd)
             if not ended:
                 process.tell_closed()
+                process.tell_stopped()
                 continue
             process.reap()
             self._processes.remove(process)

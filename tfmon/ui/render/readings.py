@@ -333,6 +333,8 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row
     """
     if silent_s is not None:
         return labelled("link", (f"nothing came for {units.seconds(silent_s)}", WARN))
+    if stopped := lane.not_measured.get("stopped"):
+        return labelled("stopped", (stopped, WARN))
     if lane.heartbeat.stalled_since_ns is not None:
         return labelled("stalled", (lifecycle.NOTE, WARN))
     if lane.refused and now_ns - lane.refused_ns < REFUSED_NS:
