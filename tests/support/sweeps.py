@@ -120,7 +120,7 @@ class SimulatedStation:
         self.training += 1
         self._used_s, due_s = time.thread_time(), time.monotonic()
         for number in range(1, self.most_pairs):
-            if death and number == 3:
+            if death and number == 2:  # before two pairs could settle it
                 self._die(death)
                 break
             lanes = (BASE, CHANGED) if number % 2 else (CHANGED, BASE)
