@@ -162,7 +162,8 @@ def written_files(pid: int) -> set[str]:
                 and not path.endswith(" (deleted)")
             ):
                 flags = (_read(f"/proc/{pid}/fdinfo/{name}") or b"").partition(b"flags:")[2].split()[:1]
-                if flags and int(flags[0], 8) & (os.O_WRONLY | os.O_RDWR):
+                writes = bool(flags) and int(flags[0], 8) & (os.O_WRONLY | os.O_RDWR)
+                if writes and not os.path.isdir(path):  # noqa: PTH112 - quicker; a file without a name is none
                     found.add(path)
     except OSError:  # it ended, closed one, or is another user's
         return found

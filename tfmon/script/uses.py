@@ -40,6 +40,8 @@ def note(path: Any, use: str) -> None:  # noqa: ANN401 - what a script passes
         count = _read[folder] = _read.get(folder, 0) + 1
         if count > MOST_READ or path.endswith((".py", ".pyc", ".so")):
             return
+    if use == "w" and os.path.isdir(path):  # noqa: PTH112 - quicker; `tempfile` names the folder of a new file
+        return
     _seen.add((path, use))
     _pending[path] = _pending.get(path, "") + use
 
