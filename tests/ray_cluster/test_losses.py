@@ -137,7 +137,7 @@ def test_a_head_that_is_killed_is_named_and_nothing_is_left_and_a_sweep_keeps_wh
     try:
         link = own.connect(f"ray:{own.add()}")
         children, agent = start_all_kinds(link), link.agent
-        with own.sweep(file, f"ray:{own.head}/cpu") as sweep:
+        with own.sweep(file, f"ray:{own.head}/cpu", long=True) as sweep:
             wait_for(lambda: file.exists() and b"PairMeasured" in file.read_bytes(), 60, "something is measured")
             own.kill_head()
             told = link.wait_for_loss(TOLD_S + LATE_S)
