@@ -75,13 +75,13 @@ def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(grou
 
 def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
-    group.wait_for_steps("cpu")
-    assert group.session.snapshot().race.training == ("cpu",)
-    assert suspended(group.pid("gpu:0"))
-    assert not suspended(group.pid("cpu"))
-    assert group.lane("gpu:0").steps == 0
-    os.kill(group.pid("cpu"), signal.SIGKILL)
-    group.wait_for_steps("gpu:0")
+    first, second = group.order_of_two()
+    group.wait_for_steps(first)
+    assert suspended(group.pid(second))
+    assert not suspended(group.pid(first))
+    assert group.lane(second).steps == 0
+    os.kill(group.pid(first), signal.SIGKILL)
+    group.wait_for_steps(second)
 
 
 def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
@@ -143,9 +143,7 @@ def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(g
 
 def test_a_request_waits_for_a_suspended_child(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
-    names = ("cpu", "gpu:0")
-    wait_for(lambda: any(group.lane(name).steps for name in names), what="the one that was ready first trains")
-    trains, waits = sorted(names, key=lambda name: -group.lane(name).steps)
+    trains, waits = group.order_of_two()
     group.set_knob(waits, "batch_size", 64)
     assert group.lane(waits).requested["batch_size"].value == 64
     assert group.lane(waits).settings["batch_size"] == 32

@@ -34,12 +34,12 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
 
 def test_a_lane_whose_turn_it_is_not_stays_suspended(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
-    group.wait_for_steps("cpu")
+    trains, waits = group.order_of_two()
     group.suspension.suspend_lanes()
-    wait_for(lambda: suspended(group.pid("cpu")), what="stopped")
+    wait_for(lambda: suspended(group.pid(trains)), what="stopped")
     group.suspension.continue_lanes()
-    group.wait_for_steps("cpu")
-    assert suspended(group.pid("gpu:0"))
+    group.wait_for_steps(trains)
+    assert suspended(group.pid(waits))
 
 
 def test_what_was_not_stopped_need_not_go_on(group):

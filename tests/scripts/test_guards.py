@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import threading
@@ -60,11 +61,14 @@ def test_nothing_is_written_to_a_descriptor_that_was_closed(tmp_path, reused):
 
 
 def test_a_hidden_thread_is_not_found():
-    go, found = threading.Event(), []
-    start_hidden("tfmon-test", lambda: (go.wait(), found.append(1)), found.append)
-    assert not any("tfmon" in thread.name or "Dummy" in thread.name for thread in threading.enumerate())
+    go, idents, ends = threading.Event(), [], []
+    start_hidden(
+        "tfmon-test", lambda: (idents.append(_thread.get_ident()), go.wait(), ends.append(1)), ends.append
+    )
+    wait_for(lambda: idents)
+    assert idents[0] not in [thread.ident for thread in threading.enumerate()]
     go.set()
-    wait_for(lambda: found == [1])
+    wait_for(lambda: ends == [1])
 
 
 def test_keras_on_torch_has_tensorflow_look_for_no_device(monkeypatch):

@@ -74,6 +74,13 @@ class RacingGroup(LaneGroup):
         before = self.lane(name).steps
         wait_for(lambda: self.lane(name).steps >= before + more, what=f"{name} trains")
 
+    def order_of_two(self) -> tuple[str, str]:
+        """Return the lane of two that has the first slice, which was ready first, and the other."""
+        wait_for(lambda: self.session.snapshot().race.training, what="a slice")
+        (first,) = self.session.snapshot().race.training
+        (second,) = {lane.spec.name for lane in self.session.snapshot().lanes} - {first}
+        return first, second
+
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:

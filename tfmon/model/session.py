@@ -87,8 +87,12 @@ class Snapshot:
 
     @property
     def has_result(self) -> bool:
-        """True when anything was measured, which no key may destroy once the race is over."""
-        return any(lane.steady.windows for lane in self.lanes)
+        """True when anything was measured, which no key may destroy once the race is over.
+
+        An experiment that runs may start its lane again, also the last one.
+        """
+        trying = self.experiment is not None and not self.experiment.over
+        return not trying and any(lane.steady.windows for lane in self.lanes)
 
     @property
     def machine(self) -> Machine:
