@@ -24,14 +24,16 @@ TYPED = {
     "tfmon race small-dense --slic": "--slice",
     "tfmon race small-dense --lane node7/c": "--lane node7/cpu",
     "tfmon sweep small-dense --over pre": "--over prefetch=",
-    "tfmon sweep small-dense --on cpu,node7/c": "--on cpu,node7/cpu",
     "tfmon hosts vault": "tfmon hosts vault9",
     "tfmon doctor --host no": "--host node7",
     "tfmon replay la": "tfmon replay last",
 }
 """What is typed before Tab, and what stands on the line then."""
 SETTINGS = {
-    "bash": {"tfmon race small-dense --lane cpu,bat": "--lane cpu,batch_size="},  # which takes `=` for a word's end
+    "bash": {  # which takes `=` for the end of a word
+        "tfmon race small-dense --lane cpu,bat": "--lane cpu,batch_size=",
+        "tfmon sweep small-dense --on cpu,node7/c": "--on cpu,node7/cpu",
+    },
     "zsh": {
         "tfmon race small-dense --set prefetch=au": "--set prefetch=auto",
         "tfmon race small-dense --lane cpu,prefetch=au": "--lane cpu,prefetch=auto",
