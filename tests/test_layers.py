@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "units": {"model"},
     "errors": set(),
     "analysis": {"model", *TEXT, "numpy"},
-    "profile": {"model", "analysis", *TEXT},
+    "profile": {"model", "analysis", *TEXT, "google", "tensorflow"},
     "probes": {"model", "errors", "psutil", "pynvml"},
     "lanes": {"model", "errors"},
     "hosts": {"model", "lanes", "probes", "doctor", *TEXT, "ray"},
@@ -54,7 +54,8 @@ ALLOWED: dict[str, set[str]] = {
 """What each package or top-level module may import besides itself and the standard library."""
 
 LOADED_LATE = {
-    "tensorflow": {"trainer", "script"},
+    "tensorflow": {"profile", "trainer", "script"},
+    "google": {"profile"},
     "keras": {"trainer", "script"},
     "textual": {"runner"},
     "platformdirs": {"catalog", "recordings", "runner"},

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfmon.hosts.files import Files
 from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
 from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
@@ -41,7 +40,6 @@ class Agent:
         self._outbox = Outbox()
         self._frames = FrameReader()
         self._lanes: dict[int, HostedLane] = {}
-        self._files = Files(folder, self._outbox, WAITING_BYTES)
         self._readings: Any = None
         self._heard_s = time.monotonic()
         self._held = False
@@ -65,8 +63,7 @@ class Agent:
             Kind.GO_ON: self._go_on,
             Kind.ASK: self._ask,
             Kind.READ: self._read_machine,
-            Kind.FILE: self._files.keep,
-            Kind.FETCH: self._files.fetch,
+            Kind.FILE: self._keep,
         }
 
     def serve(self) -> str:
@@ -136,7 +133,6 @@ class Agent:
 
     def _write(self) -> None:
         self._outbox.collect()
-        self._files.send_parts()
         try:
             self._outbox.write(self._out_fd)
         except OSError as error:
@@ -260,6 +256,13 @@ class Agent:
         self._held = False
         for lane in self._lanes.values():
             lane.go_on()
+
+    def _keep(self, frame: Frame) -> None:
+        """Keep a file: its name in the folder, a zero byte, its content."""
+        name, _, content = frame.payload.partition(b"\0")
+        path = self._folder / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
     def _ask(self, frame: Frame) -> None:
         def answer(found: dict[str, Any]) -> None:

@@ -8,8 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tfmon.analysis.rules import BottleneckKind
 from tfmon.model.readings import Missing, Reading
+
+BottleneckKind: TypeAlias = Literal[
+    "retracing",
+    "compute",
+    "input",
+    "sync",
+    "transfer",
+    "other",
+    "eager",
+    "dispatch",
+    "step",
+    "mixed",
+    "all-reduce",
+]
+"""`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
+where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
 """How the step ran; `unknown` when the trace shows neither a tf.function nor single operations."""
@@ -86,8 +101,8 @@ class Op:
     """An operation of the step, summed over its runs."""
 
     name: str
-    type: str
-    """Such as MatMul; the kernel's or XLA's own name where there is no type."""
+    kind: str
+    """Its type, such as MatMul; the kernel's or XLA's own name where there is none."""
     device: str
     count: int
     """Runs in the whole capture."""
