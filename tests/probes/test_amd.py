@@ -10,10 +10,9 @@ import pytest
 from tfmon.model.readings import GpuSample, Missing, ProcessName
 from tfmon.probes.amd import NO_FILE, NO_PROCESSES, NOT_LISTED, AmdProbe, list_amd_gpus, visible_amd_gpus
 from tfmon.probes.base import Gpu
-from tfmon.probes.choice import choose_gpu_probe
+from tfmon.probes.choice import PluginProbe, choose_gpu_probe
 from tfmon.probes.gpus import GpuSearch, conclude, read_visibility
 from tfmon.probes.names import ProcessNames
-from tfmon.probes.plugin import PluginProbe
 from tfmon.probes.wheel import Wheel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /sys")

@@ -16,7 +16,7 @@ from tfmon.model.readings import GpuSample, Missing, Reading
 from tfmon.probes.base import Gpu, Readings, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, read_text
 from tfmon.probes.names import ProcessNames
-from tfmon.probes.visible import is_number
+from tfmon.probes.obstacles import is_number
 
 NOT_REPORTED = "AMD's kernel driver does not report it"
 NO_FILE = Missing("the kernel does not report it for this GPU")
