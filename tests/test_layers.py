@@ -33,14 +33,14 @@ ALLOWED: dict[str, set[str]] = {
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},
     "catalog": {"model", "errors", "platformdirs"},
-    "reports": {"model", "analysis", "profile", "doctor", "hosts", "recordings", *TEXT, "rich", "vl_convert"},
+    "reports": {"model", "analysis", "doctor", "hosts", "recordings", *TEXT, "rich", "vl_convert"},
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
     "runner": {
-        *("model", "analysis", "catalog", "doctor", "experiments", "hosts", "lanes", "probes", "profile"),
+        *("model", "analysis", "catalog", "doctor", "experiments", "hosts", "lanes", "probes"),
         *("recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli"),
     },
     "cli": {
-        *("model", "analysis", "catalog", "doctor", "hosts", "probes", "profile", "recordings", "reports"),
+        *("model", "analysis", "catalog", "doctor", "hosts", "probes", "recordings", "reports"),
         *("runner", *TEXT, "click"),
     },
     "api": {

@@ -6,9 +6,9 @@ Units: times are means over the captured steps, in nanoseconds a step, unless a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Missing, Range, Reading
 
 BottleneckKind: TypeAlias = Literal[
     "retracing",
@@ -154,8 +154,8 @@ class ProfileBottleneck:
 class Profile:
     """A capture of some training steps, read."""
 
-    steps: int
-    step_ns: float
+    steps: Annotated[int, Range(1, 10**6)]
+    step_ns: Annotated[float, Range(1, 1e18)]
     """From the beginning of the first step to the end of the last one's work, over the number of steps."""
     longest_ns: float
     """The longest step, on the loop's thread."""

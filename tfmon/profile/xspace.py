@@ -27,9 +27,11 @@ def read_space(path: Path, wanted: Wanted = everything) -> Space:
 
     Raises: TraceError, also when there is no such file.
     """
-    from google.protobuf.message import DecodeError
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
+    try:
+        from google.protobuf.message import DecodeError
+        from tensorflow.tsl.profiler.protobuf import xplane_pb2
+    except ImportError as error:
+        raise TraceError(f"this TensorFlow has no classes to read its profiles with: {error}") from error
     trace = xplane_pb2.XSpace()
     try:
         trace.ParseFromString(path.read_bytes())
