@@ -31,14 +31,11 @@ class Link(Protocol):
     def here(self, there_ns: int) -> int:
         """Return the monitor's stamp for one from there."""
 
-    def deliver(self, work: Callable[[], None]) -> None:
-        """Do something in the thread that tells events, after what came before."""
-
 
 class RemoteProcess(LaneProcess):
     """A child of an agent.
 
-    Thread: what `deliver` does is the connection's delivering thread's; the rest any.
+    Thread: what comes from there is taken in the connection's telling thread; the rest any.
     """
 
     stack_poll_s = 0.3
