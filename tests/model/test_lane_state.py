@@ -21,6 +21,7 @@ from support.events import (
 
 from tfmon.model.events import (
     BadLine,
+    ProfileRead,
 )
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.lane_events import (
@@ -232,6 +233,12 @@ class TestWindows:
         state = lane("gpu:0", first, window(settings={"prefetch": 1}))
         assert (state.settings, state.traced) == ({"prefetch": 1}, "step")
         assert (state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (None, None)
+
+    def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes(self):
+        read = ProfileRead(lane="cpu", at_ns=2 * SECOND, computing_share=0.25)
+        state = lane("cpu", window(), read, window())
+        assert (state.computing_share, advance(state, window(computing_share=0.5)).computing_share) == (0.25, 0.5)
+        assert advance(state, applied()).computing_share is None
 
 
 class TestRecent:

@@ -13,6 +13,7 @@ import pytest
 
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, Progressed, Window
 from tfmon.model.lane_state import DONE
+from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.xspace import read_space
 
@@ -108,6 +109,7 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     found = profile_of(read_space(Path(profiled.path)))
     assert (found.steps, found.mode) == (STEPS, "graph")
     assert any("MatMul" in op.type for op in found.ops.top)
+    assert not isinstance(found.input.wait_ns, Missing) and 0 < found.input.wait_ns < found.step_ns
 
     race.lanes.set_knob(race.name, "stop_after_epoch", True)
     race.until(lambda: race.lane.ended is not None, "the end")

@@ -11,6 +11,7 @@ from tfmon.model.events import (
     KnobRequested,
     LaneEnded,
     LaneStarted,
+    ProfileRead,
     Suspended,
 )
 from tfmon.model.gpu_accounting import NO_GPU
@@ -91,6 +92,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(
                 restart_measurement(state),
                 settings={**state.settings, event.knob: event.value},
+                computing_share=None,
                 requested=_without(state.requested, event.knob, event.request),
                 refused="",
                 knob_marks=_marked(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
@@ -176,6 +178,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
+        case ProfileRead():
+            return replace(state, computing_share=event.computing_share)
         case StackReported():
             return replace(state, stack=event)
         case PathsUsed():
@@ -222,7 +226,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         step_clock=state.step_clock.sampled(window.at_ns),
         history=state.history.with_window(window),
         settings=window.settings,
-        computing_share=window.computing_share,
+        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
         traced=window.traced or state.traced,
         gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
         gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,

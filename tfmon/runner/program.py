@@ -20,7 +20,7 @@ from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
+from tfmon.model.events import Event, Interrupted, LaneEnded, ProfileRead, RaceBegan
 from tfmon.model.lane_end import code_of_command
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
@@ -244,7 +244,10 @@ class Program:
         on_gpu = self.session.snapshot().lane(lane).spec.kind == "gpu"
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             taken = self.profile(lane, Path(folder))
-            return to_text(read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note))
+            found = read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note)
+        if (share := found.computing_share) is not None:
+            self.session.accept(ProfileRead(lane=lane, at_ns=time.monotonic_ns(), computing_share=share))
+        return to_text(found)
 
     def examine(self) -> str:
         """Return the doctor's report of the race's machines as text."""
