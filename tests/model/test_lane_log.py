@@ -6,6 +6,7 @@ from support.events import ended, lane, phase, started
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, LaneFailed
+from tfmon.model.lane_log import without_chatter
 from tfmon.model.lane_state import LOG_LINES, LogLine
 
 
@@ -43,3 +44,14 @@ class TestLog:
     def test_dropped_output_is_said(self):
         (line,) = lane("cpu", printed(dropped_bytes=1_048_576)).log
         assert line == LogLine(1, "trouble", "dropped 1,048,576 bytes, printed faster than they are shown")
+
+
+def test_what_tensorflow_says_of_itself_is_not_what_a_process_said_last():
+    chatter = [
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+        "I0000 00:00:1795423724.468137   27579 port.cc:153] oneDNN custom operations are on.",
+        "2026-11-23 08:40:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] AVX2 FMA",
+        "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow",
+    ]
+    said = ["2026-11-23 08:40:00.1: W tensorflow/core/framework/op.cc:84] out of memory", "I am done at 3.cc"]
+    assert without_chatter([*chatter, *said]) == said

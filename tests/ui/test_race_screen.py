@@ -8,13 +8,15 @@ import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model.events import LaneStarted
+from tfmon.model.events import LaneStarted, UserRequested
+from tfmon.model.lane_events import Finished
 from tfmon.model.race import Race
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.compared import awaited
+from tfmon.ui.render.final import elapsed
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.view import SHARED, Scale, View
@@ -250,6 +252,57 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     assert said.startswith("measuring again: batch size of C changed")
     demo.enter("cpu", "paused")
     assert awaited(analyse(demo.session.snapshot()), {}).endswith("no verdict while a lane is paused")
+
+
+def test_a_measurement_that_begins_again_names_the_change_that_caused_it():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(2.4)
+    demo.clock.ahead(0.1)
+    demo.apply("cpu", "batch_size", 20)
+    demo.clock.ahead(0.1)
+    demo.session.set_mode("concurrent")
+    assert "measuring again: now all at once" in text(frame(demo))
+    demo.race(1)
+    demo.session.set_mode("turns")
+    assert "measuring again: now taking turns" in text(frame(demo))
+    assert "batch size of C" not in text(frame(demo))
+    demo.clock.ahead(0.1)
+    demo.apply("gpu:0", "batch_size", 20)
+    assert "measuring again: batch size of G changed" in text(frame(demo))
+
+
+def test_what_is_ending_offers_no_key_and_is_not_paused():
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "paused")
+    assert "Space resume" in text(frame(demo))
+    shown = text(frame(demo, stopping=True))
+    assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
+
+
+def test_a_lane_that_the_user_ended_is_not_done():
+    demo = racing_demo()
+    demo.session.accept(UserRequested(at_ns=demo.clock(), action="end", lanes=("cpu",)))
+    for name in demo.names:
+        demo.session.accept(Finished(lane=name, at_ns=demo.clock(), steps=9))
+    shown = text(frame(demo))
+    assert ("ended on request after" in shown, "done after" in shown) == (True, True)
+
+
+def test_a_script_that_crashes_before_its_first_step_ran_for_as_long_everywhere():
+    demo = Demo([LaneSpec("cpu")])
+    demo.clock.ahead(3)
+    demo.fail("cpu")
+    assert elapsed(demo.session.snapshot()) == "0:03" and "failed after 0:03" in text(frame(demo))
+
+
+def test_a_request_for_the_value_in_effect_is_no_change():
+    demo = racing_demo()
+    demo.ask("cpu", "batch_size", demo.settings["cpu"]["batch_size"])
+    assert "requested" not in text(frame(demo))
+    demo.ask("cpu", "batch_size", 64)
+    assert "→ 64 requested" in text(frame(demo))
 
 
 def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice():

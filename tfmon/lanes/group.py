@@ -249,6 +249,7 @@ class LaneGroup(RunningLanes):
 
     def kill(self, lane: str) -> None:
         """End one lane, by force if it does not end itself, or at once the second time; the others go on."""
+        self._record_request("end", [lane])
         with self._lock:
             process = self._children.find(lane)
             if self._session.snapshot().lane(lane).ending is not None:

@@ -29,6 +29,17 @@ _OF_A_PROFILE = re.compile(
 )
 """What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
+_CHATTER = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\]"
+    r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
+)
+"""What TensorFlow prints of itself when it is loaded."""
+
+
+def without_chatter(lines: Iterable[str]) -> list[str]:
+    """Return the lines of an output but for what TensorFlow tells of itself."""
+    return [line for line in lines if not _CHATTER.match(line)]
+
 
 def without_profiles(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines of an output but for those about tfmon's own profiles."""

@@ -95,7 +95,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 computing_share=None,
                 requested=_without(state.requested, event.knob, event.request),
                 refused="",
-                knob_marks=_marked(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
+                knob_marks=_marks(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
             )
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
@@ -177,7 +177,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
-            return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
+            return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
         case ProfileRead():
             return replace(state, computing_share=event.computing_share)
         case StackReported():
@@ -200,7 +200,12 @@ def _without(requested: dict[str, KnobRequest], knob: str, request: int) -> dict
     return {name: one for name, one in requested.items() if name != knob or one.request > request}
 
 
-def _marked(state: LaneState, at_ns: int, text: str, gap_ns: int) -> tuple[KnobMark, ...]:
+def marked(state: LaneState, at_ns: int, text: str) -> LaneState:
+    """Return the state with a mark in the charts; a lane that has ended needs none."""
+    return state if state.over else replace(state, knob_marks=_marks(state, at_ns, text))
+
+
+def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[KnobMark, ...]:
     return (*state.knob_marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
@@ -339,7 +344,7 @@ def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
     if more.counts:
         last_ns = max((one.at_ns for one in marks if one.text.startswith(OTHERS_MARK)), default=None)
         if last_ns is None or more.since_ns - last_ns > OTHERS_MARK_EVERY_NS:
-            marks = _marked(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %", 0)
+            marks = _marks(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
         since_ns, until_ns = more.since_ns, more.until_ns
         hit = {one.at_ns for one in points if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns}
         points = tuple(replace(one, others=True) if one.at_ns in hit else one for one in points)

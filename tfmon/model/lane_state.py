@@ -239,6 +239,8 @@ class LaneState:
     trouble: Trouble | None = None
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
+    killed: bool = False
+    """Whether the user ended this lane, and not the race."""
     ended: LaneEnded | None = None
     files: str = ""
     """The place of the files that it writes; empty in the working folder itself."""
@@ -338,6 +340,20 @@ class LaneState:
     def over(self) -> bool:
         """True when the lane cannot train on without a restart."""
         return self.phase in OVER
+
+    @property
+    def to_change(self) -> dict[str, KnobValue]:
+        """The values that are requested and not in effect, by knob."""
+        now = self.in_effect
+        return {
+            name: one.value for name, one in self.requested.items() if name not in now or now[name] != one.value
+        }
+
+    @property
+    def state(self) -> str:
+        """Its phase; of a lane that was ended before it was done, that."""
+        ended = self.phase == DONE and (self.killed or self.ending is not None)
+        return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
         """Return for how long the present step has run, or that in which the lane ended, without others' slices.

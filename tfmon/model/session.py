@@ -21,6 +21,7 @@ from tfmon.model.events import (
     RaceBegan,
     RecordingChanged,
     SliceGranted,
+    UserRequested,
 )
 from tfmon.model.gpu_parts import counted
 from tfmon.model.hosts import HISTORY_SAMPLES as HISTORY_SAMPLES
@@ -37,11 +38,11 @@ from tfmon.model.hosts import (
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
-from tfmon.model.lane_reducer import advance, restart_measurement, take_tree_sample, trains_on
+from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample, trains_on
 from tfmon.model.lane_state import LaneState
 from tfmon.model.memory_trouble import explained
 from tfmon.model.naming import named
-from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.race import CONCURRENT, MODE_MARKS, TURNS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec
@@ -211,8 +212,13 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case ModeChanged():
             lanes = known.lanes
             if event.mode != known.race.mode:
-                lanes = _measured_anew(lanes)
+                lanes = tuple(marked(lane, event.at_ns, MODE_MARKS[event.mode]) for lane in _measured_anew(lanes))
             return replace(known, race=replace(known.race, mode=event.mode, training=()), lanes=lanes)
+        case UserRequested(action="end"):
+            lanes = tuple(
+                replace(lane, killed=lane.spec.name in event.lanes or lane.killed) for lane in known.lanes
+            )
+            return replace(known, lanes=lanes)
         case ExclusiveChanged():
             lanes = known.lanes
             alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over

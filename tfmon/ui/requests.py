@@ -98,7 +98,7 @@ def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[L
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
     """Return the value in effect of a knob in all the lanes, such as `off/auto`, and what is requested."""
     now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
-    requested = [lane.requested[knob.name].value for lane in lanes if knob.name in lane.requested]
+    requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 

@@ -10,7 +10,7 @@ from tfmon.analysis.prediction import least_rounds, round_s
 from tfmon.analysis.unfinished import LONG_STEP_S, unfinished
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
-from tfmon.model.race import TURNS
+from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import hosts, lifecycle
 from tfmon.ui.render.rows import cell_len
@@ -108,9 +108,10 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
         soon = [one for one in known if one is not None]
         ready = f"; ready in about {max(1, round(max(soon)))} s" if soon and len(soon) == len(known) else ""
         return f"no verdict yet: the lanes are getting ready{ready}"
-    if snapshot.race.mode != TURNS:
-        return ""
     changed = _changed(snapshot, lanes)
+    if snapshot.race.mode != TURNS:
+        measured = all(lane.steady.windows for lane in lanes)
+        return f"measuring again: {changed}" if changed and not measured else ""
     rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race)
     what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
@@ -141,8 +142,13 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
-    """Return the knob that was changed last and in which lanes, if the measurement began anew for it."""
+    """Return the mode or the knob that was changed last, if the measurement began again for it."""
     started_ns = snapshot.race.started_ns or 0
+    latest = max(
+        (mark for lane in lanes for mark in lane.knob_marks[-1:]), key=lambda mark: mark.at_ns, default=None
+    )
+    if latest is not None and latest.text == MODE_MARKS[snapshot.race.mode]:
+        return f"now {latest.text}"
     found: dict[str, list[str]] = {}
     least = least_rounds(snapshot.race)
     for lane in lanes:

@@ -32,8 +32,9 @@ def shows(snapshot: Snapshot, view: View) -> bool:
 def elapsed(snapshot: Snapshot) -> str:
     """Return the time since the start signal; it stops once every lane is over."""
     started_ns = snapshot.race.started_ns
-    if started_ns is None:
+    if started_ns is None and not snapshot.over:
         return "0:00"
+    started_ns = min(lane.started_ns for lane in snapshot.lanes) if started_ns is None else started_ns
     now_ns = max(lane.phase_since_ns for lane in snapshot.lanes) if snapshot.over else snapshot.at_ns
     return units.clock((now_ns - started_ns) / 1e9)
 

@@ -53,6 +53,9 @@ def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, l
 def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
     """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
+    if view.stopping:
+        yield _item(0, "quit", "leave at once", keys)
+        return
     if final.shows(snapshot, view):
         yield _item(1, "picture", "save", keys)
         yield _item(3, "report", "report", keys)

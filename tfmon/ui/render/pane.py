@@ -186,7 +186,9 @@ def _state(pane: Pane) -> str:
     if lane.over:
         began_ns = pane.snapshot.race.started_ns
         after = max(0, lane.phase_since_ns - (lane.started_ns if began_ns is None else began_ns)) / 1e9
-        return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
+        return lane.phase if lane.phase == ABSENT else f"{lane.state} after {units.clock(after)}"
+    if pane.view.stopping:
+        return "ending"
     hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
     if hung_s is not None:
         return f"stalled {units.clock(hung_s)}"

@@ -289,7 +289,7 @@ def knob_words(lane: LaneState) -> list[str]:
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
     """Return the knobs of a lane; behind its batch size stands whether that is of all its devices or of each."""
-    requested = {name: show(one.value) for name, one in lane.requested.items()}
+    requested = {name: show(value) for name, value in lane.to_change.items()}
     scope = lane.in_effect.get(BATCH_SCOPE.name)
     brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
     after = {BATCH_SIZE.name: f" {scope}"} if brief and lane.spec.devices > 1 else {}
