@@ -30,7 +30,7 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
         **head(),
         "scenario": snapshot.race.scenario,
         "knob": curve.knob,
-        "lanes": [{**lane_json(lane), "title": lane.title} for lane in lanes],
+        "lanes": [{**lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
         "values": [
             {
                 "value": point.value,
@@ -71,7 +71,7 @@ def crossover_to_text(found: Analysis) -> str:
         lines += [*chart.lines, ""]
     rows = [[curve.knob.replace("_", " "), *(f"{id} ex/s" for id in ids), "ahead"]]
     lines += table(rows + [_point_cells(point, ids) for point in curve.places], right=(0, 1, 2))
-    lines += ["", *(f"{lane.spec.id}: {lane.title}" for lane in lanes)]
+    lines += ["", *map(": ".join, zip(ids, curve.titles, strict=True))]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines + recording_lines(snapshot))

@@ -90,6 +90,13 @@ def _sentence(text: str) -> str:
 # ---------------------------------------------------------------- before the first verdict
 
 
+def swept(analysis: Analysis) -> str:
+    """Return what a crossover that runs has found so far; empty while none runs."""
+    curve, experiment = analysis.curve, analysis.snapshot.experiment
+    runs = curve is not None and experiment is not None and not experiment.over
+    return f"crossover: {curve.text}" if curve is not None and runs else ""
+
+
 def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str:
     """Return what the first verdict waits for and for about how long; empty where there is one, or none comes.
 

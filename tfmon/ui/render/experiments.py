@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
@@ -69,11 +69,11 @@ def _attempt_row(analysis: Analysis, attempt: Attempt) -> Row:
 # ---------------------------------------------------------------- crossover
 
 
-def lane_rows(snapshot: Snapshot, names: Sequence[str], width: int) -> list[Row]:
-    """Return a row for each lane of these names: its id, and what it is."""
-    places = [place for place, lane in enumerate(snapshot.lanes) if lane.spec.name in names]
-    lanes = [(snapshot.lanes[place], strong(lane_style(place))) for place in places]
-    return [fit(((f"   {lane.spec.id}  ", style), (lane.title, TEXT)), width) for lane, style in lanes]
+def lane_rows(snapshot: Snapshot, titles: Mapping[str, str], width: int) -> list[Row]:
+    """Return a row for each lane of these names: its id, and what it is called."""
+    places = [place for place, lane in enumerate(snapshot.lanes) if lane.spec.name in titles]
+    lanes = [(snapshot.lanes[place].spec, strong(lane_style(place))) for place in places]
+    return [fit(((f"   {lane.id}  ", style), (titles[lane.name], TEXT)), width) for lane, style in lanes]
 
 
 def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
@@ -85,24 +85,15 @@ def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
     places = [names.index(name) for name in experiment.lanes]
     ids = (snapshot.lanes[places[0]].spec.id, snapshot.lanes[places[1]].spec.id)
     styles = (lane_style(places[0]), lane_style(places[1]))
-    rows: list[Row] = [*lane_rows(snapshot, experiment.lanes, width), BLANK]
+    rows = [*lane_rows(snapshot, dict(zip(experiment.lanes, curve.titles, strict=True)), width), BLANK]
     rows += [((f" {line}", STRONG),) for line in wrap(curve.text, width - 2, 3)]
-    rows += [((f" {_progress(experiment)}", DIM),), BLANK]
+    rows += [((f" {ended_text(experiment)}", DIM),), BLANK] if experiment.over else [BLANK]
     table = _table(curve, ids, styles)
     chart_height = min(16, height - len(rows) - len(table) - 1)
     if chart_height >= 6:
         chart = chart_rows(curve, ids, styles, min(width - 2, 100), chart_height)
         rows += [*chart, BLANK] if chart else []
     return [fit(row, width) for row in (*rows, *table)]
-
-
-def _progress(experiment: CrossoverState) -> str:
-    if experiment.over:
-        return ended_text(experiment)
-    left = f" · about {units.clock(experiment.left_s)} left" if experiment.left_s is not None else ""
-    if experiment.at is None:
-        return "waiting for the lanes"
-    return f"measuring {short_name(experiment.knob)} {show(experiment.at)}{left}"
 
 
 def _table(curve: Curve, ids: tuple[str, str], styles: tuple[str, str]) -> list[Row]:
