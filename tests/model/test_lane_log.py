@@ -7,7 +7,7 @@ from support.events import ended, lane, phase, started
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_log import without_chatter
-from tfmon.model.lane_state import LOG_LINES, LogLine
+from tfmon.model.lane_state import LOG_LINES
 
 
 def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:
@@ -41,9 +41,11 @@ class TestLog:
         log = lane("cpu", *(printed(*(f"{n}.{place}" for place in range(30))) for n in range(100))).log
         assert (len(log), log[-1].text) == (LOG_LINES, "99.29")
 
-    def test_dropped_output_is_said(self):
-        (line,) = lane("cpu", printed(dropped_bytes=1_048_576)).log
-        assert line == LogLine(1, "trouble", "dropped 1,048,576 bytes, printed faster than they are shown")
+    def test_dropped_output_is_counted_in_one_line(self):
+        *_, line = lane("cpu", *(printed(str(n), at_ns=n, dropped_bytes=1_000) for n in range(1, 600))).log
+        assert line.text == "dropped 599,000 bytes in all, printed faster than they are shown"
+        log = lane("cpu", *(printed("a", at_ns=n, dropped_bytes=9) for n in range(9))).log
+        assert [one.kind for one in log] == ["printed"] * 9 + ["trouble"]
 
 
 def test_what_tensorflow_says_of_itself_is_not_what_a_process_said_last():

@@ -77,6 +77,8 @@ class LogLine:
     """For a printed line, when it was read."""
     kind: Literal["printed", "event", "trouble"]
     text: str
+    dropped_bytes: int = 0
+    """How much of the output the log lacks, where the line tells that."""
 
 
 @dataclass(frozen=True, slots=True)
