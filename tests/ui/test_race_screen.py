@@ -159,9 +159,9 @@ def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
     demo.go()
     demo.race(20, (9_000, 300))
     shown = text(frame(demo)).splitlines()
-    hint = next(row for row in shown if "a: a scale of its own" in row)
-    assert hint.count("a scale of its own") == 1 and hint.index("a scale") > 60, "in the slower lane only"
-    assert "a scale of its own" not in text(frame(racing_demo()))
+    hint = next(row for row in shown if "press a for its own scale" in row)
+    assert hint.count("its own scale") == 1 and hint.index("its own scale") > 60, "in the slower lane only"
+    assert "its own scale" not in text(frame(racing_demo()))
 
 
 def test_a_second_of_a_calm_race_repaints_few_cells():

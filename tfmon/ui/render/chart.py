@@ -119,6 +119,19 @@ def plot(values: Sequence[float | None], top: float, height: int, charset: Chars
     ]
 
 
+def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
+    """Return a drawn chart with a mark on each column that ends above it; `shares` are how high its parts are."""
+    if not lines or not lines[0] or all(share is None or share <= 1 for share in shares):
+        return lines
+    parts = len(shares) // len(lines[0])
+    cells = (shares[at * parts : (at + 1) * parts] for at in range(len(lines[0])))
+    marked = (
+        "▲" if any(share is not None and share > 1 for share in cell) else drawn
+        for drawn, cell in zip(lines[0], cells, strict=True)
+    )
+    return ["".join(marked), *lines[1:]]
+
+
 def _plot_braille(values: Sequence[float | None], top: float, height: int) -> list[str]:
     levels = [_level(value, top, height * 4) for value in values]
     columns = [_braille_column(left, right, height) for left, right in zip(levels[::2], levels[1::2], strict=True)]
@@ -186,12 +199,13 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] 
     line = ["─"] * axis.width
     taken = [False] * axis.width
     ticks = [(axis.cell_of(mark.at_ns), _mark_words(mark)) for mark in marks]
-    shown = [(place, text) for place, text in ticks if 0 <= place < axis.width]
+    left, right = ends
+    free = axis.width - len(right) - 1
+    free = free if _write(line, taken, free, f" {right}") else axis.width
+    shown = [(place, text) for place, text in ticks if 0 <= place < free]
     for place, _ in shown:
         line[place] = "┬"
         taken[place] = True
-    left, right = ends
-    _write(line, taken, axis.width - len(right) - 1, f" {right}")
     for place, text in reversed(shown):
         words = f" {text} "
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)

@@ -118,7 +118,7 @@ def lane_rows(
         (5, lambda _: [readings.loss_row(lane)]),
         (4, lambda _: [readings.done_row(lane, width, discarded=False)]),
         (6, lambda most: _lines(_told(found, width * most), width, most, DIM)),
-        (8, lambda _: [readings.knobs_row(lane, width)]),
+        (8, lambda most: readings.knobs_rows(lane, width, most)),
     ]
     kept: dict[int, list[Row]] = {}
     left = height

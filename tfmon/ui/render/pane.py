@@ -41,6 +41,8 @@ class Pane:
     found: LaneAnalysis
     bottleneck_rows: int
     """Rows that the longest bottleneck of any lane takes, so that lines have the same place in every pane."""
+    knob_rows: int = 1
+    """The same for the knobs in which the lanes differ."""
 
     @property
     def focused(self) -> bool:
@@ -97,6 +99,7 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
     lane = found.lane
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
+    knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
@@ -106,6 +109,7 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
         found=found,
         bottleneck_rows=max(rows, default=1),
+        knob_rows=max(knobs, default=1),
     )
 
 
@@ -224,24 +228,27 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     if pane.snapshot.over:
         rows, room = final.lane_rows(pane.found, width, height - large, pane.accent, _LEAST_CHART + 2)
         return figure + rows, room
-    shown, chart_height, bottleneck_rows = _planned(pane, height)
+    shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
     rows = figure
     for name in _ORDER:
         if name == "bottleneck" and name in shown:
             wrapped = readings.bottleneck_rows(pane.bottleneck, width, bottleneck_rows)
             rows += (wrapped + [BLANK] * bottleneck_rows)[:bottleneck_rows]
+        elif name == "knobs" and name in shown:
+            rows += (readings.knobs_rows(pane.lane, width, knob_rows) + [BLANK] * knob_rows)[:knob_rows]
         elif name in shown:
             rows.append(BLANK if name.startswith("gap") else makers[name]())
     return rows, chart_height
 
 
-def _planned(pane: Pane, height: int) -> tuple[set[str], int, int]:
-    """Return the lines that a pane shows, how high its chart is, and how many rows the bottleneck has."""
+def _planned(pane: Pane, height: int) -> tuple[set[str], int, int, int]:
+    """Return the lines that a pane shows, how high its chart is, and how many rows bottleneck and knobs have."""
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
     several = any(lane.spec.kind == "gpu" and lane.spec.devices > 1 for lane in pane.snapshot.lanes)
     shown, chart_height = _plan(height - figure_height(height), any_gpu, several=several)
     more = max(0, min(pane.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
-    return shown, chart_height - more, 1 + more
+    knobs = max(0, min(pane.knob_rows - 1, chart_height - more - _COMFORTABLE_CHART))
+    return shown, chart_height - more - knobs, 1 + more, 1 + knobs
 
 
 def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
@@ -268,7 +275,7 @@ _OF_SEVERAL = {"memory": "gpu memory", "gpu memory": "memory"}
 _LEAST_CHART = 3
 _COMFORTABLE_CHART = 6
 """Rows of a chart above which it gives some to the text of the bottleneck."""
-_MOST_BOTTLENECK = 3
+_MOST_BOTTLENECK, _MOST_KNOBS = 3, 4
 
 
 def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
@@ -306,7 +313,7 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "memory": lambda: readings.memory_row(lane),
         "gpu": lambda: lane_gpus.load_row(lane, pane.snapshot, width, accent),
         "gpu memory": lambda: lane_gpus.memory_row(lane, pane.snapshot, width),
-        "knobs": lambda: readings.knobs_row(lane, width),
+        "knobs": lambda: readings.knobs_rows(lane, width)[0],
         "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
     }
 

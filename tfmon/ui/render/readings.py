@@ -269,13 +269,24 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     return [((line, TEXT),) for line in wrap(bottleneck.text, width, most)]
 
 
-def knobs_row(lane: LaneState, width: int) -> Row:
+def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
     """Show every knob: the value in effect, and dim what is requested and not yet in effect.
 
-    Knobs in which the lanes differ come first, marked. Where they do not all fit, the last of those without a
-    request and without a difference are dropped first.
+    Knobs in which the lanes differ come first, marked; only they take more than one row. Where not all fit, the
+    last of those without a request and without a difference are dropped first.
     """
-    return _knobs_row(_knobs(lane), width, TEXT if lane.points else DIM)
+    knobs, style = _knobs(lane), TEXT if lane.points else DIM
+    rows: list[Row] = []
+    differing = sum(differs for _, _, differs, _ in knobs)
+    while len(rows) < most - 1 and differing:
+        fitting = differing
+        while fitting > 1 and cells(labelled("knobs", *_knob_spans(knobs[:fitting], style))) > width:
+            fitting -= 1
+        if fitting == differing:
+            break
+        rows.append(labelled("" if rows else "knobs", *_knob_spans(knobs[:fitting], style)))
+        knobs, differing = knobs[fitting:], differing - fitting
+    return [*rows, _knobs_row(knobs, width, style, "" if rows else "knobs")]
 
 
 _Knob: TypeAlias = tuple[str, str, bool, str]
@@ -303,10 +314,10 @@ def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str) -> Row:
+def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> Row:
     left = list(knobs)
     while True:
-        row = labelled("knobs", *_knob_spans(left, style))
+        row = labelled(label, *_knob_spans(left, style))
         idle = [knob for knob in left if not knob[3]]
         equal = [knob for knob in idle if not knob[2]]
         if cells(row) <= width or not idle or len(left) < 2:
