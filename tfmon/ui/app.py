@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from rich.style import Style
+from textual.actions import ActionParseResult
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -237,6 +239,19 @@ class MonitorApp(Display, TerminalApp[Ending]):
         until_ns = self.session.snapshot().at_ns + MESSAGE_NS
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Run what a key does; the message of the key before goes."""
+        before_ns = self.view.message_until_ns
+        found = await super().run_action(action, default_namespace, namespaces)
+        if self.view.message_until_ns == before_ns:
+            self.view = replace(self.view, message_until_ns=0)
+        return found
 
     def may_change(self) -> bool:
         """Return whether keys may change the race; if not, say so."""
