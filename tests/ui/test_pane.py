@@ -267,8 +267,5 @@ def test_every_knob_in_which_the_lanes_differ_is_shown_where_rows_are_free():
     demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {**settings, "batch_size": 4096})])
     demo.go()
     demo.race(2)
-    assert all(
-        f"≠ {name}" in text(frame(demo, 120, 36))
-        for name in ("mixed precision", "graph", "learning rate", "calls")
-    )
-    assert frame(demo, 80, 24)
+    shown = text(frame(demo, 120, 36))
+    assert all(f"≠ {name}" in shown for name in ("graph", "learning rate", "mixed precision"))

@@ -142,9 +142,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         left = _fitting(left, width - cells(right) - (2 if right else 0))
     if looking := plots.looking(snapshot, view):
         left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
-    if (message and cells(left) + cells(right) > width) or (
-        looking and not message and cells(left) + cells(right) >= width
-    ):
+    if (message or looking) and cells(left) + cells(right) >= width:
         right = ()
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
