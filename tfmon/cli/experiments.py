@@ -212,7 +212,8 @@ def _run(
         tuned = state if isinstance(state, TuneState) else None
         snapshot = replace(snapshot, experiment=state, tuned=tuned)
     told = report(analyse(snapshot))
-    click.echo(told if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False))
+    text = told if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
+    options.print_result(text, snapshot.recording.path if snapshot.recording is not None else "")
     sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
 
 

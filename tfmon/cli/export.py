@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from tfmon.cli import options
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -241,6 +242,8 @@ def _one_line(output: str | None) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if output is None and error.filename is None:
+            raise options.UnwritableError(error) from None
         raise RecordingError(f"{output or error.filename or 'stdout'}: {error.strerror or error}") from None
 
 

@@ -239,10 +239,11 @@ def _start(
             click.echo(to_text(analyse(program.session.snapshot())))
             raise
     found = analyse(program.session.snapshot())
+    recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
     if as_json:
-        click.echo(json.dumps(to_json(found, program.header), indent=2, allow_nan=False))
+        options.print_result(json.dumps(to_json(found, program.header), indent=2, allow_nan=False), recorded)
     elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
         # The terminal of a screen may be gone.
-        with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
-            click.echo(to_text(found))
+        with contextlib.nullcontext() if headless else contextlib.suppress(OSError, options.UnwritableError):
+            options.print_result(to_text(found), recorded)
     sys.exit(program.exit_code_of_race(interrupted))

@@ -163,8 +163,9 @@ def sweep(
 
         interrupted = run_live(program, screen)
     found, file = program.sweep.found, program.file
-    with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
-        click.echo(_report(found, str(file.path) if file else "", as_json=as_json, as_csv=as_csv))
+    path = str(file.path) if file else ""
+    with contextlib.nullcontext() if headless else contextlib.suppress(OSError, options.UnwritableError):
+        options.print_result(_report(found, path, as_json=as_json, as_csv=as_csv), path)
     if file is not None and file.failure:
         raise TfmonError(file.failure, "what is printed was not all saved")
     failed = program.sweep.failure or found.state.lost or any(row.outcome == FAILED for row in found.rows)

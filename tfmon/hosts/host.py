@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tfmon.hosts.reservation import Reservation
 
@@ -17,5 +17,7 @@ class Host:
     """A command that runs another command there and passes stdin and stdout; empty for ssh."""
     python: str = ""
     """The interpreter there; empty for `python3`. `~` is the home there."""
+    settings: str = field(default="the settings file", compare=False)
+    """The file in which the table is, or would be."""
     ray: Reservation | None = None
     """What is asked of a Ray cluster; None where Ray does not reach it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tfmon.errors import TfmonError
 from tfmon.hosts.host import Host
 from tfmon.hosts.reservation import told
@@ -88,7 +90,7 @@ def no_python(host: Host) -> HostError:
     """Return the error for a host without the Python that the settings name, or any."""
     name = f"no {host.python}" if host.python else "no Python"
     return HostError(
-        f"there is {name} on {host.name}", f'python = "~/…/bin/python" under [hosts.{_table(host)}] names one'
+        f"there is {name} on {host.name}", f'python = "~/…/bin/python" under {_table(host)} names one'
     )
 
 
@@ -108,7 +110,7 @@ def no_tensorflow(host: Host, path: str) -> HostError:
 
 def other_python(host: Host) -> str:
     """Return how to name another Python of a host."""
-    return f'python = "~/…/bin/python" under [hosts.{_table(host)}] names another'
+    return f'python = "~/…/bin/python" under {_table(host)} names another'
 
 
 def no_agent(host: Host, why: str) -> HostError:
@@ -164,8 +166,10 @@ def _cut(text: str) -> str:
 
 
 def _table(host: Host) -> str:
+    """Name the table of a host, and the file that it belongs into."""
     name = host.name
-    return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
+    plain = name.replace("-", "").replace("_", "").isalnum()
+    return f"[hosts.{name if plain else json.dumps(name)}] in {host.settings}"
 
 
 def _by_ssh(host: Host) -> bool:
@@ -175,4 +179,4 @@ def _by_ssh(host: Host) -> bool:
 def _look_at_run(host: Host) -> str:
     if host.ray is not None:
         return "`tfmon hosts --ray` says which nodes there are"
-    return f"see run under [hosts.{_table(host)}]; it must pass stdin and stdout"
+    return f"see run under {_table(host)}; it must pass stdin and stdout"

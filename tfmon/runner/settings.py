@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -254,7 +254,7 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
         from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
-    return host or Host(name)
+    return replace(host or Host(name), settings=str(config_path()))
 
 
 def ascii_only() -> bool:
