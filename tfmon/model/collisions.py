@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
@@ -79,12 +80,14 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
-    """Return a lane whose script has just failed with the collision that its last words name, if one does."""
-    trouble, output = lane.trouble, "\n".join(lane.ended.output_tail) if lane.ended is not None else ""
-    for one in collisions(lanes, views) if trouble is not None and lane.command and output else ():
-        named = PurePath(one.name).name in output or (one.name.startswith(PORT) and IN_USE in output)
-        if lane.title in one.lanes and named and trouble is not None and one.text not in trouble.message:
-            return replace(
-                lane, trouble=replace(trouble, message=f"{one.text}; {trouble.message}", hint=one.helps)
-            )
+    """Return a lane whose script has just failed, with the collision that its reason names, if any."""
+    trouble = lane.trouble
+    if trouble is None or not lane.command:
+        return lane
+    for one in collisions(lanes, views):
+        name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
+        named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
+        if lane.title in one.lanes and named and one.text not in trouble.message:
+            message = f"{one.text}; {trouble.message}"
+            return replace(lane, trouble=replace(trouble, message=message, hint=one.helps))
     return lane

@@ -209,7 +209,7 @@ class LaneControl(ABC):
         elif self.slices.starting:
             clock.marks.add(SLICE_START)
             if not last:
-                if not self.slices.stretch_over(at_ns - self.stretch_began_ns, clock.steps):
+                if not self.slices.stretch_over(at_ns - self.stretch_began_ns):
                     return False
                 if self.slices.still_rising(at_ns, self.stretch_began_ns, clock.steps, clock.examples):
                     self.stretch_began_ns = at_ns
