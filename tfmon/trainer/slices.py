@@ -12,8 +12,8 @@ would leave less than half a window behind it lasts until the end: every window 
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
 """The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
-stretches of `STRETCH_NS` or one step; on a GPU, whose clocks take longer to rise, of `GPU_STRETCH_NS`. There
-are at least two, and more until a stretch is not faster than the one before by the factor `STILL_RISING`. All stretches
+stretches of `STRETCH_NS` or one step; on a GPU, whose clocks take longer to rise, of `GPU_STRETCH_NS`. There are
+at least two, and more until a stretch is not faster than the one before by the factor `STILL_RISING`. Stretches
 that are compared are discarded, so that what is kept is not selected by its speed. At most half of the slice is
 discarded."""
 LONG_STEP_NS = 20_000_000
