@@ -80,3 +80,15 @@ def test_a_failure_that_names_it_is_explained_by_it_once():
     assert explained(told, [told, second], views) == told
     other = replace(failed, trouble=Trouble("the script exited with code 1: no out1.txt, 11.txt, b-1.txt"))
     assert explained(other, [other, second], views) == other
+
+
+def test_a_full_disk_under_a_view_is_named_by_its_folder():
+    (lane, other), reason = (
+        lanes({}, {}),
+        "the script exited with code 1: OSError: [Errno 28] No space left on device",
+    )
+    failed = replace(lane, trouble=Trouble(reason))
+    views = {"": View(OVERLAY, FOLDER, store="/var/races/20260101.files")}
+    told = explained(failed, [failed, other], views).trouble
+    assert told.message == reason and told.hint.startswith("what lanes write goes to /var/races: make room there")
+    assert explained(failed, [failed, other], {"": View(IN_PLACE, FOLDER)}) == failed

@@ -17,6 +17,8 @@ PORTS = 'port + int(os.environ["TFMON_LANE_NUMBER"]) keeps the lanes apart'
 OWN = "without --in-place each lane has its own"
 NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
 PORT, IN_USE = "port ", "Address already in use"
+FULL = "No space left on device"
+ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
 MOST = 5
 """Collisions that are told."""
 
@@ -80,10 +82,12 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
-    """Return a lane whose script has just failed, with the collision that its reason names, if any."""
-    trouble = lane.trouble
+    """Return a lane whose script has just failed, with the collision or the full disk that its reason names."""
+    trouble, view = lane.trouble, views.get(lane.spec.host)
     if trouble is None or not lane.command:
         return lane
+    if FULL in trouble.message and view is not None and view.kind != IN_PLACE:
+        return replace(lane, trouble=replace(trouble, hint=ROOM.format(PurePath(view.store).parent)))
     for one in collisions(lanes, views):
         name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
         named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
