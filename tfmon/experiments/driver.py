@@ -70,7 +70,7 @@ class LaneDriver:
             self._news.notify_all()
 
     def snapshot(self) -> Snapshot:
-        """Return what is known now."""
+        """Return the latest snapshot."""
         return self._session.snapshot()
 
     def lane(self, name: str) -> LaneState:

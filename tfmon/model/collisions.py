@@ -37,7 +37,7 @@ class Collision:
 
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
-    """Return what lanes of one machine are in each other's way with, each once; not what each has in its view."""
+    """Return the collisions of lanes of one machine, each once; not those inside a view."""
     found: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
         if one.spec.host != other.spec.host or not (one.uses and other.uses):
@@ -55,7 +55,7 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
 
 
 def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
-    """Return what lanes are in each other's way with, in words; a few of many."""
+    """Return a line for each collision; a few of many."""
     found = collisions(lanes, views)
     lines = [f"{one.text}: {one.helps}" for one in found[:MOST]]
     return lines + ([f"{len(found) - MOST} more are used by several lanes"] if len(found) > MOST else [])
