@@ -128,7 +128,7 @@ class TestMistakes:
         (folder / "config.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
         with pytest.raises(
             UsageError,
-            match=r"config\.toml (is no TOML: .*(line 1|end of document)|.*cannot be read: it is no UTF-8)",
+            match=r"config\.toml (is no TOML: .*(line 1|end of document)|.*cannot be read: it is not UTF-8)",
         ):
             config.config_file()
 

@@ -246,7 +246,7 @@ def test_a_json_result_is_compared_as_its_recording_is(saved):
         (lambda told: json.dumps(told)[:500], "it may be cut off"),
         (lambda told: "[1]", "no result of a race"),
         (lambda told: json.dumps({**told, "schema": 1}), "has schema 1"),
-        (lambda told: json.dumps({**told, "machine": 3}), "no result that can be compared"),
+        (lambda told: json.dumps({**told, "machine": 3}), "not a result that can be compared"),
         (lambda told: json.dumps({**told, "lanes": [{"id": "A"}]}), "'knobs' is missing"),
         (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is no figure"),
         (

@@ -66,7 +66,7 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
 
 
 def _forget() -> str:
-    """Forget the between-process variances; return what that was."""
+    """Delete the between-process variances; return the lines that name them."""
     from tfmon import units
     from tfmon.runner import variance
 

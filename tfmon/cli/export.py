@@ -138,7 +138,7 @@ def write_pair(first: str, second: str, html: str, *, force: bool) -> None:
 
 
 def wanted(*, everything: bool) -> Wanted:
-    """Return what a report of the command line holds."""
+    """Return the parts of a report for the command line."""
     import platform
 
     from tfmon.reports.html.report import Wanted

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "--fresh/--no-fresh",
     default=None,
     help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
-    "The weights begin anew. Default: without a screen, in races of 60 s and more.",
+    "Weights are initialised again. Default: without a screen, in races of 60 s and more.",
 )
 @options.in_place
 @options.record
@@ -102,7 +102,7 @@ def race(
     if command and steps is not None:
         raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
     if fresh and command:
-        raise UsageError("--fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
+        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
     if fresh and mode != "turns":
         raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
     if seconds is not None and steps is not None:

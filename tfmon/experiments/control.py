@@ -54,7 +54,7 @@ class ExperimentControl:
         self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
-        """Take back the change that was kept last, and return what that was.
+        """Take back the change that was kept last, and return its text.
 
         Raises:
             ExperimentError: There is none, or an experiment runs.

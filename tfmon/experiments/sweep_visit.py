@@ -96,7 +96,7 @@ class Visit:
         self._news.put(None)
 
     def run(self) -> Figures:
-        """Start both lanes, add pairs until no more are wanted, end the lanes, and return what else was measured.
+        """Start both lanes, add pairs until no more are wanted, end the lanes, and return the other readings.
 
         Raises: one of the errors above, or TfmonError where the place cannot be used.
         """
@@ -182,7 +182,7 @@ class Visit:
         raise RefusedError(said) if isinstance(event, LaneFailed) else DiedError(said)
 
     def _figures(self) -> Figures:
-        """Return what else the visit told of the combination."""
+        """Return the other readings of the combination."""
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
         memory = lane.gpu_memory_used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes

@@ -83,7 +83,7 @@ def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
     """Return Ray; raises Refusal where this Python has none."""
     if words["token"]:
         # Of a cluster of our own: Ray listens on the loopback interface alone where it takes the machine for one
-        # that is no part of a larger cluster.
+        # that is not part of a larger cluster.
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN_PATH"] = "token", words["token"]
         os.environ.pop("RAY_AUTH_TOKEN", None)
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"

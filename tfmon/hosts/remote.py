@@ -18,7 +18,7 @@ from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
 from tfmon.model.threads import start_thread
 
-CONNECT_AGAIN = "r connects again and starts it anew"
+CONNECT_AGAIN = "r connects again and restarts it"
 
 
 class Link(Protocol):

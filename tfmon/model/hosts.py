@@ -56,7 +56,7 @@ Lanes: TypeAlias = tuple[LaneState, ...]
 
 
 def machine_key(hosts: Hosts, host: str) -> str:
-    """Return what two hosts share if they are one machine: its boot id, else the name of the host."""
+    """Return the key of a host's machine: its boot id, else the name of the host."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
 
@@ -83,7 +83,7 @@ def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
-    """Return a machine that is connected again, with what was known of its devices, unless it was started anew."""
+    """Return a machine that is connected again, with what was known of its devices, unless it was rebooted."""
     if not now.boot or now.boot != before.boot:
         return now
     return replace(
@@ -98,7 +98,7 @@ def _same_start(before: Machine, now: Machine) -> Machine:
 
 
 def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
-    """Return what is known after a sample of a machine; what disturbed it counts for its own lanes."""
+    """Return the hosts after a sample of a machine; its disturbances count for its own lanes."""
     state = hosts.get(sample.host, HostState())
     if state.sample is not None:
         before, reasons = state.sample, host_disturbances(sample)
@@ -110,7 +110,7 @@ def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[H
 
 
 def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
-    """Return what is known after a sample of a GPU."""
+    """Return the hosts after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
     key = machine_key(hosts, sample.host)

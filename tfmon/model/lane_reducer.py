@@ -241,7 +241,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
 
 
 def restart_measurement(state: LaneState) -> LaneState:
-    """Return the state with steady state beginning anew, because something else is measured from now on."""
+    """Return the lane with a new steady state, because something else is measured from now on."""
     measurements = state.measurements.restarted(state.settings)
     parts = gpu_parts.measured_anew(state.gpu_parts)
     return replace(state, measurements=measurements, gpu_parts=parts, gpu_taken={})

@@ -143,7 +143,7 @@ class Heartbeat:
         return self
 
     def marks(self, window: Window) -> tuple[str, ...]:
-        """Return why a window that comes now is no measurement; empty if it is one."""
+        """Return why a window that comes now is not measured; empty if it is."""
         began_ns = window.at_ns - window.span_ns
         suspended = any(one.since_ns < window.at_ns and began_ns < one.until_ns for one in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended

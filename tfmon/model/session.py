@@ -111,7 +111,7 @@ class Snapshot:
         return self.hosts[""].sample
 
     def place_of(self, lane: LaneState) -> HostState:
-        """Return what is known of the machine that a lane trains on."""
+        """Return the machine that a lane trains on."""
         return self.hosts.get(lane.spec.host) or HostState()
 
     def machine_of(self, lane: LaneState) -> Machine:
@@ -119,7 +119,7 @@ class Snapshot:
         return self.place_of(lane).machine
 
     def machine_key(self, lane: LaneState) -> str:
-        """Return what two lanes share if they train on one machine, whatever its hosts are called."""
+        """Return the key of the machine that a lane trains on, whatever its hosts are called."""
         return machine_key(self.hosts, lane.spec.host)
 
     @property
@@ -183,7 +183,7 @@ def concerns(known: Snapshot, event: Event) -> bool:
 
 
 def after(known: Snapshot, event: Event) -> Snapshot:
-    """Return what is known after an event that concerns the race, with the lanes named as they now differ."""
+    """Return the snapshot after an event that concerns the race, with the lanes named as they now differ."""
     then = _after(known, event)
     pairs = zip(then.lanes, known.lanes, strict=False)
     same = len(then.lanes) == len(known.lanes) and all(
@@ -308,7 +308,7 @@ class Session:
         self.accept(ClockStarted(at_ns=at_ns))
 
     def set_mode(self, mode: str) -> None:
-        """Set how the lanes share the machine; a change begins steady state anew."""
+        """Set how the lanes share the machine; a change begins a new steady state."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
@@ -318,7 +318,7 @@ class Session:
     def set_exclusive(self, lane: str) -> None:
         """Set which lane has the machine for itself; "" for none.
 
-        Concurrent lanes then begin steady state anew: a lane is faster when it trains by itself.
+        Concurrent lanes then begin a new steady state: a lane is faster when it trains by itself.
         """
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 

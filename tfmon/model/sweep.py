@@ -170,7 +170,7 @@ class SweepState:
 
 
 def after(state: SweepState, event: SweepEvent) -> SweepState:
-    """Return what is known after an event; one of no combination of this sweep changes nothing."""
+    """Return the sweep after an event; one of another sweep changes nothing."""
     if not 0 <= event.number < len(state.combinations):
         return state
     known, running = state.combinations[event.number], state.running
@@ -193,7 +193,7 @@ def after(state: SweepState, event: SweepEvent) -> SweepState:
 
 
 def kind_of(spec: LaneSpec) -> str:
-    """Return what places share that measure the same combinations: `cpu`, `gpu`, or several devices."""
+    """Return the kind of places that measure the same combinations: `cpu`, `gpu`, or several devices."""
     kind, _, number = spec.device.partition(":")
     return kind if not number or number.isdecimal() else spec.device
 

@@ -46,7 +46,7 @@ class Measured:
 
     @classmethod
     def of(cls, lane: LaneState, known: Snapshot) -> Measured:
-        """Return what its slices tell; of a lane that has the race to itself, what its windows and the host do."""
+        """Return the statistics of its slices; of a lane that is alone in its race, those of its windows."""
         if len(known.lanes) > 1:
             took = contention([lane.slices])
             logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]

@@ -115,7 +115,7 @@ class Run:
         return self.modified_s if self.header is None else self.header.started_s
 
     def info(self) -> RunInfo:
-        """Return what a list says of it."""
+        """Return its line in a list."""
         header, closed = self.header, self.closed
         about = RunInfo(run_id(self.path), str(self.path), self.name, bytes=self.size, problem=self.problem)
         if header is None:
@@ -197,7 +197,7 @@ def delete(path: Path) -> None:
 
 
 def name_of(path: Path) -> str:
-    """Return what the user called a recording; empty for none."""
+    """Return the name that the user gave a recording; empty for none."""
     try:
         with _name_file(path).open(encoding="utf-8", errors="replace") as file:
             text = file.read(LONGEST_NAME + 1).strip()
@@ -266,7 +266,7 @@ def _remove(path: Path) -> None:
 
 
 def _run(path: Path) -> Run:
-    """Return what one file tells; raises FileNotFoundError."""
+    """Return the run of one file; raises FileNotFoundError."""
     status = path.stat()
     run = Run(path, status.st_size, status.st_mtime, name_of(path))
     try:

@@ -158,7 +158,7 @@ class Recording:
         except CodecError as error:
             raise RecordingError(f"{self.path}: {error}", self._hint(by)) from None
         except (ValueError, OverflowError, OSError):
-            raise RecordingError(f"{self.path}: Header.started is no time") from None
+            raise RecordingError(f"{self.path}: Header.started is not a time") from None
         return header
 
     def _index(self) -> None:

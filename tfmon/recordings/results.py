@@ -27,7 +27,7 @@ from tfmon.recordings.header import Header, RecordingError
 SCHEMA = 2
 """Of the results that are read; the same as `reports.SCHEMA`."""
 LARGEST_BYTES = 64 * 2**20
-"""A larger file is no result."""
+"""A larger file is not a result."""
 Made = TypeVar("Made", BetweenProcesses, Center)
 
 
@@ -47,7 +47,7 @@ def side_of_result(path: Path) -> Side:
     """Return the race of a JSON result, or of what `tfmon export --json` wrote.
 
     Raises:
-        RecordingError: the file cannot be read, or is no such result.
+        RecordingError: the file cannot be read, or is not a result.
     """
     return side_of_json(_load(path), path.name.removesuffix(".json"), str(path))
 
@@ -61,7 +61,7 @@ def side_of_json(told: object, id: str, where: str) -> Side:
         where: What it is called where it cannot be used.
 
     Raises:
-        RecordingError: it is no such result.
+        RecordingError: it is not a result.
     """
     if isinstance(told, dict) and isinstance(told.get("result"), dict):
         told = told["result"]
@@ -69,13 +69,13 @@ def side_of_json(told: object, id: str, where: str) -> Side:
         raise RecordingError(f"{where} is JSON, but no result of a race", "tfmon race --json writes one")
     if told.get("schema") != SCHEMA:
         by = f"schema {told.get('schema')!r}, by tfmon {told.get('tfmon')!r}"
-        raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race anew with this version")
+        raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race again with this version")
     try:
         return _side(id, told)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise RecordingError(
-            f"{where} is no result that can be compared: {what}", "tfmon race --json writes one of this version"
+            f"{where} is not a result that can be compared: {what}", "tfmon race --json writes one of this version"
         ) from None
 
 

@@ -125,7 +125,7 @@ def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample
 
 
 def tell_on_stderr() -> Callable[[str], None]:
-    """Return what shows the line on a terminal; elsewhere it is written once, and again whenever it is another."""
+    """Return the function that shows the line on a terminal; elsewhere it is written whenever it changes."""
     if sys.stderr.isatty():
         from tfmon.runner.headless import show_progress
 

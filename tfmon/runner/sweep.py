@@ -206,7 +206,7 @@ def _planned(
 
 
 def _name(info: ScenarioInfo) -> str:
-    """Return what finds a scenario again from anywhere."""
+    """Return a name by which a scenario is found from any folder."""
     return str(info.path) if info.origin == "file" else info.name
 
 

@@ -202,7 +202,7 @@ class ComputingShares:
 
 
 def read(trace: Path, steps: int) -> ShortProfile:
-    """Return what a profile of this many steps says.
+    """Return the summary of a profile.
 
     TensorFlow does not record operations shorter than about 3 µs, so they do not count as computing. What runs on
     the pipeline's own threads is not the step's.
