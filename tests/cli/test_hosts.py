@@ -142,7 +142,7 @@ def test_what_to_set_for_a_host_is_said_with_the_file_that_it_belongs_into(monke
 
 def test_wrong_names_are_refused_before_anything_is_started(monkeypatch, tmp_path):
     refused = CliRunner().invoke(command, ["--", "-oProxyCommand=touch x"])
-    assert isinstance(refused.exception, UsageError) and "is no host" in refused.exception.message
+    assert isinstance(refused.exception, UsageError) and "is not a host" in refused.exception.message
     refused = CliRunner().invoke(command, ["gpu2", "--ray", "10.0.0.1:6379"])
     assert isinstance(refused.exception, UsageError) and "nodes of a cluster alone" in refused.exception.message
     empty = tmp_path / "config.toml"

@@ -97,7 +97,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
         raise ExperimentError(f"{lane.title} does not train any more: start it again first")
     found = advised(snapshot, lane, everything=everything)
     if found is not None and found.advice and all(one.by_hand for one in found.advice):
-        raise ExperimentError(f"{lane.title} is a script: only code can help it, which Enter shows")
+        raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
     if found is not None and not found.advice:
         tried = " that was not tried" if find_bottleneck(snapshot, lane) != found else ""
         raise ExperimentError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
@@ -220,6 +220,8 @@ def best_of(state: TuneState) -> Best:
 
 # ---------------------------------------------------------------- in words
 
+WIDE = 2.0
+"""A gain is not told while the ends of its interval differ by a larger factor."""
 ALL_TRIED = "nothing else that this scenario's knobs can do helps"
 
 
@@ -288,6 +290,8 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
         return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
     found, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
     so_far = f", {gain_text(found)} so far" if found is not None else ""
+    if found is not None and found.high > WIDE * found.low:
+        so_far = ", too early to say"
     return f"{pairs} of {next_look(lane, attempt)} pairs{so_far}"
 
 

@@ -167,7 +167,7 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
-    more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
+    more = f"; stopped {least_s - trained_s:.0f} s before a verdict" if over and trained_s < least_s else ""
     said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
     return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
 
@@ -239,7 +239,9 @@ def _judged(
         text = f"{{first}} and {{second}} are the same within {margin} ({{factor}}, {{interval}})"
     else:
         kind = TOO_CLOSE if over else NOT_YET
-        text = f"{kind}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        text = f"{kind if over else 'too close so far'}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        if len(lanes) == 2 and not over:
+            text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
         text += _longer_text(left_s, snapshot, lead, looks, over=over)
     by_name = {lane.spec.name: (lane, throughput) for lane, throughput in compared}
 
@@ -277,17 +279,17 @@ def _longer_text(
 ) -> str:
     """Say how much longer it takes, or that no time of this race is enough."""
     if left_s is not None:
-        about = f"; about {units.about(left_s)} more"
+        about = f"; about {units.about(left_s)}"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])
         if pace_s is not None and pace_s > LONG_ROUND_S:
             about += f" ({max(1, round(left_s / pace_s))} rounds)"
-        return f"{about} would settle it" if over else about
+        return f"{about} more would settle it" if over else about
     between = comparison.between
     limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
     if snapshot.race.fresh or not limited:
         return ""
     script = any(lane.command for lane in snapshot.lanes)
-    return "; these two processes cannot tell" + ("" if script else ", fresh ones would (--fresh)")
+    return "; between-process variance is too large" + ("" if script else "; use --fresh")
 
 
 def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
@@ -300,7 +302,7 @@ def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -
         if snapshot.race.started_ns is None:
             return ""
         pace_s = (max(ends) - snapshot.race.started_ns) / 1e9
-    return f"; about {max(1, math.ceil(missing * pace_s))} s more would do"
+    return f"; stopped {max(1, math.ceil(missing * pace_s))} s before a verdict"
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:
@@ -313,7 +315,7 @@ def _interval_words(ratio: Estimate) -> tuple[str, str]:
     """Return what is said of an interval, and the same without what it is made for."""
     _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     interval = f"95 % CI {interval}"
-    return f"{interval}, {KIND_TEXTS[ratio.kind]}, {ratio.pairs} pairs", interval
+    return f"{interval}, {ratio.pairs} pairs", interval
 
 
 def _with_scaling(found: Verdict, scaling: tuple[Scaling, ...]) -> Verdict:

@@ -21,7 +21,7 @@ from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, r
 @click.option(
     "--forget-variance",
     is_flag=True,
-    help="Forget what races on any machine told of how much equal processes differ. tfmon doctor -v shows it.",
+    help="Delete the stored between-process variance. tfmon doctor -v shows it.",
 )
 @options.as_json
 @options.flags

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--fresh/--no-fresh",
     default=None,
-    help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
+    help="Replace the lanes' processes by new ones every 20 s, because two equal processes differ in speed. "
     "Weights are initialised again. Default: without a screen, in races of 60 s and more.",
 )
 @options.in_place
@@ -100,7 +100,7 @@ def race(
             f"race a scenario, {scenario}, or a command of your own: not both", "what follows -- is the command"
         )
     if command and steps is not None:
-        raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
+        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
     if fresh and command:
         raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
     if fresh and mode != "turns":

@@ -78,9 +78,7 @@ def replay(
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@click.option(
-    "--name", "naming", nargs=2, metavar="RUN NAME", help='Call RUN by NAME from now on; "" takes the name away.'
-)
+@click.option("--name", "naming", nargs=2, metavar="RUN NAME", help='Rename RUN; "" removes the name.')
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
     "--keep-files",
@@ -208,8 +206,7 @@ def _run_line(info: RunInfo) -> str:
 @click.option(
     "--slower-than",
     metavar="PERCENT",
-    help="Be a gate: leave with 4 if any lane of SECOND is slower by more than PERCENT, with 5 if that cannot be "
-    "told, else with 0.",
+    help="Exit 4 if any lane of SECOND is slower by more than PERCENT, 5 if inconclusive, else 0.",
 )
 @click.option("--html", metavar="FILE", help="Write a report of both races as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")

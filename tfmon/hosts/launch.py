@@ -35,7 +35,7 @@ def words_of(host: Host) -> list[str]:
     if host.run:
         return [*host.run, SHELL]
     if host.name.startswith("-") or not host.name:
-        raise UsageError(f"{host.name!r} is no host", "name one as ssh knows it, such as me@gpu2")
+        raise UsageError(f"{host.name!r} is not a host", "name one as ssh knows it, such as me@gpu2")
     return [*SSH, "--", host.name, SHELL]
 
 

@@ -103,7 +103,7 @@ def reach(address: str) -> None:
     _, colon, port = address.rpartition(":")
     if "//" in address or not colon or not port.isdigit():
         raise Refusal(
-            f"{address} is no address of a Ray cluster that lanes can be started on",
+            f"{address} is not an address of a Ray cluster that lanes can be started on",
             "name HOST:PORT of its head, such as 10.0.0.5:6379, on a machine that is part of it",
         )
     if why := why_silent(address):

@@ -323,7 +323,7 @@ def _read_range(reader: _Reader, low: float, high: float, least: float, most: fl
 
 def _read_int(value: object) -> int:
     if type(value) is not int or not -LARGEST_INT <= value <= LARGEST_INT:
-        raise CodecError(f"{cut(value)} is no whole number")
+        raise CodecError(f"{cut(value)} is not a whole number")
     return value
 
 
@@ -341,7 +341,7 @@ def _read_bool(value: object) -> bool:
 
 def _read_text(limit: int, value: object) -> str:
     if not isinstance(value, str):
-        raise CodecError(f"{cut(value)} is no text")
+        raise CodecError(f"{cut(value)} is not text")
     return clean(value, limit)
 
 

@@ -19,6 +19,8 @@ MOST_FINE = 301
 """Five minutes, and the second that is cut at their beginning."""
 MOST_COARSE = 361
 """Thirty minutes, likewise."""
+NEVER_NS = -(2**63)
+"""Before any event, also of a machine whose clock began later than this one's."""
 NO_SAMPLE = Missing("not sampled")
 
 
@@ -53,8 +55,7 @@ class Stretch:
 class _Sums:
     """The stretch that is under way."""
 
-    start_ns: int = -1
-    """-1 before the first event."""
+    start_ns: int = NEVER_NS
     since_ns: int = 0
     until_ns: int = 0
     in_slice: bool = False
@@ -171,13 +172,13 @@ class History:
         if start_ns <= self.second.start_ns:
             return self
         new = _Sums(start_ns)
-        if self.second.start_ns < 0:
+        if self.second.start_ns == NEVER_NS:
             return replace(self, second=new)
         fine = (*self.fine[1 - MOST_FINE :], self.second.stretch(FINE_NS))
         coarse, five = self.coarse, self.five
         since_ns = self.second.start_ns // COARSE_NS * COARSE_NS
         if since_ns > five.start_ns:
-            if five.start_ns >= 0:
+            if five.start_ns > NEVER_NS:
                 coarse = (*coarse[1 - MOST_COARSE :], five.stretch(COARSE_NS))
             five = replace(self.second, start_ns=since_ns)
         else:

@@ -158,7 +158,7 @@ class Snapshot:
 def why_mode_stays(known: Snapshot) -> str:
     """Return why the lanes cannot share the machine in another way; empty where they can."""
     if len(known.lanes) < 2:
-        return "one lane has the machine for itself: turns take two"
+        return "one lane has the machine for itself: turns need two lanes"
     if known.over:
         return "the race is over and its result stays: r races again"
     ended = [lane.spec.id or lane.spec.name for lane in known.lanes if lane.over and lane.steady.windows]

@@ -142,9 +142,9 @@ def check_host(host: str) -> None:
     if not host:
         raise SpecError("there is no host before the /; name one, as in gpu2/gpu:0, or leave out the /")
     if host.startswith("-"):
-        raise SpecError(f"{host!r} is no host: a name does not begin with -")
+        raise SpecError(f"{host!r} is not a host: a name does not begin with -")
     if not host.isprintable() or any(char.isspace() for char in host):
-        raise SpecError(f"{host!r} is no host: a name has no spaces and no control characters")
+        raise SpecError(f"{host!r} is not a host: a name has no spaces and no control characters")
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:

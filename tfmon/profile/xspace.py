@@ -76,7 +76,7 @@ def decode(data: bytes, wanted: Wanted = everything) -> Space:
 
 
 def _torn(at: int) -> TraceError:
-    return TraceError(f"this is no TensorFlow profile, or a damaged one: it makes no sense at byte {at:,}")
+    return TraceError(f"this is not a TensorFlow profile, or a damaged one: it makes no sense at byte {at:,}")
 
 
 def _too_large(reason: str) -> TraceError:

@@ -229,9 +229,11 @@ def rename(path: Path, name: str) -> None:
 
 
 def _check_name(path: Path, name: str) -> None:
-    allowed = f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is no id and not last"
+    allowed = (
+        f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is neither an id nor last"
+    )
     if len(name) > LONGEST_NAME or not name.isprintable() or os.sep in name or name.startswith("-"):
-        raise RecordingError(f"{name[:LONGEST_NAME]!r} is no name for a recording", allowed)
+        raise RecordingError(f"{name[:LONGEST_NAME]!r} is not a name for a recording", allowed)
     if re.fullmatch(r"last(~\d*)?", name):
         raise RecordingError(f"{name!r} means a recording by its place in the list", allowed)
     for other in _files(path.parent):

@@ -87,11 +87,11 @@ def _load(path: Path) -> object:
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{path} is no JSON result: {error}", "it may be cut off") from None
+        raise RecordingError(f"{path} is not a JSON result: {error}", "it may be cut off") from None
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no figure")
+    raise ValueError(f"{constant} is not a figure")
 
 
 def _side(id: str, told: Mapping[str, Any]) -> Side:
@@ -179,23 +179,23 @@ def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value
 
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 
 def _knob(value: object) -> KnobValue:
     if not isinstance(value, bool | int | float | str):
-        raise ValueError(f"{value!r} is no value of a knob")
+        raise ValueError(f"{value!r} is not a value of a knob")
     return value

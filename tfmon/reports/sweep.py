@@ -154,7 +154,7 @@ def _cells(row: Row, *, several: bool) -> list[str]:
 
 
 def ratio_cells(row: Row) -> tuple[str, str]:
-    """Return the ratio and its interval; a ratio of what does not learn the same has a mark."""
+    """Return the ratio and its interval; a ratio of what trains differently has a mark."""
     if row.ratio is None:
         return "–", "–"
     if row.outcome == BASELINE:

@@ -37,7 +37,7 @@ class Idle:
     wait_s: float | None = None
     """For how long to wait until a GPU is free; None for not at all."""
     tell: Callable[[str], None] = lambda _: None
-    """Gets a line that says what is waited for, again and again; "" at the end."""
+    """Gets a progress line every few seconds; "" at the end."""
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)

@@ -319,7 +319,7 @@ def read_file(path: Path) -> ConfigFile:
     try:
         table = tomllib.loads(words)
     except tomllib.TOMLDecodeError as error:
-        return ConfigFile(path, exists=True, mistakes=(f"{path} is no TOML: {error}",))
+        return ConfigFile(path, exists=True, mistakes=(f"{path} is not TOML: {error}",))
     values, mistakes = _values(table)
     keys, wrong = _keys(table.get("keys", {}))
     hosts, unreachable = read_hosts(table.get("hosts", {}))

@@ -142,7 +142,9 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
     for word in [part.strip() for one in words for part in one.split(",")]:
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
-            raise UsageError(f"--on {word} is no place", "such as --on cpu, --on gpu:0,gpu2/gpu or --on ray/gpu*2")
+            raise UsageError(
+                f"--on {word} is not a place", "such as --on cpu, --on gpu:0,gpu2/gpu or --on ray/gpu*2"
+            )
         on_ray = is_ray(name.partition("/")[0])
         if star and not on_ray:
             raise UsageError(f"--on {word}: only a Ray cluster has a place several times", f"--on {name}")

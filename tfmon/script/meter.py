@@ -211,7 +211,7 @@ class Meter(LaneControl):
             self._uncounted = 0
 
     def read_loss(self) -> float | None:
-        """Return the last step's loss, None if it is no number; reading it waits for the device."""
+        """Return the last step's loss, None if it is not a number; reading it waits for the device."""
         loss: Any = self._loss() if callable(self._loss) else self._loss
         if loss is None:
             return None

@@ -91,7 +91,7 @@ PAGE_KEYS = (
     Key("lane.kill", "K", "kill", "end the lane, by force if necessary, on its page", "On a page"),
     Key("filter", "slash", "filter", "show only what contains the words that are typed", "On a page"),
     Key("sort", "o", "sort", "sort a list by its next column", "On a page"),
-    Key("sort.reverse", "O", "reverse", "turn the order of a list round", "On a page"),
+    Key("sort.reverse", "O", "reverse", "reverse the sort order", "On a page"),
     Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
     Key("match.next", "n", "find_match(1)", "log: the next line that matches, among all others", "On a page"),
     Key("match.previous", "N", "find_match(-1)", "log: the line before that matches", "On a page"),
@@ -229,7 +229,9 @@ def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         keys = [key_named(word) for word in words.split(",")]
         wrong = [word.strip() for word, key in zip(words.split(","), keys, strict=True) if not key]
         if wrong:
-            mistakes.append(f"{binding}: {wrong[0]!r} is no key; such are f, F, ctrl+f, f5, space, enter, comma")
+            mistakes.append(
+                f"{binding}: {wrong[0]!r} is not a key; such are f, F, ctrl+f, f5, space, enter, comma"
+            )
         else:
             keymap[binding] = ",".join(dict.fromkeys(keys))
     return keymap, [*mistakes, *dict.fromkeys(_clashes(keymap))]

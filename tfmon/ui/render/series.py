@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tfmon import units
-from tfmon.model.lane_history import COARSE_NS, FINE_NS, Stretch
+from tfmon.model.lane_history import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
@@ -162,7 +162,7 @@ def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_ce
     points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
     fine = _between(history.fine, axis.start_ns, until_ns, _end)
     coarse = _between(history.coarse, axis.start_ns, until_ns, _end)
-    started = history.second.start_ns >= 0
+    started = history.second.start_ns > NEVER_NS
     latest = None
     if not points and started and history.second.start_ns + FINE_NS <= until_ns:
         latest = history.second.stretch(FINE_NS)

@@ -34,7 +34,7 @@ _MEANINGS = {
     "dispatch": "starting the step's operations, while none of them ran",
     "compute": "the device computes",
     "retrace": "tracing a tf.function again",
-    "step": "the step: no profile says how much of it computes",
+    "step": "not profiled yet: P",
     "sync": "waiting for the device where the loss is read",
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
@@ -215,11 +215,13 @@ def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
 def _of_lane(lane: LaneState) -> Lines:
     if lane.spec.chosen:
         yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
-    yield "process", f"{lane.pid or '–'}, with {lane.processes or 1} in its tree; Python {lane.python or '–'}"
+    more = (lane.processes or 1) - 1
+    children = f" and {more} {'child' if more == 1 else 'children'}" if more > 0 else ""
+    yield "process", f"process {lane.pid or '–'}{children}; Python {lane.python or '–'}"
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     peak = _said(lane.peak_private_bytes, units.memory)
-    yield "memory", _said(lane.memory_bytes, units.memory, f" that no other process shares, {peak} at most")
+    yield "memory", _said(lane.memory_bytes, units.memory, f" private, {peak} at most")
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")
