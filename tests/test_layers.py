@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "hosts": {"model", "lanes", "probes", "doctor", *TEXT, "ray"},
     "experiments": {"model", "analysis", "errors"},
     "recordings": {"model", "analysis", *TEXT, "platformdirs", "tensorboard"},
-    "doctor": {"model", "probes", *TEXT, "psutil", "pynvml"},
+    "doctor": {"model", "probes", *TEXT, "packaging"},
     "trainer": {"model", "profile", "numpy", "tensorflow", "keras"},
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},

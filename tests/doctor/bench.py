@@ -16,10 +16,12 @@ from support.waiting import PATIENCE_S
 
 from tfmon.doctor.checks import Finding
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Host, Interpreter, Library, OthersLoad
+from tfmon.doctor.facts import DriverFiles, Facts, Host, Interpreter, Library, OthersLoad
+from tfmon.doctor.gather import Roots, gather
 from tfmon.doctor.interpreter import describe_interpreter
-from tfmon.doctor.report import CHECKS, Roots, gather
-from tfmon.probes.nvidia.nvml import PhysicalGpu
+from tfmon.doctor.report import CHECKS
+from tfmon.model.readings import GpuSample
+from tfmon.probes.base import Gpu, absent_gpu
 
 REQUIRES = (
     "keras>=3.12.0",
@@ -28,29 +30,19 @@ REQUIRES = (
     'nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"',
     'nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == "and-cuda"',
 )
-H200 = GpuFacts(
+H200 = Gpu(
     index=0,
     uuid="GPU-aa",
     name="NVIDIA H200",
+    physical_gpu=0,
+    power_limit_w=700.0,
+    power_default_w=700.0,
     capability=(9, 0),
     persistence=True,
     exclusive=False,
-    instances=None,
-    power_limit_w=700.0,
-    power_default_w=700.0,
-    pcie_width=16,
-    pcie_width_max=16,
-    pcie_generation=1,
-    pcie_generation_max=5,
-    busy_pct=0.0,
-    used_bytes=500_000_000,
-    total_bytes=150_000_000_000,
-    processes=(),
-    clock_reasons=0x1,
-    temperature_c=34.0,
 )
 QUIET = Host(
-    cores=8, affinity=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others=OthersLoad(0.0, 0.0)
+    cores=8, usable_cores=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others=OthersLoad(0.0, 0.0)
 )
 BARE = Interpreter(
     "/bare/bin/python",
@@ -87,20 +79,18 @@ class Bench:
         file.write_text(text)
         return file
 
-    def memory(self, available_mib: int = 16_000, swap_used_mib: int = 0) -> None:
+    def memory(self, available_mib: int = 16_000) -> None:
         """Furnish the machine with memory."""
-        fields = {"MemTotal": 24_000, "MemAvailable": available_mib, "SwapTotal": 8_000}
-        fields["SwapFree"] = fields["SwapTotal"] - swap_used_mib
+        fields = {"MemTotal": 24_000, "MemAvailable": available_mib}
         self.write("proc/meminfo", "".join(f"{name}: {1024 * value} kB\n" for name, value in fields.items()))
 
-    def install(self, name: str, version: str, *lines: str, wheel: str = "", site: Path | None = None) -> Path:
+    def install(self, name: str, version: str, *lines: str, site: Path | None = None) -> Path:
         """Install the metadata of a package."""
         folder = (site or self.site) / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir(parents=True)
         folder.joinpath("METADATA").write_text(
             "\n".join(("Metadata-Version: 2.4", *lines)) + "\n\nRequires-Dist: x\n"
         )
-        folder.joinpath("WHEEL").write_text(wheel)
         folder.joinpath("INSTALLER").write_text("pip\n")
         return folder
 
@@ -121,7 +111,6 @@ class Bench:
         *,
         cuda: bool = True,
         requires: Iterable[str] = REQUIRES,
-        tag: str = "",
         python: str = ">=3.9",
         capabilities: Iterable[str] = ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"),
     ) -> None:
@@ -135,7 +124,7 @@ class Bench:
         info = f"import collections\nbuild_info = collections.OrderedDict({[*facts, ('is_cuda_build', cuda)]})\n"
         (folder / "build_info.py").write_text(info)
         lines = [f"Requires-Python: {python}", *(f"Requires-Dist: {one}" for one in requires)]
-        self.install(name, version, *lines, wheel=f"Tag: {tag}\n" if tag else "")
+        self.install(name, version, *lines)
 
     def describe(self, python: str | Path, *, environ: Mapping[str, str]) -> Interpreter:
         """Return what an interpreter is; of `BARE` without starting it."""
@@ -164,24 +153,30 @@ def find(id: str, facts: Facts) -> Finding:
     return next(one for one in CHECKS if one.id == id)(facts)
 
 
-def with_gpu(facts: Facts, *devices: GpuFacts, visible: str | None = None, **driver: object) -> Facts:
+def sample_of(gpu: Gpu, **readings: object) -> GpuSample:
+    """Return the sample of a GPU that nobody uses, or with other readings."""
+    idle = {"busy_pct": 0.0, "used_bytes": 5e8, "total_bytes": 1.5e11, "clock_reasons": (), "temperature_c": 34.0}
+    return replace(absent_gpu(gpu, 1, "not read"), no_processes_reason="", **{**idle, **readings})
+
+
+def with_gpu(
+    facts: Facts,
+    *gpus: Gpu,
+    visible: str | None = None,
+    version: str = "550.54.15",
+    samples: tuple[GpuSample, ...] | None = None,
+) -> Facts:
     """Return facts with GPUs, their driver and every library that TensorFlow opens."""
-    devices = devices or (H200,)
-    physical_gpus = tuple(PhysicalGpu(one.index, None, one.uuid, one.name) for one in devices)
-    visibility = replace(facts.visibility, physical_gpus=physical_gpus, failure=None, visible=visible)
-    driver_facts = {
-        "version": "550.54.15",
-        "module_version": "550.54.15",
-        "cuda": (12, 4),
-        "devices": devices,
-        **driver,
-    }
+    gpus = gpus or (H200,)
+    visibility = replace(facts.visibility, physical_gpus=gpus, failure=None, visible=visible, driver=version)
+    files = DriverFiles(module_version="550.54.15")
     folder = "/usr/lib/x86_64-linux-gnu"
     libraries = tuple(
         Library(name, path=f"{folder}/{name}", version="9.3.0" if "cudnn" in name else "")
         for name in (DRIVER, *wanted_libraries(facts.build))
     )
-    return replace(facts, visibility=visibility, driver=DriverFacts(**driver_facts), libraries=libraries)
+    read = tuple(map(sample_of, gpus)) if samples is None else samples
+    return replace(facts, visibility=visibility, driver=files, samples=read, libraries=libraries)
 
 
 def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:

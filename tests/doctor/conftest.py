@@ -11,8 +11,8 @@ import pytest
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
+from tfmon.doctor import gather
 from tfmon.doctor import machine as host
-from tfmon.doctor import report
 
 from .bench import Bench
 
@@ -34,7 +34,7 @@ def bench(tmp_path, monkeypatch) -> Bench:
         pytest.skip("the faked machine is one with Linux")
     monkeypatch.setattr(host, "WATCH_S", 0.0)
     bench = Bench(tmp_path)
-    monkeypatch.setattr(report, "describe_interpreter", bench.describe)
-    monkeypatch.setattr(report, "open_libraries", bench.open)
-    monkeypatch.setattr(report, "read_visibility", functools.partial(report.read_visibility, timeout_s=PATIENCE_S))
+    monkeypatch.setattr(gather, "describe_interpreter", bench.describe)
+    monkeypatch.setattr(gather, "open_libraries", bench.open)
+    monkeypatch.setattr(gather, "read_visibility", functools.partial(gather.read_visibility, timeout_s=PATIENCE_S))
     return bench

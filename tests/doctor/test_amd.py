@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK
-from tfmon.probes.amd_gpus import AmdGpu
+from tfmon.probes.base import Gpu
 from tfmon.probes.wheel import Wheel
 
 from .bench import find
 
-MI210 = AmdGpu(0, "AMD-8fa5d41e0b2c7301", "AMD Instinct MI210 (gfx90a)", Path("/nowhere"), 51157)
+MI210 = Gpu(0, "AMD-8fa5d41e0b2c7301", "AMD Instinct MI210 (gfx90a)", physical_gpu=0)
 ROCM = Wheel("tensorflow-rocm", "2.18.1", False, "", rocm=True)
 
 

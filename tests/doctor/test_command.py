@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from support.waiting import PATIENCE_S
 
 from tfmon.cli.doctor import doctor as command
-from tfmon.doctor import report
+from tfmon.doctor import gather, report
 from tfmon.errors import UsageError
 from tfmon.runner.trial import try_lane
 
@@ -91,8 +91,8 @@ def test_wrong_python_and_help():
 def test_with_the_real_import(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    patient = functools.partial(report.import_tensorflow, timeout_s=5 * PATIENCE_S)
-    monkeypatch.setattr(report, "import_tensorflow", patient)
+    patient = functools.partial(gather.import_tensorflow, timeout_s=5 * PATIENCE_S)
+    monkeypatch.setattr(gather, "import_tensorflow", patient)
     done = CliRunner().invoke(command, ["--json"])
     assert done.exit_code == 2, done.stdout
     answer = json.loads(done.stdout)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.children import run_path, wanted_libraries
+from tfmon.doctor.children import wanted_libraries
 from tfmon.doctor.facts import Build, Platform
 
 from .bench import build_library, find, with_gpu
@@ -25,14 +24,11 @@ CUDNN = "unsigned long cudnnGetVersion(void) { return %d; }"
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """Every CUDA library, and TensorFlow's own library that names their folders."""
+    """Every CUDA library in a package of its own."""
     folder = tmp_path_factory.mktemp("toolkit")
     for name in SONAMES:
         code = CUDNN % 90300 if "cudnn" in name else "int x;"
         build_library(folder / "nvidia" / name.split(".")[0] / "lib" / name, code)
-    folders = ":".join(f"$ORIGIN/../nvidia/{name.split('.')[0]}/lib" for name in SONAMES)
-    framework = folder / "tensorflow" / "libtensorflow_framework.so.2"
-    build_library(framework, "int y;", f"-Wl,-rpath,{folders}", "-Wl,--enable-new-dtags")
     return folder
 
 
@@ -81,17 +77,6 @@ def test_one_that_needs_another(toolkit):
     build_library(target, "int z(void); int w(void) { return z(); }", str(other))
     finding = toolkit.find("cuda-libraries")
     assert finding.found == "libcusolver.so.11 cannot be opened (libnvJitLink.so.12 is missing)"
-
-
-def test_installed_but_not_where_this_tensorflow_looks(toolkit):
-    (toolkit.site / "tensorflow/libtensorflow_framework.so.2").unlink()
-    finding = toolkit.find("cuda-libraries")
-    assert finding.status == BROKEN
-    assert finding.found.startswith("installed, but not found: libcudart.so.12")
-    variable, _, folders = finding.fix.partition("=")
-    assert variable == "export LD_LIBRARY_PATH"
-    toolkit.environ["LD_LIBRARY_PATH"] = folders.strip('"').partition("${")[0]
-    assert toolkit.find("cuda-libraries").status == OK, "the fix works when followed"
 
 
 @pytest.mark.parametrize(
@@ -172,18 +157,3 @@ def test_names_of_the_libraries(cuda, cudnn, some):
     names = set(wanted_libraries(Build(cuda_version=cuda, cudnn_version=cudnn)))
     assert some <= names
     assert bool(names) == bool(some)
-
-
-def test_run_path_of_what_is_no_library(tmp_path):
-    file = tmp_path / "x.so"
-    assert run_path(file) == []
-    for content in (b"", b"text" * 40, b"\x7fELF\x02\x01" + bytes(80), b"\x7fELF\x02\x01" + b"\xff" * 200):
-        file.write_bytes(content)
-        assert run_path(file) == []
-    file.write_bytes(b"\x7fELF\x01\x01" + struct.pack("<60x"))
-    assert run_path(file) == []
-    assert run_path(build_library(tmp_path / "y.so")) == []
-    assert run_path(build_library(tmp_path / "z.so", "int z;", "-Wl,-rpath,/a:$ORIGIN/b:/a")) == [
-        "/a",
-        "$ORIGIN/b",
-    ]

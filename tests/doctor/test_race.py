@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from tfmon.doctor import machine as host_module
 from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import Host, OthersLoad
+from tfmon.model.readings import Missing
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY, View
-from tfmon.probes.load import Load
+from tfmon.probes.base import absent_gpu
+from tfmon.probes.host import unknown_host
+from tfmon.probes.nvidia.power import explain
 
-from .bench import H200, QUIET, find, with_gpu
+from .bench import H200, QUIET, find, sample_of, with_gpu
 
 OTHER = replace(H200, index=1, uuid="GPU-bb")
-GPU_CHECKS = ("gpu-free", "gpu-power", "gpu-persistence", "gpu-link", "gpu-throttling")
-HOST_CHECKS = ("cores", "memory", "swap", "load", "steal", "environment")
+UNKNOWN = absent_gpu(H200, 1, "not supported by this driver")
+GPU_CHECKS = ("gpu-free", "gpu-power", "gpu-persistence", "gpu-clocks")
+HOST_CHECKS = ("cores", "memory", "load", "environment")
 
 
 def test_nothing_is_wrong_with_a_quiet_machine(bench):
@@ -28,62 +31,70 @@ def test_nothing_is_wrong_with_a_quiet_machine(bench):
         assert (finding.status, finding.fix) == (OK, ""), finding
         if id in GPU_CHECKS:
             assert bench.find(id).status == NOT_APPLICABLE
-    silent = replace(H200, power_default_w=None, persistence=None, pcie_width=None, clock_reasons=None)
+    silent = with_gpu(facts, replace(H200, power_default_w=None, persistence=None), samples=(UNKNOWN,))
     for id in GPU_CHECKS[1:]:
-        assert find(id, with_gpu(facts, silent)).found == "not reported by the driver"
+        assert find(id, silent).found == "not reported by the driver"
 
 
 class TestGpu:
     @pytest.mark.parametrize(
         ("id", "change", "found", "fix"),
         [
-            ("gpu-free", {"busy_pct": 87.0, "processes": (4242,)}, "busy 87 %", "end what runs there"),
-            ("gpu-free", {"used_bytes": 90_000_000_000}, "84 GiB of 140 GiB used", "end what runs there"),
             ("gpu-power", {"power_limit_w": 350.0}, "limited to 350 W", "nvidia-smi -i 0 -pl 700"),
             ("gpu-persistence", {"persistence": False}, "off on GPU 0", "nvidia-smi -pm 1"),
-            ("gpu-link", {"pcie_width": 4}, "GPU 0 has 4 lanes", "reseat it"),
-            ("gpu-link", {"busy_pct": 90.0}, "runs at PCIe 1 while it is busy", "firmware"),
-            ("gpu-throttling", {"clock_reasons": 0x44, "temperature_c": 92.0}, "overheating", "cool it"),
-            ("gpu-throttling", {"clock_reasons": 0x20}, "hot: ", "cool it"),
         ],
     )
-    def test_fault(self, bench, id, change, found, fix):
+    def test_setting(self, bench, id, change, found, fix):
         finding = find(id, with_gpu(bench.facts(), replace(H200, **change)))
         assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
 
+    @pytest.mark.parametrize(
+        ("id", "change", "found", "fix"),
+        [
+            ("gpu-free", {"busy_pct": 87.0, "used_by_pid": {4242: None}}, "busy 87 %", "end what runs there"),
+            ("gpu-free", {"used_bytes": 9e10}, "84 GiB of 140 GiB used", "end what runs there"),
+            ("gpu-clocks", {"pcie_warning": "the PCIe link has 4 of 16 lanes"}, "4 of 16 lanes", "reseat it"),
+            ("gpu-clocks", {"clock_reasons": explain(0x44, below=False)}, "overheating", "cool it"),
+            ("gpu-clocks", {"clock_reasons": explain(0x20, below=False)}, "hot: ", "cool it"),
+        ],
+    )
+    def test_reading(self, bench, id, change, found, fix):
+        finding = find(id, with_gpu(bench.facts(), samples=(sample_of(H200, **change),)))
+        assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
+
     def test_lanes_of_the_race_are_no_other_programs(self, bench):
-        facts = with_gpu(bench.facts(), replace(H200, busy_pct=87.0, processes=(11, 12)))
-        assert find("gpu-free", replace(facts, own_pids=frozenset({11, 12, 13}))).status == OK
-        assert find("gpu-free", replace(facts, own_pids=frozenset({11}))).status == WARNING, (
-            "12 is another program"
-        )
+        busy = sample_of(H200, busy_pct=87.0, used_by_pid={11: 1, 12: 1})
+        facts = with_gpu(bench.facts(), samples=(busy,))
+        assert find("gpu-free", replace(facts, own_pids=(11, 12, 13))).status == OK
+        assert find("gpu-free", replace(facts, own_pids=(11,))).status == WARNING, "12 is another program"
 
     def test_no_fault_and_another_gpu_that_is_free(self, bench):
-        reached = replace(H200, clock_reasons=0xC)
-        assert find("gpu-throttling", with_gpu(bench.facts(), reached)).status == OK, (
-            "a normal power limit, and an instant"
-        )
-        silent = replace(H200, busy_pct=None, used_bytes=None, total_bytes=None, processes=None)
-        assert find("gpu-free", with_gpu(bench.facts(), silent)).found == "GPU 0 busy n/a"
-        busy = replace(H200, busy_pct=95.0)
-        finding = find("gpu-free", with_gpu(bench.facts(), busy, OTHER))
+        reached = sample_of(H200, clock_reasons=explain(0x4, below=False))
+        assert find("gpu-clocks", with_gpu(bench.facts(), samples=(reached,))).status == OK, "a normal power limit"
+        assert find("gpu-free", with_gpu(bench.facts(), samples=(UNKNOWN,))).found == "GPU 0 busy n/a"
+        samples = (sample_of(H200, busy_pct=95.0), sample_of(OTHER))
+        finding = find("gpu-free", with_gpu(bench.facts(), H200, OTHER, samples=samples))
         assert finding.fix == "use another one: export CUDA_VISIBLE_DEVICES=GPU-bb"
-        assert find("gpu-free", with_gpu(bench.facts(), busy, OTHER, visible="GPU-bb")).status == OK
+        seen = with_gpu(bench.facts(), H200, OTHER, samples=samples, visible="GPU-bb")
+        assert find("gpu-free", seen).status == OK
 
 
 class TestHost:
     @pytest.mark.parametrize(
         ("id", "change", "found", "fix"),
         [
-            ("cores", {"quota_cores": 2.5}, "a quota of 2.5 cores on a machine of 8", "--set threads=2"),
-            ("cores", {"quota_cores": 0.5}, "a quota of 0.5 cores", "--set threads=1"),
-            ("cores", {"affinity": 4}, "4 of 8 cores", "taskset"),
+            (
+                "cores",
+                {"quota_cores": 2.5, "usable_cores": 2.5},
+                "a quota of 2.5 cores on a machine of 8",
+                "--set threads=2",
+            ),
+            ("cores", {"quota_cores": 0.5, "usable_cores": 0.5}, "a quota of 0.5 cores", "--set threads=1"),
+            ("cores", {"usable_cores": 4}, "4 of 8 cores", "taskset"),
             ("governor", {"governors": ("powersave",)}, "powersave", "cpupower frequency-set -g performance"),
-            ("turbo", {"turbo": False}, "off", "no_turbo"),
             ("memory", {"available_bytes": 1024**3}, "1.0 GiB of 32 GiB", "end other programs"),
-            ("swap", {"swap_used_bytes": 3 * 1024**3}, "3.0 GiB used", "swapoff"),
             ("load", {"others": OthersLoad(cores=3.0)}, "3.0 of 8 cores busy", "top"),
-            ("steal", {"others": OthersLoad(stolen_share=0.1)}, "10 %", "dedicated cores"),
+            ("load", {"others": OthersLoad(0.0, 0.1)}, "10 % of the CPU time", "dedicated cores"),
             ("power", {"on_battery": True}, "on battery", "plug it in"),
         ],
     )
@@ -92,15 +103,10 @@ class TestHost:
         assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
 
     def test_no_fault_or_unknown(self, bench):
-        fine = replace(
-            QUIET, governors=("performance", "schedutil"), turbo=True, on_battery=False, swap_used_bytes=1024**2,
-            quota_cores=8.0,
-        )  # fmt: skip
+        fine = replace(QUIET, governors=("performance", "schedutil"), on_battery=False, quota_cores=8.0)
         facts = bench.facts()
-        assert {
-            find(id, replace(facts, host=fine)).status for id in ("governor", "turbo", "power", "swap", "cores")
-        } == {OK}
-        for id in ("governor", "turbo", "power", "load", "steal", "memory"):
+        assert {find(id, replace(facts, host=fine)).status for id in ("governor", "power", "cores")} == {OK}
+        for id in ("governor", "power", "load", "memory"):
             assert find(id, replace(facts, host=Host())).status == NOT_APPLICABLE
 
     @pytest.mark.parametrize(
@@ -124,41 +130,31 @@ class TestHost:
 class TestRead:
     """The same faults, read from the files of a machine."""
 
-    def test_governor_boost_and_battery(self, bench):
+    def test_governor_and_battery(self, bench):
         for core in range(2):
             bench.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor", "powersave\n")
-        bench.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
         bench.write("sys/class/power_supply/AC/type", "Mains\n")
         bench.write("sys/class/power_supply/AC/online", "0\n")
         host = bench.facts().host
-        assert (host.governors, host.turbo, host.on_battery) == (("powersave",), False, True)
-        bench.write("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n")
+        assert (host.governors, host.on_battery) == (("powersave",), True)
         bench.write("sys/class/power_supply/AC/online", "1\n")
-        host = bench.facts().host
-        assert (host.turbo, host.on_battery) == (True, False)
-        (bench.root / "sys/devices/system/cpu/intel_pstate/no_turbo").unlink()
-        bench.write("sys/devices/system/cpu/cpufreq/boost", "0\n")  # AMD
-        assert bench.find("turbo").status == WARNING
+        assert bench.facts().host.on_battery is False
 
     def test_quota(self, bench):
         bench.write("proc/self/cgroup", "0::/\n")
         bench.write("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n")
         bench.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
-        bench.write("sys/fs/cgroup/cpu.stat", "nr_periods 200\nnr_throttled 50\nthrottled_usec 7\n")
-        finding = bench.find("cores")
-        assert finding.found.startswith("a quota of 0.5 cores")
-        assert "used up in 25 % of its periods" in finding.evidence
+        assert bench.find("cores").found.startswith("a quota of 0.5 cores")
         bench.write("sys/fs/cgroup/cpu.max", "max 100000\n")
         assert bench.facts().host.quota_cores is None
 
-    def test_memory_and_swap(self, bench):
-        assert (bench.find("memory").status, bench.find("swap").status) == (OK, OK)
-        bench.memory(available_mib=900, swap_used_mib=2_000)
-        assert (bench.find("memory").status, bench.find("swap").found) == (WARNING, "2.0 GiB used")
+    def test_memory(self, bench):
+        assert bench.find("memory").status == OK
+        bench.memory(available_mib=900)
+        assert bench.find("memory").status == WARNING
         (bench.root / "proc/meminfo").unlink()
         host = bench.facts().host
-        assert host.total_bytes > host.available_bytes > 0, "psutil reads it instead"
-        assert host.others.cores is not None
+        assert host.total_bytes > host.available_bytes > 0, "the machine's own is read instead"
 
     @pytest.mark.parametrize(
         ("limit", "used"),
@@ -172,13 +168,15 @@ class TestRead:
         assert bench.find("memory").status == OK
 
     def test_load_and_stolen_time(self, monkeypatch):
-        seconds, own = iter([100.0, 102.0, 102.0]), iter([7.0, 7.4])
-        clock = SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _s: None)
-        monkeypatch.setattr(host_module, "time", clock)
-        monkeypatch.setattr(host_module, "_own_cpu_s", lambda: next(own))
-        loads = iter([Load(busy_s=10.0, used_bytes=0, total_bytes=1, stolen_s=1.0), Load(13.0, 0, 1, 1.5)])
-        others = host_module.LoadWatch(lambda: next(loads)).finish()
-        assert others.cores == pytest.approx(1.3), "3 s of CPU time in 2 s, less our own 0.4 s"
+        samples = iter(
+            (
+                [unknown_host(10**9, Missing("first sample"))],
+                [replace(unknown_host(3 * 10**9, Missing("")), others_cpu_pct=130.0, steal_pct=25.0)],
+            )
+        )
+        monkeypatch.setattr(host_module.HostProbe, "sample", lambda _probe: next(samples))
+        others = host_module.LoadWatch().finish()
+        assert (others.cores, others.source) == (1.3, "over 2.0 s")
         assert others.stolen_share == pytest.approx(0.25 / os.cpu_count())
 
 

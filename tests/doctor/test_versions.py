@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release, too_old, upper_bound
+from tfmon.doctor.facts import Build, Facts, Interpreter, Platform
+from tfmon.doctor.versions import fits, package, release, requirements
+from tfmon.probes.obstacles import GpuVisibility
 
 
 @pytest.mark.parametrize(
@@ -38,32 +42,31 @@ def test_fits(version, allowed, answer):
     assert fits(version, allowed) is answer
 
 
-def test_bounds():
-    assert too_old("1.9", ">=2,<3")
-    assert not too_old("3.5", ">=2,<3")
-    assert upper_bound(">=2,<4,<3.5") == (3, 5)
-    assert upper_bound(">=2") == ()
-
-
-ENVIRONMENT = {"python_version": "3.11", "platform_system": "Linux", "sys_platform": "linux"}
+FACTS = Facts(
+    Interpreter("/p", version=(3, 11, 2)), GpuVisibility("Linux", "x86_64"), platform=Platform("Linux", "x86_64")
+)
 
 
 @pytest.mark.parametrize(
-    ("line", "requirement"),
+    ("line", "required"),
     [
-        ("numpy (<2.1.0,>=1.26.0)", Requirement("numpy", "<2.1.0,>=1.26.0")),
-        ("numpy <2.1.0, >=1.26.0", Requirement("numpy", "<2.1.0,>=1.26.0")),
-        ("google_pasta>=0.1.1", Requirement("google-pasta", ">=0.1.1")),
-        ("packaging", Requirement("packaging", "")),
-        ("requests[socks]>=2", Requirement("requests", ">=2")),
-        ('numpy <2.0.0,>=1.23.5 ; python_version <= "3.11"', Requirement("numpy", "<2.0.0,>=1.23.5")),
+        ("numpy (<2.1.0,>=1.26.0)", "'numpy<2.1.0,>=1.26.0'"),
+        ("google_pasta>=0.1.1", "'google-pasta>=0.1.1'"),
+        ("packaging", "packaging"),
+        ('numpy <2.0.0,>=1.23.5 ; python_version <= "3.11"', "'numpy<2.0.0,>=1.23.5'"),
         ('numpy <2.0.0,>=1.26.0 ; python_version >= "3.12"', None),
         ('tensorflow-intel ==2.18.1 ; platform_system == "Windows"', None),
-        ('x ; sys_platform != "win32"', Requirement("x", "")),
+        ('x ; (sys_platform != "win32" and python_version < "3.13")', "x"),
         ('nvidia-cudnn-cu12 >=9 ; extra == "and-cuda"', None),
-        ('x ; (sys_platform != "win32" and python_version < "3.13")', None),  # not understood
         ("???", None),
     ],
 )
-def test_read_requirement(line, requirement):
-    assert read_requirement(line, ENVIRONMENT) == requirement
+def test_what_tensorflow_requires(line, required):
+    facts = replace(FACTS, build=Build(requires=(line,)))
+    assert [package(one) for one in requirements(facts)] == ([] if required is None else [required])
+
+
+def test_what_an_extra_adds():
+    lines = ("numpy>=1", 'nvidia-cudnn-cu12<10.0,>=9.3; extra == "and-cuda"')
+    facts = replace(FACTS, build=Build(requires=lines))
+    assert [package(one) for one in requirements(facts, "and-cuda")] == ["'nvidia-cudnn-cu12<10.0,>=9.3'"]

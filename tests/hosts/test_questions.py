@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,19 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_dri
 from support.waiting import PATIENCE_S
 
 from tfmon.analysis.idlest import ranked
-from tfmon.doctor.checks import WARNING, Finding
-from tfmon.doctor.facts import OthersLoad
-from tfmon.doctor.report import CHECKS, Report, Result
+from tfmon.doctor.facts import Distribution, Facts, Host, Import, Interpreter, Library, OthersLoad, Running
+from tfmon.doctor.report import CHECKS
 from tfmon.hosts import questions
 from tfmon.hosts.trouble import HostError
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
+from tfmon.model.views import View
+from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.gpus import find_gpus, read_visibility
 from tfmon.probes.machine import read_machine
-from tfmon.probes.obstacles import Obstacle
+from tfmon.probes.nvidia.nvml import NvmlFailure
+from tfmon.probes.obstacles import GpuVisibility
 from tfmon.probes.wheel import Wheel
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]
@@ -101,41 +104,40 @@ class TestPaths:
 
 class TestDoctor:
     @pytest.mark.process
-    def test_the_real_report_travels(self, tmp_path):
+    def test_the_real_facts_travel_and_are_judged_here(self, tmp_path):
         report = questions.read_doctor_answer(ask("doctor", imports=False, folder=str(tmp_path)))
         assert [one.id for one in report.results] == [check.id for check in CHECKS]
         assert (report.python, report.imported) == (sys.executable, None)
         assert report.answer
 
     def test_nothing_is_lost_on_the_way_but_what_steers_a_terminal(self, monkeypatch):
-        finding = Finding(WARNING, "5.0 of \x1b[2J8", "less", "end them", ("\x9b1mseen",))
-        sent = Report(
-            python="/usr/bin/python3",
-            results=(Result("load", "Load of others", "fairness", "/proc/stat", finding),),
-            tensorflow="2.21.0",
-            imported=True,
-            gpus=("/physical_device:GPU:0",),
-            devices=("NVIDIA H200",),
-            no_gpu=Obstacle("none", "buy one"),
-            seconds=1.25,
+        gpu = Gpu(0, "GPU-1", "NVIDIA H200", 3, instances=(), capability=(9, 0), persistence=True)
+        sent = Facts(
+            Interpreter("/usr/bin/python3", version=(3, 12, 1), path=("/a",)),
+            GpuVisibility("Linux", "x86_64", physical_gpus=(gpu,), failure=NvmlFailure(4)),
+            environ={"KERAS_BACKEND": "\x1b[2Jtorch"},
+            distributions=(Distribution("keras", "3.1", "/a/keras.dist-info"),),
+            wheel=Wheel("tensorflow", "2.21.0", True, ""),
+            libraries=(Library("libcudnn.so.9", error="no such file"),),
+            samples=(absent_gpu(gpu, 1, "not read"),),
+            host=Host(cpu_flags=("avx",), others=OthersLoad(0.5)),
+            imported=Import(version="2.21.0", gpus=("/physical_device:GPU:0",), seconds=1.25),
+            view=View("copy", "/p", "no overlay"),
+            own_pids=(3, 4),
         )
-        told = []
+        asked, judged = [], []
 
-        def run_checks(python: str, **words: object) -> Report:
-            told.append((python, words))
+        def gather(python: str, **options: object) -> Facts:
+            asked.append((python, options["running"]))
             return sent
 
-        monkeypatch.setattr("tfmon.doctor.report.run_checks", run_checks)
+        monkeypatch.setattr("tfmon.doctor.gather.gather", gather)
+        monkeypatch.setattr("tfmon.doctor.report.report_on", lambda facts, seconds: judged.append(facts))
         others = plain(OthersLoad(cores=0.5, stolen_share=None, source="this race"))
         words = {"imports": True, "folder": "/nowhere", "python": "~/python", "pids": [3, 4], "others": others}
-        report = questions.read_doctor_answer(ask("doctor", **words))
-        (result,) = report.results
-        assert (result.finding.found, result.finding.evidence) == ("5.0 of 8", ("seen",))
-        assert (report.exit_code, report.seconds, report.no_gpu) == (2, 1.25, Obstacle("none", "buy one"))
-        assert (report.gpus, report.devices, report.imported) == (sent.gpus, sent.devices, True)
-        ((python, given),) = told
-        assert python == str(Path("~/python").expanduser())
-        assert (given["running"].pids, given["running"].others.cores) == ({3, 4}, 0.5)
+        questions.read_doctor_answer(ask("doctor", **words))
+        assert judged == [replace(sent, environ={"KERAS_BACKEND": "torch"})]
+        assert asked == [(str(Path("~/python").expanduser()), Running((3, 4), OthersLoad(0.5, None, "this race")))]
 
 
 class TestTrouble:

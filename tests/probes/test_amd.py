@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tfmon.model.readings import GpuSample, Missing, ProcessName
-from tfmon.probes.amd import NO_FILE, NO_PROCESSES, NOT_LISTED, AmdProbe
-from tfmon.probes.amd_gpus import list_amd_gpus, visible_amd_gpus
+from tfmon.probes.amd import NO_FILE, NO_PROCESSES, NOT_LISTED, AmdProbe, list_amd_gpus, visible_amd_gpus
 from tfmon.probes.base import Gpu
 from tfmon.probes.choice import choose_gpu_probe
 from tfmon.probes.gpus import GpuSearch, conclude, read_visibility
@@ -96,8 +95,8 @@ class TestFound:
         ],
     )
     def test_what_variables_leave(self, root, environ, numbers):
-        found, hidden = visible_amd_gpus(list_amd_gpus(root), environ)
-        assert ([(one.uuid, one.number) for one in found], hidden) == (numbers, "")
+        found, hidden = visible_amd_gpus([gpu for gpu, _ in list_amd_gpus(root)], environ)
+        assert ([(one.uuid, one.physical_gpu) for one in found], hidden) == (numbers, "")
 
     @pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
     def test_what_hides_all(self, search, name):

@@ -77,7 +77,9 @@ class TestElsewhere:
         assert (tree.lane, tree.cpu_pct, tree.private_bytes) == ("lane", Missing(NO_PSUTIL), Missing(NO_PSUTIL))
         assert read_swap() is None
 
+    @pytest.mark.process  # on macOS it asks sysctl for the processor
     def test_the_doctor_does_without(self, tmp_path):
         others = LoadWatch().finish()
-        assert (others.cores, others.stolen_share, others.source) == (None, None, NO_PSUTIL)
-        assert read_host(tmp_path, others=others).total_bytes == 0
+        assert (others.cores, others.stolen_share) == (None, None)
+        assert others.source.endswith(NO_PSUTIL)
+        assert read_host(tmp_path, others).total_bytes == 0

@@ -75,7 +75,7 @@ def test_gpus_that_are_not_there_are_named_with_those_that_are(text, said):
 
 def test_a_split_gpu_is_none_of_several():
     part = Gpu(0, "MIG-11111111-2222", "L4 MIG 1g", physical_gpu=0, part_of="GPU-0")
-    found = GpuSearch(gpus=(replace(THREE.gpus[0], split=True), *THREE.gpus[1:]), instances=(part,))
+    found = GpuSearch(gpus=(replace(THREE.gpus[0], instances=(part,)), *THREE.gpus[1:]), instances=(part,))
     assert [plan(text, found=found).lanes[0].spec.device for text in ("gpu:all", "2xgpu")] == ["gpu:1+2"] * 2
     with pytest.raises(DeviceAbsentError, match=r"gpu:0 \(L4\) is split up \(MIG\)"):
         plan("gpu:0+1", found=found)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfmon.doctor.facts import OthersLoad
+from tfmon.doctor.facts import Facts, Interpreter, OthersLoad
 from tfmon.doctor.report import Report
 from tfmon.errors import TfmonError
 from tfmon.model.codec import plain, read
@@ -18,7 +18,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.host import unknown_host
-from tfmon.probes.obstacles import Obstacle
+from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.runner import examination
 
 PYTHON = Path("/here/python")
@@ -35,7 +35,8 @@ class Connected:
 
     def _answer(self, question: str, **words: object) -> dict[str, object]:
         self.words = {"question": question, **words}
-        return {"report": plain(report("/there/python", "no driver there"))}
+        facts = Facts(Interpreter("/there/python", error="it is gone"), GpuVisibility("Linux", "x86_64"))
+        return {"facts": plain(facts), "seconds": 1.0}
 
     def _fail(self, question: str, **words: object) -> dict[str, object]:
         raise TfmonError("gpu3 is lost: the cable", "r connects again")
@@ -77,10 +78,10 @@ def test_every_machine_of_the_race_has_its_report_with_its_own_lanes_and_load(he
     text = examination.examine(race("", "gpu2", "gpu3").snapshot(), PYTHON, [7], connected)
     first, second, third = text.split("\n\nOn ")
     assert first == "On this machine:\n\n/here/python: TensorFlow uses no GPU here: no driver here."
-    assert second == "gpu2:\n\n/there/python: TensorFlow uses no GPU here: no driver there."
+    assert second == "gpu2:\n\n/there/python: TensorFlow cannot be used: Python: /there/python: it is gone."
     assert third == "gpu3:\n\ngpu3 is lost: the cable · r connects again"
     ((python, imports, running),) = here
-    assert (python, imports, running.pids, running.others.stolen_share) == (PYTHON, False, {7}, 0.2)
+    assert (python, imports, running.pids, running.others.stolen_share) == (PYTHON, False, (7,), 0.2)
     assert (connected.words["question"], connected.words["imports"]) == ("doctor", False)
     assert connected.words["pids"] == [101], "not the lanes of other machines"
     assert read(connected.words["others"], OthersLoad).stolen_share == 0.1, "of the cores there"

@@ -15,7 +15,7 @@ from tfmon.probes.gpus import GpuSearch
 
 from .test_planner import FIRST, names, plan
 
-WHOLE = Gpu(0, "GPU-aaaa", "NVIDIA H100", physical_gpu=0, split=True)
+WHOLE = Gpu(0, "GPU-aaaa", "NVIDIA H100", physical_gpu=0, instances=())
 ONE, TWO, THREE = (
     Gpu(0, f"MIG-{begin}-1111-2222-3333-444444444444", f"MIG {size}", physical_gpu=0, part_of="GPU-aaaa")
     for begin, size in (("11111111", "1g.10gb"), ("1111ffff", "2g.20gb"), ("11111111-9", "3g.40gb"))

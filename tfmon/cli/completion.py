@@ -19,28 +19,6 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_TFMON_COMPLETE"
-BASH = r"""_tfmon_completion() {
-    local line="${COMP_LINE:0:COMP_POINT}" current kept count completion type value
-    local -a before
-    read -ra before <<< "$line"
-    count=${#before[@]}
-    [[ $line == *" " ]] || count=$((count - 1))
-    current="${line##* }"
-    kept="${current%"${current##*[=:]}"}"
-    COMPREPLY=()
-    while IFS=',' read -r type value; do
-        case $type in
-            dir) COMPREPLY=() ; compopt -o dirnames ;;
-            file) COMPREPLY=() ; compopt -o default ;;
-            plain)
-                COMPREPLY+=("${value#"$kept"}")
-                [[ $value == *[=/] ]] && compopt -o nospace ;;
-        esac
-    done < <(COMP_WORDS="$line" COMP_CWORD=$count _TFMON_COMPLETE=bash_complete "$1")
-}
-complete -o nosort -F _tfmon_completion tfmon
-"""
-"""Click takes the words of bash, which breaks them at `=` and `:`, and so completes no value of a knob."""
 Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
@@ -60,20 +38,7 @@ def completion(shell: str | None) -> None:
     if kind is None:
         raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
     root = click.get_current_context().find_root().command
-    source = BASH if name == "bash" else kind(root, {}, "tfmon", VARIABLE).source()
-    if name == "zsh":
-        source = _without_blanks(source)
-    # A value may have commas, as a lane has; Click has fish cut it at the first of them.
-    click.echo(source.replace('(string split "," $completion)', '(string split -m 1 "," $completion)'))
-
-
-def _without_blanks(source: str) -> str:
-    """Return what Click has zsh do, without a blank after what is to go on, such as `prefetch=` and `gpu2/`."""
-    begin = '    if [ -n "$completions_with'
-    decided = "    local -a open; [[ -n ${(M)response:#*[=/]} ]] && open=(-S '')\n\n"
-    source = source.replace(begin, decided + begin, 1)
-    source = source.replace("completions_with_descriptions -U", 'completions_with_descriptions -U "${open[@]}"')
-    return source.replace("compadd -U -V", 'compadd -U "${open[@]}" -V')
+    click.echo(kind(root, {}, "tfmon", VARIABLE).source())
 
 
 def complete_values(command: click.Command) -> None:
@@ -122,13 +87,10 @@ def _several_places(_ctx: click.Context, incomplete: str) -> list[CompletionItem
 
 
 def _places(incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield the devices of this machine, and hosts; of a host the devices that it may have."""
-    host, slash, device = incomplete.rpartition("/")
-    if slash:
-        yield from ((f"{host}/{word}", "") for word in ("cpu", "gpu", "gpu:0") if word.startswith(device))
-        return
-    yield from ((word, said) for word, said in _devices() if word.startswith(incomplete))
-    yield from ((f"{host}/", "") for host in _host_names() if host.startswith(incomplete))
+    """Yield the devices of this machine, and those that hosts may have."""
+    remote = ((f"{host}/{device}", "") for host in _host_names() for device in ("cpu", "gpu", "gpu:0"))
+    here = _devices() if "/" not in incomplete else ()
+    yield from ((place, said) for place, said in (*here, *remote) if place.startswith(incomplete))
 
 
 def _hosts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -172,13 +134,12 @@ def _devices() -> Iterator[tuple[str, str]]:
 
 
 def _setting(ctx: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    """Yield the settings that a word may become: `KNOB=`, or the values of a knob whose name is there."""
-    name, equals, begun = incomplete.partition("=")
-    for knob in _knobs(ctx):
-        if not equals and knob.name.startswith(name):
-            yield f"{knob.name}=", knob.help
-        elif equals and knob.name == name:
-            yield from ((f"{name}={value}", "") for value in _values(knob) if value.startswith(begun))
+    """Yield the settings that a word may become: each knob with each of its values."""
+    info = _scenario(ctx)
+    for knob in info.knobs if info is not None else ():
+        for value in _values(knob):
+            if f"{knob.name}={value}".startswith(incomplete):
+                yield f"{knob.name}={value}", knob.help
 
 
 def _values(knob: Knob) -> list[str]:
@@ -187,11 +148,6 @@ def _values(knob: Knob) -> list[str]:
     if isinstance(knob.default, bool):
         return ["on", "off"]
     return [*dict.fromkeys(show(value) for value in (*knob.words, *(knob.choices or (knob.default,))))]
-
-
-def _knobs(ctx: click.Context) -> tuple[Knob, ...]:
-    info = _scenario(ctx)
-    return info.knobs if info is not None else ()
 
 
 def _scenario(ctx: click.Context) -> ScenarioInfo | None:

@@ -11,23 +11,21 @@ import contextlib
 import json
 import os
 import signal
-import struct
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from tfmon.doctor.facts import Build, Import, Library
-from tfmon.doctor.interpreter import NO_CWD, release, run_script
+from tfmon.doctor.interpreter import NO_CWD, run_script
 from tfmon.model.codec import clean
 
 DRIVER = "libcuda.so.1"
 _VERSIONS = {
-    11: {"cudart": "11.0", "cublas": "11", "cublasLt": "11", "cufft": "10", "cusolver": "11", "cusparse": "11"},
-    12: {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
-    13: {"cudart": "13", "cublas": "13", "cublasLt": "13", "cufft": "12", "cusolver": "12", "cusparse": "12"},
+    "11": {"cudart": "11.0", "cublas": "11", "cublasLt": "11", "cufft": "10", "cusolver": "11", "cusparse": "11"},
+    "12": {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
+    "13": {"cudart": "13", "cublas": "13", "cublasLt": "13", "cufft": "12", "cusolver": "12", "cusparse": "12"},
 }
-_ELSEWHERE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
 
 _OPEN = (
     NO_CWD
@@ -63,7 +61,7 @@ print(json.dumps(found))
 
 
 _MARK = "tfmon-doctor:"
-_LONGEST = 100_000
+_LONGEST = 60_000
 _IMPORT = (
     NO_CWD
     + f"""
@@ -82,12 +80,9 @@ print({_MARK!r} + json.dumps(found), flush=True)
 
 def wanted_libraries(build: Build) -> tuple[str, ...]:
     """Return the names of the libraries that a TensorFlow opens; empty for an unknown CUDA version."""
-    cuda, cudnn = release(build.cuda_version), release(build.cudnn_version.rpartition("_")[2])
-    versions = _VERSIONS.get(cuda[0]) if cuda else None
-    if versions is None:
-        return ()
-    names = tuple(f"lib{name}.so.{version}" for name, version in versions.items())
-    return (*names, f"libcudnn.so.{cudnn[0]}") if cudnn else names
+    cuda, cudnn = (text.partition(".")[0] for text in (build.cuda_version, build.cudnn_version))
+    names = tuple(f"lib{name}.so.{version}" for name, version in _VERSIONS.get(cuda, {}).items())
+    return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names
 
 
 def open_libraries(
@@ -95,15 +90,18 @@ def open_libraries(
 ) -> tuple[Library, ...]:
     """Open libcuda and each library that a TensorFlow opens, in a process of its interpreter.
 
-    A file is searched as the dynamic linker does for TensorFlow: in LD_LIBRARY_PATH, in the folders that
-    TensorFlow's own libraries name, then in those of the system.
-    Source: https://man7.org/linux/man-pages/man8/ld.so.8.html
+    A library is searched as the dynamic linker does for TensorFlow: in LD_LIBRARY_PATH, in the packages beside
+    TensorFlow, then in the folders of the system. What cannot be opened has the linker's own text.
+    Source: https://man7.org/linux/man-pages/man8/ld.so.8.html; TensorFlow's libraries name `../nvidia/*/lib`.
     """
-    folders = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one] + _own_folders(
-        Path(home) / "tensorflow"
-    )
+    first = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one]
+    folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]
+
+    def file(name: str) -> str:
+        return next((str(folder / name) for folder in folders if (folder / name).exists()), name)
+
     names = (DRIVER, *wanted_libraries(build))
-    files = [(name, _first_with(name, folders) if name != DRIVER else name) for name in names]
+    files = [(name, name if name == DRIVER else file(name)) for name in names]
     try:
         answer = run_script(python, _OPEN, json.dumps(files), environ=environ, timeout_s=timeout_s)
         opened = json.loads(answer.stdout.splitlines()[-1])
@@ -114,55 +112,9 @@ def open_libraries(
     return tuple(_library(entry, Path(home)) for entry in opened)
 
 
-def packaged_libraries(home: str | Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the libraries among the packages beside TensorFlow, by name."""
-    return {name: str(found[0]) for name in names if (found := sorted(Path(home).glob(f"nvidia/*/lib/{name}")))}
-
-
 def _library(entry: Mapping[str, str], home: Path) -> Library:
     path, inside = entry["path"], (f"{home}/nvidia/", f"{home.resolve()}/nvidia/")
     return Library(entry["name"], entry["error"], path, entry["version"], path.startswith(inside))
-
-
-def _first_with(name: str, folders: Sequence[Path]) -> str:
-    return next((str(folder / name) for folder in folders if (folder / name).exists()), name)
-
-
-def _own_folders(package: Path) -> list[Path]:
-    """Return the folders that TensorFlow's libraries name to the linker, in its order."""
-    found: dict[Path, None] = {}
-    for name in _ELSEWHERE:
-        for entry in run_path(package / name):
-            folder = entry.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(package))
-            found[Path(os.path.normpath(folder))] = None
-    return [folder for folder in found if folder.is_dir()]
-
-
-def run_path(file: Path) -> list[str]:
-    """Return the folders that a shared library names to the linker; empty for any other file.
-
-    Source: the dynamic section of an ELF file, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html
-    """
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(64)
-            if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
-                return []
-            (start,) = struct.unpack_from("<Q", head, 32)
-            size, count = struct.unpack_from("<HH", head, 54)
-            stream.seek(start)
-            table = stream.read(size * count)
-            segments = [struct.unpack_from("<IIQQQQ", table, number * size) for number in range(count)]
-            dynamic = next(one for one in segments if one[0] == 2)
-            stream.seek(dynamic[2])
-            raw = stream.read(dynamic[5])
-            tags = dict(reversed(list(struct.iter_unpack("<qQ", raw[: len(raw) // 16 * 16]))))
-            names = next(one for one in segments if one[0] == 1 and one[3] <= tags[5] < one[3] + one[5])
-            stream.seek(names[2] + tags[5] - names[3] + tags.get(29, tags.get(15, -1)))
-            text = stream.read(tags[10]).split(b"\0", 1)[0].decode("utf-8", "replace")
-    except (OSError, struct.error, StopIteration, KeyError, ValueError):
-        return []
-    return list(dict.fromkeys(entry for entry in text.split(":") if entry))
 
 
 def import_tensorflow(

@@ -1,12 +1,15 @@
-"""The facts that the checks judge: interpreter, packages, TensorFlow, libraries, driver, GPUs and machine."""
+"""The facts that the checks judge: interpreter, packages, TensorFlow, libraries, driver, GPUs and machine.
+
+They are plain values, which travel from the machine that they were gathered on to the one that judges them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
+from tfmon.model.readings import GpuSample
 from tfmon.model.views import View
+from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.probes.wheel import Wheel
@@ -69,8 +72,6 @@ class Build:
     requires_python: str = ""
     requires: tuple[str, ...] = ()
     """Its `Requires-Dist` lines."""
-    tags: tuple[str, ...] = ()
-    """Such as "cp311-cp311-manylinux_2_17_x86_64"."""
     installer: str = ""
     """Such as "pip" or "conda"."""
 
@@ -91,45 +92,11 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuFacts:
-    """One NVIDIA GPU, as its driver describes it; None is unknown."""
+class DriverFiles:
+    """What the NVIDIA driver has in the file system."""
 
-    index: int
-    uuid: str
-    name: str
-    capability: tuple[int, int] | None = None
-    """Compute capability, such as (9, 0)."""
-    persistence: bool | None = None
-    exclusive: bool | None = None
-    """Its compute mode permits one process at most."""
-    instances: tuple[str, ...] | None = None
-    """Of a GPU that is split up (MIG), UUID and name of each instance; None for a whole one."""
-    power_limit_w: float | None = None
-    power_default_w: float | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    busy_pct: float | None = None
-    used_bytes: int | None = None
-    total_bytes: int | None = None
-    processes: tuple[int, ...] | None = None
-    clock_reasons: int | None = None
-    """Bits for what lowers its clocks."""
-    temperature_c: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DriverFacts:
-    """The NVIDIA driver."""
-
-    version: str = ""
-    """Of its library."""
     module_version: str = ""
     """Of its kernel module."""
-    cuda: tuple[int, int] | None = None
-    """The newest CUDA it supports, such as (12, 4)."""
-    devices: tuple[GpuFacts, ...] = ()
     nodes: tuple[str, ...] = ()
     """Its files in /dev."""
     denied: tuple[str, ...] = ()
@@ -166,7 +133,7 @@ class OthersLoad:
 class Running:
     """The race that runs while the doctor examines the machine."""
 
-    pids: frozenset[int] = frozenset()
+    pids: tuple[int, ...] = ()
     """Processes of the lanes."""
     others: OthersLoad = OthersLoad()
 
@@ -176,18 +143,14 @@ class Host:
     """Processors, memory and what else runs."""
 
     cores: int = 1
-    affinity: int = 1
-    """Cores this process may run on."""
+    usable_cores: float = 1
+    """Those that this process may keep busy, by its affinity and the quota of its container."""
     quota_cores: float | None = None
-    throttled_share: float | None = None
-    """Share of its periods in which a control group used up its quota."""
-    cpu_flags: frozenset[str] | None = None
+    cpu_flags: tuple[str, ...] | None = None
     """Instruction sets; None if unknown."""
     governors: tuple[str, ...] = ()
-    turbo: bool | None = None
     total_bytes: int = 0
     available_bytes: int = 0
-    swap_used_bytes: int = 0
     others: OthersLoad = OthersLoad()
     on_battery: bool | None = None
 
@@ -219,7 +182,7 @@ class Facts:
     python: Interpreter
     visibility: GpuVisibility
     platform: Platform = Platform()
-    environ: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    environ: dict[str, str] = field(default_factory=dict)
     distributions: tuple[Distribution, ...] = ()
     wheel: Wheel | None = None
     """The TensorFlow that would be imported without the files that shadow it."""
@@ -232,13 +195,15 @@ class Facts:
     """Those in the working directory, which shadow TensorFlow for scripts that start there."""
     libraries: tuple[Library, ...] | None = None
     """None if they were not opened."""
-    driver: DriverFacts = DriverFacts()
+    driver: DriverFiles = DriverFiles()
+    samples: tuple[GpuSample, ...] = ()
+    """One of each GPU that the NVIDIA driver lists."""
     host: Host = Host()
     imported: Import | None = None
     """None if the import was skipped."""
     view: View | None = None
     """How lanes of a script would see the working folder; None if that was not tried."""
-    own_pids: frozenset[int] = frozenset()
+    own_pids: tuple[int, ...] = ()
     """Processes of the lanes of the race that runs, which are no other programs."""
 
     @property
@@ -251,6 +216,10 @@ class Facts:
     def has_nvidia(self) -> bool:
         """Whether there is any sign of an NVIDIA GPU."""
         return self.visibility.has_nvidia or bool(self.driver.nodes)
+
+    def sample_of(self, gpu: Gpu) -> GpuSample | None:
+        """Return the sample of a GPU, or None without one."""
+        return next((one for one in self.samples if one.key == gpu.uuid), None)
 
     def version_of(self, name: str) -> str:
         """Return the version of an installed package, or ""."""

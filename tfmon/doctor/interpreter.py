@@ -1,4 +1,4 @@
-"""The examined interpreter: what it is, what is installed for it, and how to read versions and requirements."""
+"""The examined interpreter: what it is, what is installed for it, and how its TensorFlow was built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from email import message_from_string
 from pathlib import Path
 
 from tfmon.doctor.facts import Build, Distribution, Interpreter
@@ -61,9 +61,6 @@ print(json.dumps({
 }))
 """
 )
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;\s*(.*))?")
-_CLAUSE = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^,\s]+)")
-_MARKER = re.compile(r"(\w+)\s*(==|!=|<=|>=|<|>)\s*[\"']([^\"']*)[\"']")
 _DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
 
 
@@ -157,18 +154,17 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
     """Return how the TensorFlow in a folder was built and what it requires.
 
-    Source: its `build_info.py` as text; METADATA, WHEEL and INSTALLER of its distribution.
+    Source: its `build_info.py` as text; METADATA and INSTALLER of its distribution.
     """
     info = _build_info(Path(home) / BUILD_INFO)
     folder = next((one.folder for one in distributions if one.name == name and one.name in BUILDS), "")
-    metadata, wheel = _header(folder, "METADATA"), _header(folder, "WHEEL")
+    fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")
     return Build(
         cuda_version=str(info.get("cuda_version") or ""),
         cudnn_version=str(info.get("cudnn_version") or ""),
         capabilities=tuple(str(one) for one in _listed(info.get("cuda_compute_capabilities"))),
-        requires_python=next((value for key, value in metadata if key == "Requires-Python"), ""),
-        requires=tuple(value for key, value in metadata if key == "Requires-Dist"),
-        tags=tuple(value for key, value in wheel if key == "Tag"),
+        requires_python=fields.get("Requires-Python") or "",
+        requires=tuple(fields.get_all("Requires-Dist", ())),
         installer=read_text(Path(folder) / "INSTALLER").strip() if folder else "",
     )
 
@@ -183,84 +179,3 @@ def _build_info(file: Path) -> dict[str, object]:
 
 def _listed(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else ()
-
-
-def _header(folder: str, name: str) -> list[tuple[str, str]]:
-    """Return the fields of a file of a distribution, up to the first empty line."""
-    lines = read_text(Path(folder) / name).split("\n\n", 1)[0].splitlines() if folder else []
-    pairs = (line.partition(":") for line in lines if not line.startswith((" ", "\t")))
-    return [(key.strip(), value.strip()) for key, _, value in pairs]
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """What a package requires of another one."""
-
-    name: str
-    """In lower case and with dashes."""
-    allowed: str
-    """Such as ">=1.26,<2.1"; may be empty."""
-
-
-def release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version without a suffix: (2, 18, 0) of "2.18.0rc1"."""
-    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", version)
-    return tuple(int(part) for part in match[1].split(".")) if match else ()
-
-
-def fits(version: str, allowed: str) -> bool:
-    """Return whether a version satisfies every clause; unknown clauses are ignored.
-
-    Source: https://packaging.python.org/en/latest/specifications/version-specifiers/, without pre-releases.
-    """
-    return all(_satisfies(version, operator, bound) for operator, bound in _CLAUSE.findall(allowed))
-
-
-def too_old(version: str, allowed: str) -> bool:
-    """Return whether a version lies below what is allowed."""
-    lower = (f"{operator}{bound}" for operator, bound in _CLAUSE.findall(allowed) if operator in (">=", ">", "~="))
-    return not fits(version, ",".join(lower))
-
-
-def upper_bound(allowed: str) -> tuple[int, ...]:
-    """Return the lowest version that is too new, or ()."""
-    return min((release(bound) for operator, bound in _CLAUSE.findall(allowed) if operator == "<"), default=())
-
-
-def read_requirement(line: str, environment: Mapping[str, str]) -> Requirement | None:
-    """Return what a `Requires-Dist` line requires, or None if its condition is false or unknown.
-
-    Source: https://packaging.python.org/en/latest/specifications/dependency-specifiers/; only conditions with
-    one comparison are known.
-    """
-    match = _REQUIREMENT.fullmatch(line.strip())
-    if match is None or (match[3] and not _holds(match[3], environment)):
-        return None
-    return Requirement(match[1].lower().replace("_", "-").replace(".", "-"), match[2].replace(" ", ""))
-
-
-def _holds(marker: str, environment: Mapping[str, str]) -> bool:
-    match = _MARKER.fullmatch(marker.strip().strip("()").strip())
-    if match is None or match[1] not in environment:
-        return False
-    value, operator, wanted = environment[match[1]], match[2], match[3]
-    if "version" in match[1]:
-        return _satisfies(value, operator, wanted)
-    return (value == wanted) is (operator == "==") and operator in ("==", "!=")
-
-
-def _satisfies(version: str, operator: str, bound: str) -> bool:
-    have, want = release(version), release(bound)
-    if not have or not want:
-        return True
-    if bound.endswith(".*"):
-        return (have[: len(want)] == want) is (operator != "!=")
-    if operator == "~=":
-        return _padded(have) >= _padded(want) and have[: len(want) - 1] == want[:-1]
-    order = (_padded(have) > _padded(want)) - (_padded(have) < _padded(want))
-    return {"==": order == 0, "===": order == 0, "!=": order != 0, "<": order < 0, "<=": order <= 0,
-            ">": order > 0, ">=": order >= 0}[operator]  # fmt: skip
-
-
-def _padded(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    return (*numbers, *(0,) * (6 - len(numbers)))

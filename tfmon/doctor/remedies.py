@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.interpreter import release
+from tfmon.doctor.versions import release
 
 SUPPORTED_PYTHON = ((3, 10), (3, 13))
 """Lowest and highest Python that TensorFlow 2.21 has wheels for. Source: https://pypi.org/project/tensorflow/2.21.0/#files"""

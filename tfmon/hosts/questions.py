@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -182,23 +183,23 @@ def read_written_answer(found: Answer) -> Written:
 def _doctor(
     imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
 ) -> Answer:
-    """Run the doctor's checks; with `others`, for a race that runs, whose lanes are `pids`."""
+    """Gather the doctor's facts; with `others`, for a race that runs, whose lanes are `pids`."""
     from tfmon.doctor.facts import OthersLoad, Running
-    from tfmon.doctor.report import Roots, run_checks
+    from tfmon.doctor.gather import Roots, gather
 
-    running = None if others is None else Running(frozenset(pids), read(others, OthersLoad, strict=False))
-    report = run_checks(
-        _own(python) or sys.executable, imports=imports, roots=Roots(folder=Path(folder)), running=running
-    )
-    return {"report": plain(report)}
+    running = None if others is None else Running(tuple(pids), read(others, OthersLoad, strict=False))
+    roots = Roots(folder=Path(folder))
+    begun = time.monotonic()
+    facts = gather(_own(python) or sys.executable, imports=imports, roots=roots, running=running)
+    return {"facts": plain(facts), "seconds": time.monotonic() - begun}
 
 
 def read_doctor_answer(found: Answer) -> Report:
-    """Return the report of an answer to `doctor`."""
-    from tfmon.doctor.report import Report
+    """Return the report on the facts of an answer to `doctor`."""
+    from tfmon.doctor.facts import Facts
+    from tfmon.doctor.report import report_on
 
-    report: Report = _read(found, "report", Report)
-    return report
+    return report_on(_read(found, "facts", Facts), _read(found, "seconds", float))
 
 
 _QUESTIONS: dict[str, Callable[..., Answer]] = {

@@ -29,10 +29,11 @@ _KINDS = {"GPU": "nvidia", "MIG": "mig", "AMD": "amd", "plugin": "plugin"}
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that a lane could train on."""
+    """A GPU, or an instance of one that is split up (MIG): what it is and how it is set; None is unknown."""
 
     index: int
-    """The number in `gpu:0`, counted from 0 over the visible GPUs, as TensorFlow counts."""
+    """The number in `gpu:0`, counted from 0 over the visible GPUs, as TensorFlow counts; in a driver's list its
+    place there."""
     uuid: str
     """Given to a lane in CUDA_VISIBLE_DEVICES, so that it sees this GPU and no other."""
     name: str
@@ -40,11 +41,23 @@ class Gpu:
     physical_gpu: int
     """The driver's number, which counts hidden GPUs too."""
     power_limit_w: float | None = None
-    """The power limit that is enforced; None where the driver tells none."""
-    split: bool = False
-    """Whether it is split up (MIG), so that only its instances can be used."""
+    """The power limit that is enforced."""
     part_of: str = ""
     """For an instance the UUID of its GPU, whose `index` and `physical_gpu` it has."""
+    instances: tuple[Gpu, ...] | None = None
+    """Those of a GPU that is split up (MIG), so that only they can be used; None for a whole one."""
+    power_default_w: float | None = None
+    capability: tuple[int, int] | None = None
+    """Compute capability of an NVIDIA GPU, such as (9, 0)."""
+    persistence: bool | None = None
+    """Whether the driver keeps it initialised between programs."""
+    exclusive: bool | None = None
+    """Its compute mode permits one process at most."""
+
+    @property
+    def split(self) -> bool:
+        """Whether it is split up (MIG)."""
+        return self.instances is not None
 
 
 class Probe(Protocol):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 from tfmon.model.race import Machine
-from tfmon.probes.amd_gpus import list_amd_gpus, visible_amd_gpus
+from tfmon.probes.amd import list_amd_gpus, visible_amd_gpus
 from tfmon.probes.base import Gpu, within
 from tfmon.probes.machine import read_text
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_NOT_FOUND,
     Nvml,
     NvmlFailure,
-    PhysicalGpu,
     list_instances,
     list_physical_gpus,
     open_nvml,
@@ -35,6 +34,9 @@ from tfmon.probes.obstacles import (
 )
 from tfmon.probes.plugin import plugin_gpu
 from tfmon.probes.wheel import Wheel, read_wheel
+
+_EXCLUSIVE = (1, 2, 3)
+"""NVML's compute modes: one thread, none, one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,6 @@ class GpuSearch:
         return (*self.gpus, *self.instances)
 
 
-Listed: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None, str]
-"""The GPUs that the driver lists, why it lists no more, and its version."""
-Examine: TypeAlias = Callable[[Nvml, Sequence[PhysicalGpu]], None]
-
-
 def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
     """Return the GPUs that a lane run by `python` (this interpreter by default) could use.
 
@@ -94,15 +91,12 @@ def read_visibility(
     library: str = LIBRARY,
     system: str = "",
     machine: str = "",
-    examine: Examine | None = None,
 ) -> GpuVisibility:
     """Return what can be known of the GPUs.
 
     Takes a few milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence
     mode the first call takes seconds.
 
-    Args:
-        examine: Reads more while the driver's library is open, in the thread that calls the driver.
     Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci.
     Thread: any; the driver is called in a thread of its own, which is abandoned if the driver hangs.
     """
@@ -111,29 +105,23 @@ def read_visibility(
     visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
-    amd_gpus, amd_hidden = visible_amd_gpus(list_amd_gpus(root), environ)
-    answer = within(timeout_s, lambda: _list_gpus(library, examine))
-    listed, failure, driver = answer if answer is not None else ([], None, "")
+    amd_gpus, amd_hidden = visible_amd_gpus([gpu for gpu, _ in list_amd_gpus(root)], environ)
+    answer = within(timeout_s, lambda: _list_gpus(library))
+    listed, failure, driver = answer if answer is not None else ((), None, "")
     return GpuVisibility(
         system,
         machine,
         visible,
         order,
-        physical_gpus=tuple(listed),
+        physical_gpus=listed,
         driver=driver,
         failure=failure,
         answered=answer is not None,
         driver_loaded=(root / "proc/driver/nvidia/version").exists(),
         gpu_on_bus=not listed and _is_gpu_on_bus(root),
-        amd_gpus=tuple(amd_gpus),
+        amd_gpus=amd_gpus,
         amd_hidden=amd_hidden,
     )
-
-
-def list_gpus(visibility: GpuVisibility | None = None) -> list[Gpu]:
-    """Return all GPUs that the NVIDIA driver lists, also those that a lane may not use; by the driver's number."""
-    listed = (visibility or read_visibility()).physical_gpus
-    return [Gpu(one.index, one.uuid, one.name, one.index, power_limit_w=one.power_limit_w) for one in listed]
 
 
 def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
@@ -154,10 +142,7 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
         return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
     if visibility.system == "Darwin":
         return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
-    gpus = tuple(
-        Gpu(index, one.uuid, one.name, one.index, power_limit_w=one.power_limit_w, split=one.instances is not None)
-        for index, one in enumerate(visible_gpus(visibility))
-    )
+    gpus = tuple(replace(one, index=index) for index, one in enumerate(visible_gpus(visibility)))
     instances = visible_instances_of(visibility, {gpu.uuid: gpu.index for gpu in gpus})
     return GpuSearch(gpus=gpus, instances=instances, note=doubt(visibility), driver=visibility.driver)
 
@@ -170,8 +155,7 @@ def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
     if visibility.amd_hidden:
         unset = visibility.amd_hidden.partition("=")[0]
         return GpuSearch(reason=f"hidden by {visibility.amd_hidden}", hint=f"unset {unset}")
-    listed = enumerate(visibility.amd_gpus)
-    return GpuSearch(gpus=tuple(Gpu(index, one.uuid, one.name, one.number) for index, one in listed))
+    return GpuSearch(gpus=visibility.amd_gpus)
 
 
 def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
@@ -191,39 +175,51 @@ def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Ma
     )
 
 
-def _list_gpus(library: str, examine: Examine | None) -> Listed:
-    """List the GPUs through NVML, and shut it down again."""
+def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
+    """Return the GPUs that the driver lists, why it lists no more, and its version. Shuts NVML down again."""
     import ctypes  # late: a machine without a GPU should start fast
 
     try:
         ctypes.CDLL(library)
     except OSError:  # spares a machine without a driver the import of pynvml
-        return [], NvmlFailure(LIBRARY_NOT_FOUND), ""
+        return (), NvmlFailure(LIBRARY_NOT_FOUND), ""
     nvml = open_nvml()
     if isinstance(nvml, NvmlFailure):
-        return [], nvml, ""
+        return (), nvml, ""
     try:
-        gpus, failure = list_physical_gpus(nvml)
-        if examine is not None:
-            examine(nvml, gpus)
+        listed, failure = list_physical_gpus(nvml)
         version = nvml.call("nvmlSystemGetDriverVersion")
-        gpus = [
-            replace(gpu, power_limit_w=_power_limit_w(nvml, gpu), instances=_closed(list_instances(nvml, gpu)))
-            for gpu in gpus
-        ]
+        gpus = tuple(_with_facts(nvml, gpu, handle) for gpu, handle in listed)
         return gpus, failure, version if isinstance(version, str) else ""
     finally:
         nvml.call("nvmlShutdown")
 
 
-def _closed(instances: list[PhysicalGpu] | None) -> tuple[PhysicalGpu, ...] | None:
-    return None if instances is None else tuple(instances)
+def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:  # noqa: ANN401 - opaque
+    """Return a GPU with its instances and with how it is set.
 
+    Source: `nvmlDeviceGetEnforcedPowerLimit`, `nvmlDeviceGetPowerManagementDefaultLimit` (mW),
+    `nvmlDeviceGetCudaComputeCapability`, `nvmlDeviceGetPersistenceMode`, `nvmlDeviceGetComputeMode`.
+    """
 
-def _power_limit_w(nvml: Nvml, gpu: PhysicalGpu) -> float | None:
-    """Source: `nvmlDeviceGetEnforcedPowerLimit`, in mW."""
-    milliwatts = nvml.call("nvmlDeviceGetEnforcedPowerLimit", gpu.handle)
-    return None if isinstance(milliwatts, NvmlFailure) else milliwatts / 1000
+    def read(function: str) -> Any:  # noqa: ANN401 - from pynvml
+        answer = nvml.call(function, handle)
+        return None if isinstance(answer, NvmlFailure) else answer
+
+    instances = list_instances(nvml, gpu, handle)
+    limit_mw = read("nvmlDeviceGetEnforcedPowerLimit")
+    default_mw = read("nvmlDeviceGetPowerManagementDefaultLimit")
+    capability = read("nvmlDeviceGetCudaComputeCapability")
+    persistence, mode = read("nvmlDeviceGetPersistenceMode"), read("nvmlDeviceGetComputeMode")
+    return replace(
+        gpu,
+        instances=None if instances is None else tuple(instance for instance, _ in instances),
+        power_limit_w=None if limit_mw is None else limit_mw / 1000,
+        power_default_w=None if default_mw is None else default_mw / 1000,
+        capability=None if capability is None else (int(capability[0]), int(capability[1])),
+        persistence=None if persistence is None else bool(persistence),
+        exclusive=None if mode is None else mode in _EXCLUSIVE,
+    )
 
 
 def _is_gpu_on_bus(root: Path) -> bool:

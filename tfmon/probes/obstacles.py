@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tfmon.probes.amd_gpus import AmdGpu
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure, PhysicalGpu
+from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
 from tfmon.probes.visible import is_number, names_instances, visible_instances, visible_places
 from tfmon.probes.wheel import Wheel
 
@@ -35,8 +34,8 @@ class GpuVisibility:
     """CUDA_VISIBLE_DEVICES."""
     order: str | None = None
     """CUDA_DEVICE_ORDER."""
-    physical_gpus: tuple[PhysicalGpu, ...] = ()
-    """What the NVIDIA driver lists. Their handles are closed."""
+    physical_gpus: tuple[Gpu, ...] = ()
+    """What the NVIDIA driver lists."""
     driver: str = ""
     """Version of the NVIDIA driver's library; empty if unknown."""
     failure: NvmlFailure | None = None
@@ -47,7 +46,7 @@ class GpuVisibility:
     """The kernel module is loaded."""
     gpu_on_bus: bool = False
     """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
-    amd_gpus: tuple[AmdGpu, ...] = ()
+    amd_gpus: tuple[Gpu, ...] = ()
     """The AMD GPUs that a program sees."""
     amd_hidden: str = ""
     """The variable that hides all AMD GPUs; empty where none does."""
@@ -132,7 +131,7 @@ def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle |
     return Obstacle(f"CPU-only TensorFlow ({package})", hint)
 
 
-def visible_gpus(visibility: GpuVisibility) -> list[PhysicalGpu]:
+def visible_gpus(visibility: GpuVisibility) -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
     listed = visibility.physical_gpus
     return [listed[place] for place in visible_places(visibility.visible, [one.uuid for one in listed])]
@@ -146,10 +145,7 @@ def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) 
         listed = [listed[place] for place in places]
     else:
         listed = [(gpu, one) for gpu, one in listed if gpu.uuid in indexes]
-    return tuple(
-        Gpu(indexes.get(gpu.uuid, gpu.index), one.uuid, one.name, gpu.index, part_of=gpu.uuid)
-        for gpu, one in listed
-    )
+    return tuple(replace(one, index=indexes.get(gpu.uuid, gpu.index)) for gpu, one in listed)
 
 
 def doubt(visibility: GpuVisibility) -> str:

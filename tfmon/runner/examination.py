@@ -37,7 +37,7 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
     def one(host: str) -> str:
         others = others_load(snapshot.hosts[host])
         if not host or connected is None:
-            return to_text(run_checks(python, imports=False, running=Running(frozenset(processes), others)))
+            return to_text(run_checks(python, imports=False, running=Running(tuple(processes), others)))
         pids = [lane.pid for lane in snapshot.lanes if lane.spec.host == host and lane.pid is not None]
         words: dict[str, Any] = {"imports": False, "folder": working_folder(), "pids": pids}
         try:

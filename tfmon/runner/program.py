@@ -29,7 +29,7 @@ from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe
 from tfmon.probes.choice import choose_gpu_probe, choose_probes
-from tfmon.probes.gpus import GpuSearch, find_gpus, list_gpus, with_devices
+from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
 from tfmon.probes.look import look
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
@@ -168,7 +168,7 @@ class Program:
         with self._searching:
             visible = [gpu for gpu in search.sampled(on_gpu=False) if gpu.uuid not in self._read_gpus]
             known = self._read_gpus | {gpu.uuid for gpu in visible}
-            hidden = [gpu for gpu in list_gpus() if gpu.uuid not in known]
+            hidden = [gpu for gpu in read_visibility().physical_gpus if gpu.uuid not in known]
             for gpus, sink in ((visible, self.session.accept), (hidden, self._accept_hidden)):
                 probe = None if self._closed else choose_gpu_probe(gpus)
                 if probe is not None:

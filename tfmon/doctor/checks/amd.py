@@ -17,7 +17,7 @@ def amd_gpus(facts: Facts) -> Finding:
     if seen.amd_hidden:
         unset = seen.amd_hidden.partition("=")[0]
         return broken(f"hidden by {seen.amd_hidden}", "a GPU that is listed", f"unset {unset}")
-    listed = [f"gpu:{index} {one.uuid} {one.name}" for index, one in enumerate(seen.amd_gpus)]
+    listed = [f"gpu:{one.index} {one.uuid} {one.name}" for one in seen.amd_gpus]
     names = ", ".join(one.name for one in seen.amd_gpus)
     if facts.wheel is not None and not facts.wheel.rocm:
         found = f"{names}; this TensorFlow ({facts.wheel.distribution}) is not built for ROCm"

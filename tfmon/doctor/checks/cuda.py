@@ -6,10 +6,12 @@ from pathlib import Path
 
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, NVIDIA, Check, Finding, broken, check, not_applicable, ok, warning
-from tfmon.doctor.children import DRIVER, packaged_libraries, wanted_libraries
+from tfmon.doctor.children import DRIVER, wanted_libraries
 from tfmon.doctor.facts import Facts, Library
-from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release
+from tfmon.doctor.versions import fits, package, release, requirements
 
+_CUDA = "and-cuda"
+"""TensorFlow's extra that brings the CUDA packages."""
 _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 
@@ -51,14 +53,11 @@ def cuda_libraries(facts: Facts) -> Finding:
         wheel = all(one.wheel for one in opened)
         return ok(f"all {len(opened)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
     names = ", ".join(one.name for one in lacking)
-    packaged = packaged_libraries(facts.home, [one.name for one in lacking])
-    expected = "each of the libraries that TensorFlow opens"
-    if len(packaged) == len(lacking) and not any(_needs_other(one) for one in lacking):
-        return broken(f"installed, but not found: {names}", expected, _point_to(facts, packaged), *evidence)
     first = lacking[0]
     reason = f" ({first.error.partition(':')[0]} is missing)" if _needs_other(first) else ""
     found = f"{names} cannot be opened{reason}"
-    return broken(found, expected, remedies.cuda_libraries(facts), *evidence)
+    fix = remedies.cuda_libraries(facts)
+    return broken(found, "each of the libraries that TensorFlow opens", fix, *evidence)
 
 
 @check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
@@ -67,34 +66,34 @@ def cudnn(facts: Facts) -> Finding:
     library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
     if library is None:
         return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
-    required = next((one for one in _cuda_requirements(facts) if one.name.startswith("nvidia-cudnn")), None)
-    have, evidence = release(library.version), library.path
-    least = _least(required) if required is not None else release(facts.build.cudnn_version)
+    required = next((one for one in requirements(facts, _CUDA) if one.name.startswith("nvidia-cudnn")), None)
+    bounds = [] if required is None else [one.version for one in required.specifier if one.operator == ">="]
+    have, least = release(library.version), release((bounds or [facts.build.cudnn_version])[0])
     if least and (have[0] != least[0] or have[:2] < least[:2]):
+        fix = f"install cuDNN {facts.build.cudnn_version}, and take other copies out of LD_LIBRARY_PATH"
+        if required is not None:
+            fix = remedies.install(facts, "--upgrade", package(required))
         text = ".".join(map(str, least[:3]))
-        return broken(
-            f"cuDNN {library.version}", f"{text} or newer of cuDNN {least[0]}", _newer(facts, required), evidence
-        )
-    return ok(library.version, evidence)
+        return broken(f"cuDNN {library.version}", f"{text} or newer of cuDNN {least[0]}", fix, library.path)
+    return ok(library.version, library.path)
 
 
 @check("cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow")
 def cuda_packages(facts: Facts) -> Finding:
     """Judge whether other packages, such as PyTorch, have changed the CUDA packages that TensorFlow wants."""
-    wanted = _cuda_requirements(facts)
+    wanted = requirements(facts, _CUDA)
     there = [one for one in wanted if facts.version_of(one.name)]
     if not there:
         return not_applicable("none is installed")
-    wrong = [one for one in there if not fits(facts.version_of(one.name), one.allowed)]
+    wrong = [one for one in there if not fits(facts.version_of(one.name), one.specifier)]
     if not wrong:
         return ok(f"{len(there)} of {len(wanted)}, as TensorFlow requires them")
-    words = [f"{one.name} {facts.version_of(one.name)} is not {one.allowed}" for one in wrong]
+    texts = [f"{one.name} {facts.version_of(one.name)} is not {one.specifier}" for one in wrong]
     others = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
     fix = "give TensorFlow an environment of its own" if others else remedies.cuda_libraries(facts)
-    by = f" ({', '.join(others)} is installed here, too)" if others else ""
-    return warning(
-        words[0] + (f" and {len(words) - 1} more" if words[1:] else "") + by, wrong[0].allowed, fix, *words
-    )
+    found = texts[0] + (f" and {len(texts) - 1} more" if texts[1:] else "")
+    found += f" ({', '.join(others)} is installed here, too)" if others else ""
+    return warning(found, str(wrong[0].specifier), fix, *texts)
 
 
 @check("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
@@ -107,7 +106,7 @@ def library_path(facts: Facts) -> Finding:
         return ok("not set" if not value else "no CUDA libraries were looked for", value)
     folders = [str(Path(one)) for one in value.split(":") if one]
     taken = [one for one in facts.libraries if not one.wheel and str(Path(one.path).parent) in folders]
-    packaged = packaged_libraries(facts.home, [one.name for one in taken])
+    packaged = [one.name for one in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{one.name}"))]
     if packaged:
         found = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
         evidence = [f"{one.name}: {one.path}" for one in taken]
@@ -119,29 +118,6 @@ def _needs_other(library: Library) -> bool:
     """Return whether the library exists and one that it needs is missing."""
     name = library.error.partition(":")[0]
     return ".so" in name and Path(name).name != library.name
-
-
-def _point_to(facts: Facts, packaged: dict[str, str]) -> str:
-    folders = ":".join(dict.fromkeys(str(Path(file).parent) for file in packaged.values()))
-    return f'export LD_LIBRARY_PATH="{folders}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
-
-
-def _cuda_requirements(facts: Facts) -> list[Requirement]:
-    """Return what the extra `and-cuda` of this TensorFlow requires."""
-    lines = [line.partition(";") for line in facts.build.requires]
-    found = (read_requirement(line, {}) for line, _, marker in lines if "and-cuda" in marker)
-    return [one for one in found if one is not None]
-
-
-def _least(required: Requirement) -> tuple[int, ...]:
-    bounds = [clause.lstrip("=>") for clause in required.allowed.split(",") if clause.startswith((">=", "=="))]
-    return release(bounds[0]) if bounds else ()
-
-
-def _newer(facts: Facts, required: Requirement | None) -> str:
-    if required is None:
-        return f"install cuDNN {facts.build.cudnn_version}, and take other copies out of LD_LIBRARY_PATH"
-    return remedies.install(facts, "--upgrade", f"'{required.name}{required.allowed}'")
 
 
 CHECKS: tuple[Check, ...] = (cuda_driver_library, cuda_libraries, cudnn, cuda_packages, library_path)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Check, Finding, check, not_applicable, ok, warning
 from tfmon.doctor.checks.nvidia import visible_devices_of
-from tfmon.doctor.facts import Facts, GpuFacts
+from tfmon.doctor.facts import Facts
+from tfmon.model.readings import GpuSample, Missing, known
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY
-from tfmon.probes.nvidia.power import HW_SLOWDOWN, INFO, explain
+from tfmon.probes.nvidia.power import INFO
 from tfmon.units import cores, memory, percent
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3
 """Two lanes use about this much before they train on anything large."""
 OTHERS_SHARE, STEAL_SHARE = 0.1, 0.02
-SWAP_USED_BYTES = 64 * 1024**2
 BUSY_PCT, USED_SHARE = 10.0, 0.1
 """A GPU that is busier, or has more of its memory used, is not free."""
 _NONE = "no NVIDIA GPU"
@@ -30,21 +30,16 @@ _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS
 def usable_cores(facts: Facts) -> Finding:
     """Judge whether a quota or an affinity leaves a lane less than the machine has."""
     host = facts.host
-    evidence = (
-        f"cores {host.cores}, affinity {host.affinity}",
-        f"quota {'none' if host.quota_cores is None else cores(host.quota_cores)}",
-        "" if host.throttled_share is None else f"used up in {percent(100 * host.throttled_share)} of its periods",
-    )
-    if host.quota_cores is not None and host.quota_cores < min(host.cores, host.affinity):
+    if host.usable_cores >= host.cores:
+        return ok(f"all {host.cores}")
+    if host.quota_cores is not None and host.quota_cores <= host.usable_cores:
         found = f"a quota of {cores(host.quota_cores)} cores on a machine of {host.cores}"
         fix = "TensorFlow starts a thread for each core all the same: race with --set threads=" + (
             f"{max(1, int(host.quota_cores))}, or raise the quota (docker run --cpus={host.cores})"
         )
-        return warning(found, "no quota, or as many threads as it allows", fix, *evidence)
-    if host.affinity < host.cores:
-        fix = "start it without taskset or --cpuset-cpus, or accept a CPU lane with fewer cores"
-        return warning(f"{host.affinity} of {host.cores} cores", "all of them", fix, *evidence)
-    return ok(f"all {host.cores}", *evidence)
+        return warning(found, "no quota, or as many threads as it allows", fix)
+    fix = "start it without taskset or --cpuset-cpus, or accept a CPU lane with fewer cores"
+    return warning(f"{cores(host.usable_cores)} of {host.cores} cores", "all of them", fix)
 
 
 @check("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
@@ -58,17 +53,6 @@ def governor(facts: Facts) -> Finding:
         fix = "sudo cpupower frequency-set -g performance"
         return warning(names, "performance", fix, "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
     return ok(names)
-
-
-@check("turbo", "CPU boost", FAIRNESS, f"{KERNEL}pm/intel_pstate.html")
-def turbo(facts: Facts) -> Finding:
-    """Judge whether the processor may run above its base clock."""
-    if facts.host.turbo is None:
-        return not_applicable("not reported by this system")
-    if not facts.host.turbo:
-        fix = "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo (or 1 in cpufreq/boost)"
-        return warning("off: the CPU lane is slower than it could be", "on, unless you want steady clocks", fix)
-    return ok("on")
 
 
 @check("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
@@ -85,44 +69,22 @@ def free_memory(facts: Facts) -> Finding:
     return ok(found)
 
 
-@check("swap", "Swap", FAIRNESS, "/proc/meminfo")
-def swap(facts: Facts) -> Finding:
-    """Judge whether memory has been written to disk."""
-    used = facts.host.swap_used_bytes
-    if used >= SWAP_USED_BYTES:
-        fix = "end what uses the memory, then empty the swap: sudo swapoff -a && sudo swapon -a"
-        return warning(f"{memory(used)} used", "none used", fix)
-    return ok("not used" if used <= 0 else f"{memory(used)} used")
-
-
-@check(
-    "load",
-    "Load of others",
-    FAIRNESS,
-    "/proc/stat; in a race, its samples",
-)
+@check("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
 def load(facts: Facts) -> Finding:
-    """Judge whether other programs keep cores busy."""
+    """Judge whether other programs, or a hypervisor for other machines, take cores from a race."""
     others, total = facts.host.others, facts.host.cores
     if others.cores is None:
         return not_applicable("not reported by this system")
-    found = f"other programs keep {others.cores:.1f} of {total} cores busy"
     if others.cores > OTHERS_SHARE * total:
+        found = f"other programs keep {others.cores:.1f} of {total} cores busy"
         fix = "end them, or race later; `top` lists them"
         return warning(found, f"under {percent(100 * OTHERS_SHARE)}", fix, others.source)
-    return ok(found, others.source)
-
-
-@check("steal", "Stolen time", FAIRNESS, "/proc/stat, column steal")
-def steal(facts: Facts) -> Finding:
-    """Judge whether a hypervisor gives this machine's time to others."""
-    share, source = facts.host.others.stolen_share, facts.host.others.source
-    if share is None:
-        return not_applicable("not reported by this system")
-    if share > STEAL_SHARE:
+    stolen = others.stolen_share or 0.0
+    if stolen > STEAL_SHARE:
         fix = "race on a machine with dedicated cores, or at another time"
-        return warning(f"{percent(100 * share)}: the host is oversubscribed", "none", fix, source)
-    return ok(percent(100 * share), source)
+        found = f"{percent(100 * stolen)} of the CPU time goes to other machines"
+        return warning(found, f"under {percent(100 * STEAL_SHARE)}", fix, others.source)
+    return ok(f"other programs keep {others.cores:.1f} of {total} cores busy", others.source)
 
 
 @check("power", "Power source", FAIRNESS, "/sys/class/power_supply")
@@ -151,7 +113,7 @@ def environment(facts: Facts) -> Finding:
     found += [
         f"{name}={value}: fewer threads than cores"
         for name in _THREADS
-        if (value := facts.environ.get(name, "")).isdigit() and 0 < int(value) < facts.host.affinity
+        if (value := facts.environ.get(name, "")).isdigit() and 0 < int(value) < facts.host.usable_cores
     ]
     if "xla_cpu" in facts.environ.get("TF_XLA_FLAGS", "") or "auto_jit" in facts.environ.get("TF_XLA_FLAGS", ""):
         found.append(f"TF_XLA_FLAGS={facts.environ['TF_XLA_FLAGS']}: XLA is on where a knob says off")
@@ -163,99 +125,76 @@ def environment(facts: Facts) -> Finding:
     return ok("none that changes speed")
 
 
-@check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetUtilizationRates, nvmlDeviceGetMemoryInfo")
+@check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
 def gpu_free(facts: Facts) -> Finding:
     """Judge whether other programs use the GPU."""
-    devices = visible_devices_of(facts)
-    if not devices:
+    seen = _samples(facts)
+    if not seen:
         return not_applicable(_NONE)
-    for one in devices:
-        words = []
-        if one.processes and facts.own_pids.issuperset(one.processes):
+    for one in seen:
+        if one.used_by_pid and set(facts.own_pids).issuperset(one.used_by_pid):
             continue  # only the lanes of this race use it
-        if one.busy_pct is not None and one.busy_pct >= BUSY_PCT:
-            words.append(f"busy {percent(one.busy_pct)}")
-        if one.used_bytes and one.total_bytes and one.used_bytes >= USED_SHARE * one.total_bytes:
-            words.append(f"{memory(one.used_bytes)} of {memory(one.total_bytes)} used")
-        if words:
-            found = f"GPU {one.index} {one.name}: {', '.join(words)}"
-            evidence = f"processes: {_processes(one)}"
-            return warning(found, "a GPU that no other program uses", _freeing(facts, one), evidence)
-    return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in devices), *(_processes(one) for one in devices))
+        busy, used, total = known(one.busy_pct), known(one.used_bytes), known(one.total_bytes)
+        uses = []
+        if busy is not None and busy >= BUSY_PCT:
+            uses.append(f"busy {percent(busy)}")
+        if used and total and used >= USED_SHARE * total:
+            uses.append(f"{memory(used)} of {memory(total)} used")
+        if uses:
+            found = f"GPU {one.index} {one.name}: {', '.join(uses)}"
+            processes = f"processes: {' '.join(map(str, one.used_by_pid)) or one.no_processes_reason or 'none'}"
+            return warning(found, "a GPU that no other program uses", _freeing(facts, one), processes)
+    return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in seen))
 
 
-@check(
-    "gpu-power",
-    "GPU power limit",
-    FAIRNESS,
-    "nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit",
-)
+@check("gpu-power", "GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
 def gpu_power(facts: Facts) -> Finding:
     """Judge whether the power limit is below the GPU's default."""
-    known = [one for one in visible_devices_of(facts) if one.power_limit_w and one.power_default_w]
-    if not known:
-        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
-    for one in known:
-        assert one.power_limit_w is not None and one.power_default_w is not None
-        if one.power_limit_w < 0.98 * one.power_default_w:
-            found = f"GPU {one.index} is limited to {one.power_limit_w:.0f} W"
-            fix = f"sudo nvidia-smi -i {one.index} -pl {one.power_default_w:.0f}"
-            return warning(found, f"{one.power_default_w:.0f} W, its default", fix)
-    return ok(", ".join(f"{one.power_limit_w:.0f} W" for one in known))
+    limits = [
+        (one.index, one.power_limit_w, one.power_default_w)
+        for one in visible_devices_of(facts)
+        if one.power_limit_w and one.power_default_w
+    ]
+    if not limits:
+        return not_applicable(_unknown(facts))
+    for index, limit_w, default_w in limits:
+        if limit_w < 0.98 * default_w:
+            fix = f"sudo nvidia-smi -i {index} -pl {default_w:.0f}"
+            return warning(f"GPU {index} is limited to {limit_w:.0f} W", f"{default_w:.0f} W, its default", fix)
+    return ok(", ".join(f"{limit_w:.0f} W" for _, limit_w, _ in limits))
 
 
 @check("gpu-persistence", "GPU persistence mode", FAIRNESS, f"{NVIDIA}deploy/driver-persistence/")
 def gpu_persistence(facts: Facts) -> Finding:
     """Judge whether the driver unloads the GPU between programs, so that each start takes seconds."""
-    known = [one for one in visible_devices_of(facts) if one.persistence is not None]
-    if not known or facts.platform.wsl:
-        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
-    off = [one for one in known if not one.persistence]
+    known_modes = [one for one in visible_devices_of(facts) if one.persistence is not None]
+    if not known_modes or facts.platform.wsl:
+        return not_applicable(_unknown(facts))
+    off = [one for one in known_modes if not one.persistence]
     if off:
         fix = "sudo systemctl start nvidia-persistenced, or sudo nvidia-smi -pm 1"
         return warning(f"off on GPU {off[0].index}: each start of a program takes seconds", "on", fix)
     return ok("on")
 
 
-@check("gpu-link", "GPU's PCIe link", FAIRNESS, "nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth")
-def gpu_link(facts: Facts) -> Finding:
-    """Judge whether the link has fewer lanes than slot and GPU could have; its generation drops when idle."""
-    known = [one for one in visible_devices_of(facts) if one.pcie_width and one.pcie_width_max]
-    if not known:
-        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
-    for one in known:
-        assert one.pcie_width is not None and one.pcie_width_max is not None
-        busy = one.busy_pct is not None and one.busy_pct > 50
-        if one.pcie_width < one.pcie_width_max:
-            found = f"GPU {one.index} has {one.pcie_width} lanes"
-            fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
-            return warning(found, f"{one.pcie_width_max}, as slot and GPU could have", fix, _link(one))
-        if busy and (one.pcie_generation or 0) < (one.pcie_generation_max or 0):
-            found = f"GPU {one.index} runs at PCIe {one.pcie_generation} while it is busy"
-            fix = "allow it in the firmware's PCIe settings; a riser may limit it, too"
-            return warning(found, f"PCIe {one.pcie_generation_max}", fix, _link(one))
-    return ok(", ".join(_link(one) for one in known))
-
-
-@check("gpu-throttling", "GPU clocks", FAIRNESS, "nvmlDeviceGetCurrentClocksEventReasons")
-def gpu_throttling(facts: Facts) -> Finding:
-    """Judge whether heat or the power supply lowers the clocks at this moment."""
-    known = [one for one in visible_devices_of(facts) if one.clock_reasons is not None]
-    if not known:
-        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
-    for one in known:
-        # A hardware slowdown shows for an instant when the GPU changes its state; its causes do not.
-        reasons = [
-            reason.text
-            for reason in explain((one.clock_reasons or 0) & ~HW_SLOWDOWN, below=False)
-            if reason.level != INFO
-        ]
-        if reasons:
-            warm = "" if one.temperature_c is None else f", {one.temperature_c:.0f} °C"
+@check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
+def gpu_clocks(facts: Facts) -> Finding:
+    """Judge whether heat or the power supply lowers the clocks at this moment, or the link lacks lanes."""
+    seen = [one for one in _samples(facts) if not isinstance(one.clock_reasons, Missing)]
+    if not seen:
+        return not_applicable(_unknown(facts))
+    for one in seen:
+        reasons = () if isinstance(one.clock_reasons, Missing) else one.clock_reasons
+        lowered = [reason.text for reason in reasons if reason.level != INFO]
+        if lowered:
+            celsius = known(one.temperature_c)
+            warm = "" if celsius is None else f", {celsius:.0f} °C"
             fix = "cool it, or wait until it has cooled down"
-            evidence = f"reasons 0x{one.clock_reasons:x}"
-            return warning(f"GPU {one.index}: {reasons[0]}{warm}", "full clocks", fix, evidence)
-    return ok("not lowered", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))
+            return warning(f"GPU {one.index}: {lowered[0]}{warm}", "full clocks", fix)
+        if one.pcie_warning:
+            fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
+            return warning(f"GPU {one.index}: {one.pcie_warning}", "all lanes", fix)
+    return ok("not lowered, and all lanes of the link")
 
 
 @check("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
@@ -273,30 +212,30 @@ def views(facts: Facts) -> Finding:
     return warning(found, "a copy-on-write view for each lane", fix, facts.view.reason)
 
 
-def _use(device: GpuFacts) -> str:
-    busy = "busy n/a" if device.busy_pct is None else f"busy {percent(device.busy_pct)}"
-    return busy if device.used_bytes is None else f"{busy}, {memory(device.used_bytes)} used"
+def _samples(facts: Facts) -> list[GpuSample]:
+    """Return the samples of the GPUs that a program sees."""
+    samples = (facts.sample_of(gpu) for gpu in visible_devices_of(facts))
+    return [one for one in samples if one is not None]
 
 
-def _processes(device: GpuFacts) -> str:
-    if device.processes is None:
-        return "unknown"
-    return " ".join(map(str, device.processes)) or "none"
+def _unknown(facts: Facts) -> str:
+    return "not reported by the driver" if facts.visibility.physical_gpus else _NONE
 
 
-def _freeing(facts: Facts, device: GpuFacts) -> str:
-    others = [one for one in facts.driver.devices if one.index != device.index and (one.busy_pct or 0) < BUSY_PCT]
+def _use(sample: GpuSample) -> str:
+    busy, used = known(sample.busy_pct), known(sample.used_bytes)
+    text = "busy n/a" if busy is None else f"busy {percent(busy)}"
+    return text if used is None else f"{text}, {memory(used)} used"
+
+
+def _freeing(facts: Facts, sample: GpuSample) -> str:
+    others = [one for one in facts.samples if one.key != sample.key and (known(one.busy_pct) or 0) < BUSY_PCT]
     if others:
-        return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].uuid}"
+        return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].key}"
     return "end what runs there, or wait for it; `nvidia-smi` lists it"
 
 
-def _link(device: GpuFacts) -> str:
-    generation = "" if device.pcie_generation is None else f"PCIe {device.pcie_generation} "
-    return f"{generation}x{device.pcie_width}"
-
-
 CHECKS: tuple[Check, ...] = (
-    *(gpu_free, gpu_power, gpu_persistence, gpu_link, gpu_throttling),
-    *(usable_cores, governor, turbo, free_memory, swap, load, steal, power, environment, views),
+    *(gpu_free, gpu_power, gpu_persistence, gpu_clocks),
+    *(usable_cores, governor, free_memory, load, power, environment, views),
 )

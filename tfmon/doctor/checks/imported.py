@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts, Import
+from tfmon.doctor.versions import package, requirements
 
 _SKIPPED = "TensorFlow was not imported"
 Known: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -259,11 +260,7 @@ def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
 
 def _required(facts: Facts, name: str) -> str:
     """Return a package with what TensorFlow allows of it."""
-    for line in facts.build.requires:
-        head = line.partition(";")[0].replace(" ", "")
-        if head.startswith((f"{name}<", f"{name}>", f"{name}=", f"{name}!", f"{name}~")):
-            return f"'{head}'"
-    return name
+    return next((package(one) for one in requirements(facts) if one.name == name), name)
 
 
 CHECKS: tuple[Check, ...] = (import_works, devices, messages)

@@ -6,8 +6,9 @@ import re
 
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, NVIDIA, Finding, broken, check, not_applicable, ok, warning
-from tfmon.doctor.facts import Facts, GpuFacts
-from tfmon.doctor.interpreter import release
+from tfmon.doctor.facts import Facts
+from tfmon.doctor.versions import release
+from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
@@ -33,7 +34,7 @@ def driver(facts: Facts) -> Finding:
     if obstacle is None:
         names = ", ".join(one.name for one in facts.visibility.physical_gpus)
         evidence = [f"GPU {one.index} {one.uuid} {one.name}" for one in facts.visibility.physical_gpus]
-        return ok(f"{facts.driver.version or 'there'}: {names}", *evidence)
+        return ok(f"{facts.visibility.driver or 'there'}: {names}", *evidence)
     failure = facts.visibility.failure
     fix = obstacle.hint
     if failure is not None and failure.code == LIBRARY_NOT_FOUND:
@@ -69,7 +70,8 @@ def driver_files(facts: Facts) -> Finding:
 @check("driver-match", "Driver and its library", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
 def driver_match(facts: Facts) -> Finding:
     """Judge whether the driver's library is of the version of its kernel module."""
-    module, library, failure = facts.driver.module_version, facts.driver.version, facts.visibility.failure
+    module, library = facts.driver.module_version, facts.visibility.driver
+    failure = facts.visibility.failure
     fix = "restart the container" if facts.platform.container else "restart the machine"
     if failure is not None and failure.code == LIBRARY_MISMATCH:
         evidence = f"kernel module {module or 'of another version'}; NVML error {failure.code}"
@@ -88,15 +90,13 @@ def driver_version(facts: Facts) -> Finding:
     if not facts.visibility.physical_gpus or not cuda:
         return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "this TensorFlow names no CUDA")
     table = _LEAST_DRIVER_WINDOWS if facts.platform.wsl else _LEAST_DRIVER
-    least, have, newest = table.get(cuda[0], ""), facts.driver.version, facts.driver.cuda
-    runs = "" if newest is None else f", runs CUDA up to {newest[0]}.{newest[1]}"
+    least, have = table.get(cuda[0], ""), facts.visibility.driver
     evidence = f"TensorFlow is built with CUDA {facts.build.cuda_version}"
-    too_old = newest is not None and newest[0] < cuda[0]
-    if too_old or (least and have and release(have) < release(least)):
-        expected = f"{least} or newer, for CUDA {cuda[0]}" if least else f"a driver for CUDA {cuda[0]}"
+    if least and have and release(have) < release(least):
         where = "in Windows" if facts.platform.wsl else "on the host" if facts.platform.container else "here"
-        return broken(f"{have}{runs}", expected, f"update the NVIDIA driver {where}, then restart", evidence)
-    return ok(f"{have}{runs}", evidence)
+        fix = f"update the NVIDIA driver {where}, then restart"
+        return broken(have, f"{least} or newer, for CUDA {cuda[0]}", fix, evidence)
+    return ok(have or "unknown", evidence)
 
 
 @check(
@@ -167,19 +167,20 @@ def compute_mode(facts: Facts) -> Finding:
             return warning(f"GPU {one.index} permits one process at most", "compute mode DEFAULT", fix)
     split = [one for one in devices if one.instances]
     if split:
-        instances = [text.partition(" ") for one in split for text in one.instances or ()]
-        words = ", ".join(f"--lane {uuid[:_SHORT_UUID]} ({name})" for uuid, _, name in instances)
-        return ok(f"split up (MIG); a lane takes one instance: {words}", *(f"{a} {b}" for a, _, b in instances))
+        instances = [instance for one in split for instance in one.instances or ()]
+        named = ", ".join(f"--lane {one.uuid[:_SHORT_UUID]} ({one.name})" for one in instances)
+        return ok(
+            f"split up (MIG); a lane takes one instance: {named}", *(f"{one.uuid} {one.name}" for one in instances)
+        )
     return ok("whole, for several processes")
 
 
-def visible_devices_of(facts: Facts) -> list[GpuFacts]:
-    """Return what is known of the GPUs that a program sees; of all where it sees none."""
-    seen = {one.uuid for one in visible_gpus(facts.visibility)}
-    return [one for one in facts.driver.devices if one.uuid in seen] or list(facts.driver.devices)
+def visible_devices_of(facts: Facts) -> list[Gpu]:
+    """Return the GPUs that a program sees; all where it sees none."""
+    return visible_gpus(facts.visibility) or list(facts.visibility.physical_gpus)
 
 
-def _written(device: GpuFacts) -> str:
+def _written(device: Gpu) -> str:
     return "" if device.capability is None else f"{device.capability[0]}.{device.capability[1]}"
 
 
@@ -189,14 +190,14 @@ def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, 
     return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
 
 
-def _has_code(device: GpuFacts, known: tuple[str, ...]) -> bool:
+def _has_code(device: Gpu, known: tuple[str, ...]) -> bool:
     """Machine code runs on its major version, from its minor version on; `compute_` has it as well as PTX."""
     assert device.capability is not None
     major, minor = device.capability
     return any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute")))
 
 
-def _can_compile(device: GpuFacts, known: tuple[str, ...]) -> bool:
+def _can_compile(device: Gpu, known: tuple[str, ...]) -> bool:
     """PTX can be compiled for every capability from its own on."""
     assert device.capability is not None
     return any(target <= device.capability for target in _targets(known, ("compute",)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import (
     GPU,
@@ -19,7 +17,7 @@ from tfmon.doctor.checks import (
     warning,
 )
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.interpreter import fits, release
+from tfmon.doctor.versions import fits, release
 from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
 
 _APPLE = "https://developer.apple.com/documentation/apple-silicon/"
@@ -50,14 +48,20 @@ def python_answers(facts: Facts) -> Finding:
 
 @check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
 def python_build(facts: Facts) -> Finding:
-    """Judge 32-bit and free-threaded builds, for which there are no wheels."""
+    """Judge builds of Python for which there are no wheels: 32-bit, free-threaded, and with musl on Linux."""
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.python.bits != 64:
         return broken(f"{facts.python.bits} bits", "a 64-bit Python", remedies.other_python(facts))
     if facts.python.free_threaded:
         return broken("free-threaded, without the GIL", "a Python with the GIL", remedies.other_python(facts))
-    return ok("64 bits")
+    if facts.platform.system == "Linux" and not facts.python.libc:
+        return broken(
+            "not GNU's C library (Alpine?)",
+            "glibc: TensorFlow has no wheels for musl",
+            "use an image based on Debian or Ubuntu, such as python:3.12-slim",
+        )
+    return ok(" ".join(("64 bits", facts.python.libc)).strip())
 
 
 @check("rosetta", "Rosetta", TENSORFLOW, f"{_APPLE}about-the-rosetta-translation-environment")
@@ -75,31 +79,6 @@ def rosetta(facts: Facts) -> Finding:
     return ok(f"runs natively ({facts.python.machine})", "sysctl.proc_translated = 0")
 
 
-@check("c-library", "C library", TENSORFLOW, "https://peps.python.org/pep-0600/")
-def c_library(facts: Facts) -> Finding:
-    """Judge whether the C library is as new as the wheel needs; there are no wheels for musl."""
-    if facts.platform.system != "Linux" or facts.python.error:
-        return not_applicable("Linux only")
-    if not facts.python.libc:
-        return broken(
-            "not GNU's C library (Alpine?)",
-            "glibc: TensorFlow has no wheels for musl",
-            "use an image based on Debian or Ubuntu, such as python:3.12-slim",
-        )
-    wanted = max((_glibc(tag) for tag in facts.build.tags), default=())
-    have = release(facts.python.libc.rpartition(" ")[2])
-    if wanted and have < wanted:
-        text = ".".join(map(str, wanted))
-        fix = f"upgrade the system to one with glibc {text}, or install an older TensorFlow"
-        return broken(facts.python.libc, f"glibc {text} or newer for this wheel", fix, *facts.build.tags)
-    return ok(facts.python.libc, *facts.build.tags)
-
-
-def _glibc(tag: str) -> tuple[int, ...]:
-    match = re.search(r"manylinux_(\d+)_(\d+)_", tag)
-    return (int(match[1]), int(match[2])) if match else ()
-
-
 @check("cpu-instructions", "CPU instructions", TENSORFLOW, f"{INSTALL}#hardware_requirements")
 def cpu_instructions(facts: Facts) -> Finding:
     """Judge whether an Intel or AMD processor has AVX, which the wheels are compiled for."""
@@ -114,9 +93,6 @@ def cpu_instructions(facts: Facts) -> Finding:
             "/proc/cpuinfo flags",
         )
     known = [name for name in ("avx", "avx2", "fma", "avx512f", "amx_bf16") if name in flags]
-    if "avx2" not in flags:
-        fix = "nothing to do here; on this machine the CPU lane is slower than on most"
-        return warning("AVX, but no AVX2 and FMA", "AVX2 and FMA", fix, "/proc/cpuinfo flags")
     return ok(" ".join(known), "/proc/cpuinfo flags")
 
 
@@ -212,5 +188,5 @@ def wsl(facts: Facts) -> Finding:
     return ok(f"WSL 2, {note}", "/dev/dxg")
 
 
-PYTHON_CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, c_library, cpu_instructions)
+PYTHON_CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, cpu_instructions)
 GPU_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl)

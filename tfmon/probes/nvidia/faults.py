@@ -9,7 +9,7 @@ from typing import Any
 
 from tfmon.model.readings import GpuFault, Missing, Reading
 from tfmon.probes.base import Readings
-from tfmon.probes.nvidia.nvml import TIMEOUT, DeviceCalls, Nvml, NvmlFailure, Paced, PhysicalGpu
+from tfmon.probes.nvidia.nvml import TIMEOUT, DeviceCalls, Listed, Nvml, NvmlFailure, Paced
 
 ECC_EVERY_S = 60.0
 KEPT = 8
@@ -74,7 +74,7 @@ class FaultLog:
         self._watched: frozenset[str] = frozenset()
         self._faults: dict[str, deque[GpuFault]] = defaultdict(lambda: deque(maxlen=KEPT))
 
-    def open(self, nvml: Nvml, gpus: Iterable[PhysicalGpu]) -> None:
+    def open(self, nvml: Nvml, gpus: Iterable[Listed]) -> None:
         """Register for the messages of these devices, as far as the driver permits."""
         self._nvml, self._events, self._watched = None, None, frozenset()
         if sys.platform != "linux":
@@ -83,7 +83,7 @@ class FaultLog:
         if isinstance(events, NvmlFailure):
             return
         kind = getattr(nvml.module, "nvmlEventTypeXidCriticalError", 8)
-        answers = {gpu.uuid: nvml.call("nvmlDeviceRegisterEvents", gpu.handle, kind, events) for gpu in gpus}
+        answers = {gpu.uuid: nvml.call("nvmlDeviceRegisterEvents", handle, kind, events) for gpu, handle in gpus}
         self._watched = frozenset(uuid for uuid, one in answers.items() if not isinstance(one, NvmlFailure))
         if not self._watched:
             nvml.call("nvmlEventSetFree", events)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from tfmon.model.readings import Missing
+from tfmon.probes.base import Gpu
 
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE = 1, 2, 3, 4, 6, 7
 DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 13
@@ -88,18 +89,8 @@ class NvmlFailure:
         return _HINTS.get(self.code, "")
 
 
-@dataclass(frozen=True, slots=True)
-class PhysicalGpu:
-    """A GPU in the driver's list, or a MIG instance of one under the number of its GPU."""
-
-    index: int
-    handle: Any
-    uuid: str
-    name: str
-    power_limit_w: float | None = None
-    """The power limit that is enforced; None where it was not read or the driver tells none."""
-    instances: tuple[PhysicalGpu, ...] | None = None
-    """Those of a GPU that is split up (MIG), where they were listed; None for a whole GPU."""
+Listed: TypeAlias = tuple[Gpu, Any]
+"""A GPU in the driver's list, or an instance of one, and its handle for the functions of the library."""
 
 
 class Nvml:
@@ -147,7 +138,7 @@ def open_nvml() -> Nvml | NvmlFailure:
     return answer if isinstance(answer, NvmlFailure) else nvml
 
 
-def list_physical_gpus(nvml: Nvml) -> tuple[list[PhysicalGpu], NvmlFailure | None]:
+def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
     """Return the GPUs that the driver permits us to use, and the failure of one that it does not.
 
     Source: `nvmlDeviceGetCount`, `nvmlDeviceGetHandleByIndex`, `nvmlDeviceGetUUID`, `nvmlDeviceGetName`.
@@ -155,39 +146,47 @@ def list_physical_gpus(nvml: Nvml) -> tuple[list[PhysicalGpu], NvmlFailure | Non
     count = nvml.call("nvmlDeviceGetCount")
     if isinstance(count, NvmlFailure):
         return [], count
-    found: list[PhysicalGpu] = []
+    found: list[Listed] = []
     failure: NvmlFailure | None = None
     for index in range(count):
-        gpu = _identify(nvml, index, nvml.call("nvmlDeviceGetHandleByIndex", index), "NVIDIA GPU")
-        if isinstance(gpu, NvmlFailure):
-            failure = gpu
+        listed = _identify(nvml, index, nvml.call("nvmlDeviceGetHandleByIndex", index), "NVIDIA GPU")
+        if isinstance(listed, NvmlFailure):
+            failure = listed
         else:
-            found.append(gpu)
+            found.append(listed)
     return found, failure
 
 
-def list_instances(nvml: Nvml, gpu: PhysicalGpu) -> list[PhysicalGpu] | None:
+def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:  # noqa: ANN401 - opaque
     """Return the instances of a GPU that is split up (MIG); None for a whole GPU.
 
     Source: `nvmlDeviceGetMigMode`, `nvmlDeviceGetMigDeviceHandleByIndex`.
     """
-    mode = nvml.call("nvmlDeviceGetMigMode", gpu.handle)
+    mode = nvml.call("nvmlDeviceGetMigMode", handle)
     if isinstance(mode, NvmlFailure) or mode[0] != 1:
         return None
-    slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", gpu.handle)
-    found = (
-        _identify(nvml, gpu.index, nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, slot), gpu.name)
+    slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", handle)
+    handles = (
+        nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
         for slot in range(0 if isinstance(slots, NvmlFailure) else slots)
     )
+    found = [_identify(nvml, gpu.index, own, gpu.name, gpu.uuid) for own in handles]
     return [one for one in found if not isinstance(one, NvmlFailure)]  # an empty slot fails
 
 
-def _identify(nvml: Nvml, index: int, handle: Any, default_name: str) -> PhysicalGpu | NvmlFailure:  # noqa: ANN401
+def _identify(
+    nvml: Nvml,
+    index: int,
+    handle: Any,  # noqa: ANN401 - opaque
+    default_name: str,
+    part_of: str = "",
+) -> Listed | NvmlFailure:
     uuid = handle if isinstance(handle, NvmlFailure) else nvml.call("nvmlDeviceGetUUID", handle)
     if isinstance(uuid, NvmlFailure):
         return uuid
     name = nvml.call("nvmlDeviceGetName", handle)
-    return PhysicalGpu(index, handle, uuid, default_name if isinstance(name, NvmlFailure) else name)
+    name = default_name if isinstance(name, NvmlFailure) else name
+    return Gpu(index, uuid, name, physical_gpu=index, part_of=part_of), handle
 
 
 class DeviceFailedError(Exception):

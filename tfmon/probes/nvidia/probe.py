@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tfmon.model.events import Event
 from tfmon.probes.base import Gpu, Readings
@@ -29,7 +30,6 @@ from tfmon.probes.nvidia.nvml import (
     WRONG_PACKAGE,
     Nvml,
     NvmlFailure,
-    PhysicalGpu,
     list_instances,
     list_physical_gpus,
     open_nvml,
@@ -138,7 +138,7 @@ class NvidiaProbe:
             return
         self._faults.open(opened, gpus)
         if self._takes_all:
-            for gpu in gpus:
+            for gpu, _ in gpus:
                 self._add(gpu, gpu.index)
         context = DriverContext(
             lists_processes=_lists_processes(opened.call("nvmlSystemGetDriverVersion")),
@@ -149,33 +149,32 @@ class NvidiaProbe:
             names=self._names,
         )
         attached: set[str] = set()
-        for gpu in gpus:
-            attached |= self._attach(opened, gpu, context)
+        for gpu, handle in gpus:
+            attached |= self._attach(opened, gpu, handle, context)
         for uuid, device in self._devices.items():
             if uuid not in attached:
                 device.detach(failure or NvmlFailure(NOT_LISTED))
 
-    def _attach(self, nvml: Nvml, gpu: PhysicalGpu, context: DriverContext) -> set[str]:
+    def _attach(self, nvml: Nvml, gpu: Gpu, handle: Any, context: DriverContext) -> set[str]:  # noqa: ANN401
         """Attach a GPU and its instances, those that are sampled, and return their UUIDs."""
         attached: set[str] = set()
-        instances = list_instances(nvml, gpu)
+        instances = list_instances(nvml, gpu, handle)
         device = self._devices.get(gpu.uuid)
         if device is not None:
             device.split = instances is not None
-            device.attach(nvml, gpu.handle, context)
+            device.attach(nvml, handle, context)
             attached.add(gpu.uuid)
-            for instance in instances or ():
+            for instance, _ in instances or ():
                 self._add(instance, device.gpu.index)
-        for instance in instances or ():
+        for instance, own in instances or ():
             part = self._devices.get(instance.uuid)
             if part is not None:
-                part.attach(nvml, instance.handle, context, whole=gpu.handle, part_of=gpu.uuid)
+                part.attach(nvml, own, context, whole=handle, part_of=gpu.uuid)
                 attached.add(instance.uuid)
         return attached
 
-    def _add(self, gpu: PhysicalGpu, index: int) -> None:
-        added = Gpu(index=index, uuid=gpu.uuid, name=gpu.name, physical_gpu=gpu.index)
-        self._devices.setdefault(gpu.uuid, NvidiaDevice(added, self._clock_ns))
+    def _add(self, gpu: Gpu, index: int) -> None:
+        self._devices.setdefault(gpu.uuid, NvidiaDevice(replace(gpu, index=index), self._clock_ns))
 
     def _rehearse(self) -> NvmlFailure | None:
         """Find out on WSL2, once and in another process, whether the library crashes."""
