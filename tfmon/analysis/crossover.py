@@ -72,18 +72,12 @@ class Curve:
     """What is known so far: the places in the order of their values, and the answer."""
 
     knob: str
-    first: str
-    second: str
+    titles: tuple[str, str]
     """What tells the lanes apart besides the knob."""
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
     """The answer in a sentence."""
-
-    @property
-    def titles(self) -> tuple[str, str]:
-        """What tells the lanes apart besides the knob."""
-        return self.first, self.second
 
 
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
@@ -159,15 +153,13 @@ def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
     """Return the curve from the slices of both lanes at each value, under the other settings now in effect."""
     first, second = (snapshot.lane(name) for name in state.lanes)
     titles = _title(first, state.knob), _title(second, state.knob)
-    if titles[0] == titles[1]:
-        titles = f"{titles[0]} #{first.spec.id}", f"{titles[1]} #{second.spec.id}"
     prior, apart = snapshot.race.between, snapshot.machine_key(first) != snapshot.machine_key(second)
     places = tuple(
         _place(first, second, state.knob, value, prior, state.refused.get(value, ""), apart=apart)
         for value in state.values
     )
     crossings = _crossings(places, *titles)
-    return Curve(state.knob, *titles, places, crossings, _answer(state, places, crossings, titles))
+    return Curve(state.knob, titles, places, crossings, _answer(state, places, crossings, titles))
 
 
 def _title(lane: LaneState, knob: str) -> str:

@@ -225,10 +225,7 @@ def next_due(rows: Sequence[Row], kind: str, busy: Collection[int]) -> int | Non
 
 
 def _left_s(state: SweepState, rows: Sequence[Row]) -> float | None:
-    """Return how long the open combinations take, if each is raced as long as those that are through.
-
-    One that is raced for longer still takes what the width of its interval says. Pairs count as they are measured.
-    """
+    """Return how long the open combinations take, if each is raced as long as those that are through."""
     visited = [one for one in state.combinations if one.visits]
     raced = [one for one in visited if one.number not in state.running] or visited
     measured_s, visits = sum(one.measured_s for one in raced), sum(one.visits for one in raced)
@@ -242,7 +239,7 @@ def _left_s(state: SweepState, rows: Sequence[Row]) -> float | None:
 
 
 def _due_s(row: Row, plan: SweepPlan, usual_s: float) -> float:
-    """Return for how long a combination is still raced; at most to its limit."""
+    """Return for how long a combination is still raced: as usual, then as the width of its interval says."""
     known_s = row.combination.measured_s
     if known_s < usual_s or row.ratio is None:
         return max(0.0, usual_s - known_s)

@@ -243,7 +243,7 @@ def _one_line(output: str | None) -> Iterator[None]:
         raise
     except OSError as error:
         if output is None and error.filename is None:
-            raise options.UnwritableError(error) from None
+            raise options.unwritable(error) from None
         raise RecordingError(f"{output or error.filename or 'stdout'}: {error.strerror or error}") from None
 
 

@@ -99,7 +99,7 @@ def main() -> NoReturn:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
             if frame.f_globals.get("__name__") != "click.utils":  # it did not fail to print
                 raise
-            raise options.UnwritableError(error) from None
+            raise options.unwritable(error) from None
     except TfmonError as error:
         click.echo(f"tfmon: {error.message}", err=True)
         if error.hint:

@@ -277,24 +277,22 @@ def with_recording(race_options: RaceOptions, record: str | None, no_record: boo
     return replace(race_options, record=not no_record, record_file=None if record is None else Path(record))
 
 
-class UnwritableError(TfmonError):
-    """Standard output cannot be written."""
-
-    exit_code = EXIT_LANE_FAILED
-
-    def __init__(self, error: OSError, hint: str = "") -> None:
-        super().__init__(f"standard output cannot be written: {error.strerror}", hint)
+def unwritable(error: OSError, hint: str = "") -> TfmonError:
+    """Return the error for a standard output that cannot be written."""
+    found = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
+    found.exit_code = EXIT_LANE_FAILED
+    return found
 
 
 def print_result(text: str, path: str) -> None:
     """Print a result that is also in the recording `path`, if there is one.
 
     Raises:
-        UnwritableError: it says where the result is.
+        TfmonError: standard output cannot be written; the hint says where the result is.
     """
     try:
         click.echo(text)
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
-        raise UnwritableError(error, f"the result is in {path}" if path else "it is not recorded either") from None
+        raise unwritable(error, f"the result is in {path}" if path else "it is not recorded either") from None

@@ -244,6 +244,6 @@ def _start(
         options.print_result(json.dumps(to_json(found, program.header), indent=2, allow_nan=False), recorded)
     elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
         # The terminal of a screen may be gone.
-        with contextlib.nullcontext() if headless else contextlib.suppress(OSError, options.UnwritableError):
+        with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
             options.print_result(to_text(found), recorded)
     sys.exit(program.exit_code_of_race(interrupted))

@@ -168,7 +168,7 @@ def sweep(
         interrupted = run_live(program, screen)
     found, file = program.sweep.found, program.file
     path = str(file.path) if file else ""
-    with contextlib.nullcontext() if headless else contextlib.suppress(OSError, options.UnwritableError):
+    with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
         options.print_result(_report(found, path, as_json=as_json, as_csv=as_csv), path)
     if file is not None and file.failure:
         raise TfmonError(file.failure, "some printed results were not saved")

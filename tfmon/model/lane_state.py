@@ -346,10 +346,8 @@ class LaneState:
     @property
     def to_change(self) -> dict[str, KnobValue]:
         """The values that are requested and not in effect, by knob."""
-        now = self.in_effect
-        return {
-            name: one.value for name, one in self.requested.items() if name not in now or now[name] != one.value
-        }
+        now = self.in_effect.items()
+        return {name: one.value for name, one in self.requested.items() if (name, one.value) not in now}
 
     @property
     def state(self) -> str:

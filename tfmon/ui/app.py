@@ -8,12 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from rich.style import Style
-from textual.actions import ActionParseResult
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -142,7 +140,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
         self._quit_was_requested = False
         self._question = ("", "")
         """The key that asked before it ends a user's training, and what it asked."""
-        self._ticks = 0
+        self._ticks = self._said = 0
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
         self.theme = "ansi-dark" if colourless else theme
@@ -236,20 +234,16 @@ class MonitorApp(Display, TerminalApp[Ending]):
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
+        self._said += 1
         until_ns = self.session.snapshot().at_ns + MESSAGE_NS
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
 
-    async def run_action(
-        self,
-        action: str | ActionParseResult,
-        default_namespace: DOMNode | None = None,
-        namespaces: Mapping[str, DOMNode] | None = None,
-    ) -> bool:
+    async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
         """Run what a key does; the message of the key before goes."""
-        before_ns = self.view.message_until_ns
-        found = await super().run_action(action, default_namespace, namespaces)
-        if self.view.message_until_ns == before_ns:
+        before = self._said
+        found = await super().run_action(*call, **more)
+        if self._said == before:
             self.view = replace(self.view, message_until_ns=0)
         return found
 

@@ -121,15 +121,11 @@ def plot(values: Sequence[float | None], top: float, height: int, charset: Chars
 
 def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
     """Return a drawn chart with a mark on each column that ends above it; `shares` are how high its parts are."""
-    if not lines or not lines[0] or all(share is None or share <= 1 for share in shares):
-        return lines
-    parts = len(shares) // len(lines[0])
-    cells = (shares[at * parts : (at + 1) * parts] for at in range(len(lines[0])))
-    marked = (
-        "▲" if any(share is not None and share > 1 for share in cell) else drawn
-        for drawn, cell in zip(lines[0], cells, strict=True)
-    )
-    return ["".join(marked), *lines[1:]]
+    above = [at for at, share in enumerate(shares) if share is not None and share > 1]
+    top = list(lines[0]) if above and lines else []
+    for at in above if top else ():
+        top[at * len(top) // len(shares)] = "▲"
+    return ["".join(top), *lines[1:]] if top else lines
 
 
 def _plot_braille(values: Sequence[float | None], top: float, height: int) -> list[str]:

@@ -90,19 +90,14 @@ def _sentence(text: str) -> str:
 # ---------------------------------------------------------------- before the first verdict
 
 
-def swept(analysis: Analysis) -> str:
-    """Return what a crossover that runs has found so far; empty while none runs."""
-    curve, experiment = analysis.curve, analysis.snapshot.experiment
-    runs = curve is not None and experiment is not None and not experiment.over
-    return f"crossover: {curve.text}" if curve is not None and runs else ""
-
-
 def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str:
     """Return what the first verdict waits for and for about how long; empty where there is one, or none comes.
 
     `usual` are the seconds that the stages of getting ready took before, by lane and phase.
     """
-    snapshot = analysis.snapshot
+    snapshot, curve = analysis.snapshot, analysis.curve
+    if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
+        return f"crossover: {curve.text}"
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
     if analysis.verdict.ratio is not None or len(lanes) < 2 or any(lane.over for lane in lanes):
         return ""

@@ -14,7 +14,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, final, hosts, plots, series, zoom
 from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
-from tfmon.ui.render.compared import awaited, comparison, swept
+from tfmon.ui.render.compared import awaited, comparison
 from tfmon.ui.render.footer import keys_row
 from tfmon.ui.render.layout import Layout, Rect, arrange
 from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows, whole_words
@@ -233,7 +233,7 @@ def _tried(analysis: Analysis, undo_key: str) -> str:
 def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
     """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
     verdict, room = analysis.verdict, width - _LEAD_CELLS
-    waits = "" if view.stopping else swept(analysis) or awaited(analysis, view.usual)
+    waits = "" if view.stopping else awaited(analysis, view.usual)
     if waits:
         return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
     names_fit = len(wrap(verdict.text, room, most + 1)) <= most

@@ -275,18 +275,12 @@ def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
     Knobs in which the lanes differ come first, marked; only they take more than one row. Where not all fit, the
     last of those without a request and without a difference are dropped first.
     """
-    knobs, style = _knobs(lane), TEXT if lane.points else DIM
-    rows: list[Row] = []
-    differing = sum(differs for _, _, differs, _ in knobs)
-    while len(rows) < most - 1 and differing:
-        fitting = differing
-        while fitting > 1 and cells(labelled("knobs", *_knob_spans(knobs[:fitting], style))) > width:
-            fitting -= 1
-        if fitting == differing:
-            break
-        rows.append(labelled("" if rows else "knobs", *_knob_spans(knobs[:fitting], style)))
-        knobs, differing = knobs[fitting:], differing - fitting
-    return [*rows, _knobs_row(knobs, width, style, "" if rows else "knobs")]
+    left, style, rows = _knobs(lane), TEXT if lane.points else DIM, list[Row]()
+    while not rows or (left and len(rows) < most):
+        row, shown = _knobs_row(left, width, style, "" if rows else "knobs")
+        left = tuple(knob for knob in left if knob[2] and knob not in shown)
+        rows.append(row)
+    return rows
 
 
 _Knob: TypeAlias = tuple[str, str, bool, str]
@@ -314,14 +308,15 @@ def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> Row:
+def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> tuple[Row, tuple[_Knob, ...]]:
+    """Return a row, and the knobs that it shows."""
     left = list(knobs)
     while True:
         row = labelled(label, *_knob_spans(left, style))
         idle = [knob for knob in left if not knob[3]]
         equal = [knob for knob in idle if not knob[2]]
         if cells(row) <= width or not idle or len(left) < 2:
-            return row
+            return row, tuple(left)
         left.remove((equal or idle)[-1])
 
 
