@@ -154,4 +154,5 @@ def test_the_newest_change_keeps_its_words_where_ticks_crowd():
 def test_marks_leave_the_ends_of_the_axis_readable():
     axis = chart.time_axis(60 * SECOND - 1, 40)
     for at in range(50, 60):
-        assert chart.axis_row((mark(at, "batch_size 20"),), axis).endswith(" now")
+        row = chart.axis_row((mark(at, "batch_size 20"),), axis)
+        assert row.endswith(" now") and "batch 20 ┬" in row

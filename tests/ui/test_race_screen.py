@@ -373,3 +373,8 @@ def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_l
     assert "▲ B is 3.2× faster than A" in one_row
     small = text(frame(demo, 60, 15))
     assert " A 2.4k ex/s" in small and " B 7.7k ex/s" in small, "no lane is hidden without a hint"
+
+
+def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
+    assert "Tab next" in text(frame(racing_demo(), 60, 15, focused="cpu"))
+    assert "Tab next" not in text(frame(racing_demo(), 120, 36, focused="cpu"))

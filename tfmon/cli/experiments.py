@@ -193,7 +193,7 @@ def _run(
     program = Program(race_options)
     with options.errors_as_json(as_json):
         plan = plan_race(program, info, race_options.lanes)
-    for line in describe(plan.race.views):
+    for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
     with interruption() as interrupted:
         try:

@@ -70,7 +70,13 @@ RACE_KEYS = (
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
-    Key("quit", "q", "app.quit", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
+    Key(
+        "quit",
+        "q",
+        "app.quit",
+        "end the lanes and leave, twice: at once; on a page: back",
+        "tfmon",
+    ),
 )
 """Keys of the race screen."""
 
@@ -83,8 +89,8 @@ PAGE_KEYS = (
     Key("move.left", "left,minus", "step(-1)", "the value before", "On a page"),
     Key("move.next", "tab", "turn(1)", "the next lane, or down", "On a page"),
     Key("move.previous", "shift+tab", "turn(-1)", "the lane before, or up", "On a page"),
-    Key("move.page.down", "pagedown", "scroll_rows(10)", "down by ten lines", "On a page"),
-    Key("move.page.up", "pageup", "scroll_rows(-10)", "up by ten lines", "On a page"),
+    Key("move.page.down", "pagedown", "scroll_page(1)", "down by a page", "On a page"),
+    Key("move.page.up", "pageup", "scroll_page(-1)", "up by a page", "On a page"),
     Key("move.home", "home", "scroll_home", "to the first line", "On a page"),
     Key("move.end", "end", "scroll_end", "to the last line; the log follows from there on", "On a page"),
     Key("lane.stack", "S", "ask_stack", "the stacks of a lane's threads, on its page", "On a page"),

@@ -216,6 +216,13 @@ def start(app: MonitorApp, experiment: Callable[[], object]) -> bool:
     return True
 
 
+def try_advice(app: MonitorApp, lanes: Sequence[LaneState]) -> None:
+    """Try on the lane that most likely needs it what may help it most."""
+    lane = to_improve(app.analysis, lanes) if may_act(app) else None
+    if lane is not None:
+        start(app, lambda: app.experiments.start_tuning(lane, everything=False))
+
+
 def undo(app: MonitorApp) -> None:
     """Take back the change that was kept last, and say so."""
     if app.may_change():

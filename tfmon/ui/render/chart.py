@@ -187,6 +187,8 @@ def short_number(value: float) -> str:
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
     """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
 
+    The latest ones stand before the word at the right end until they have moved there.
+
     Args:
         marks: The changes.
         axis: The time.
@@ -198,7 +200,7 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] 
     left, right = ends
     free = axis.width - len(right) - 1
     free = free if _write(line, taken, free, f" {right}") else axis.width
-    shown = [(place, text) for place, text in ticks if 0 <= place < free]
+    shown = [(min(place, free - 1), text) for place, text in ticks if 0 <= place < axis.width]
     for place, _ in shown:
         line[place] = "┬"
         taken[place] = True

@@ -113,7 +113,8 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     elif looking and not layout.status.height:
         rows.append(((" ", TEXT), *looking))
     else:
-        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y)
+        hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
+        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
         rows.append(keys)
         zones += key_zones
     return rows

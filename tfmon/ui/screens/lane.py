@@ -24,6 +24,7 @@ from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
+from tfmon.ui.requests import try_advice
 from tfmon.ui.screens.one_lane import OneLanePage
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.scroll import ScrollPage
@@ -61,6 +62,7 @@ class LanePage(ScrollPage, OneLanePage):
         bound("move.previous"),
         bound("lane.stack"),
         bound("lane.kill"),
+        bound("try"),
     ]
     tab = "lane"
 
@@ -78,8 +80,12 @@ class LanePage(ScrollPage, OneLanePage):
         lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
         if lane is not None and not lane.over and self.monitor.may_change_lanes:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
-            hints += [Hint(("lane.kill",), "end the lane")]
+            hints += [Hint(("lane.kill",), "end the lane"), Hint(("try",), "try advice")]
         return hints
+
+    def action_try_advice(self) -> None:
+        """Try on this lane what may help it most."""
+        try_advice(self.monitor, [self.lane] if self.lane is not None else [])
 
     def action_ask_stack(self) -> None:
         """Request the stacks of the lane's threads."""
@@ -217,7 +223,7 @@ def _of_lane(lane: LaneState) -> Lines:
         yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
     more = (lane.processes or 1) - 1
     children = f" and {more} {'child' if more == 1 else 'children'}" if more > 0 else ""
-    yield "process", f"process {lane.pid or '–'}{children}; Python {lane.python or '–'}"
+    yield "process", f"{lane.pid or '–'}{children}; Python {lane.python or '–'}"
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     peak = _said(lane.peak_private_bytes, units.memory)

@@ -54,6 +54,7 @@ class Page(Tabbed, Screen[str | None]):
     CSS = "Page { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *EVERYWHERE,
+        closer("quit"),
         bound("report"),
         bound("palette"),
         bound("help"),
@@ -98,6 +99,11 @@ class Page(Tabbed, Screen[str | None]):
     def on_screen_resume(self) -> None:
         """Draw what happened while another page was shown."""
         self.redraw()
+
+    @property
+    def page_rows(self) -> int:
+        """How far a key goes that turns pages: one row stays in sight."""
+        return max(1, self.app.size.height - FRAME_ROWS - 1)
 
     def key(self, binding: str) -> str:
         """Return how a key is written, as remapped."""

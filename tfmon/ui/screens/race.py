@@ -173,11 +173,7 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
     def action_try_advice(self) -> None:
         """Try on a lane what may help it most."""
-        if not requests.may_act(self.monitor):
-            return
-        lane, experiments = requests.to_improve(self.monitor.analysis, self._targets()), self.monitor.experiments
-        if lane is not None:
-            requests.start(self.monitor, lambda: experiments.start_tuning(lane, everything=False))
+        requests.try_advice(self.monitor, self._targets())
 
     def action_undo_advice(self) -> None:
         """Take back the change that was kept last."""
