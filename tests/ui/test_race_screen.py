@@ -71,7 +71,7 @@ def test_the_lane_whose_turn_it_is_is_marked():
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
 def test_why_there_is_no_gpu_lane_is_said(size):
-    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(racing_demo(CPU_MACHINE), *size))
+    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(Demo(machine=CPU_MACHINE), *size))
 
 
 def top(high: float) -> dict[str, Scale]:
