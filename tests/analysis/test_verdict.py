@@ -80,8 +80,19 @@ class TestNothingToSay:
     def test_a_race_for_one_look_at_its_end_needs_as_many_rounds_as_others_where_it_was_interrupted(self):
         lanes = lane("cpu", [100.0] * 2), lane("gpu:0", [300.0] * 2)
         assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
-        stopped = find_verdict(ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT"))
-        assert stopped.text == "no verdict: measured 2 of 3 rounds; about 2 s more would do"
+        interrupted = ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT")
+        assert find_verdict(interrupted).text == "no verdict: measured 2 of 3 rounds; about 2 s more would do"
+        scripts = tuple(replace(one, command="python train.py") for one in interrupted.lanes)
+        text = find_verdict(replace(interrupted, lanes=scripts)).text
+        assert text == "no verdict: measured 2 of 3 rounds", "scripts that ended have no more to tell"
+
+    def test_lanes_of_a_script_at_other_places_of_it_may_be_in_other_phases(self):
+        slow, fast = lane("cpu", [100.0] * 9 + [300.0] * 9 + [500.0] * 9), lane("gpu:0", [900.0] * 27)
+        lanes = [replace(one, command="python train.py", phase=DONE) for one in (slow, fast)]
+        places = replace(lanes[0], steps=50), replace(lanes[1], steps=400)
+        said = "the script's phases may not be alike: gpu:0 after step 400, cpu after step 50"
+        assert said in find_verdict(snapshot(*places)).note
+        assert "phases" not in find_verdict(snapshot(*lanes)).note
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))

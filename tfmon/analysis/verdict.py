@@ -10,7 +10,7 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
-from tfmon.analysis.finish import went_on
+from tfmon.analysis.finish import ended_itself, went_on
 from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
@@ -167,7 +167,11 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
-    more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
+    more = (
+        f"; about {least_s - trained_s:.0f} s more would do"
+        if over and trained_s < least_s and not ended_itself(lanes)
+        else ""
+    )
     said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
     return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
 
@@ -184,7 +188,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
     least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
-    more = _more_rounds(snapshot, lanes, least - rounds) if over else ""
+    more = _more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
     text, _ = unfinished(lanes, snapshot.at_ns)
     return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
 
@@ -276,7 +280,7 @@ def _longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: Comparison, looks: Looks, *, over: bool
 ) -> str:
     """Say how much longer it takes, or that no time of this race is enough."""
-    if left_s is not None:
+    if left_s is not None and not (over and ended_itself(snapshot.lanes)):
         about = f"; about {units.about(left_s)} more"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])
         if pace_s is not None and pace_s > LONG_ROUND_S:
