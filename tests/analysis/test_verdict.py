@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -215,6 +216,22 @@ class TestInterleaved:
         assert [rank.lane for rank in verdict.ranking] == ["gpu:1", "gpu:0"]
         assert [rank.ratio.value for rank in verdict.ranking] == pytest.approx([4, 2], rel=0.03)
         assert (verdict.winner, verdict.ratio) == ("gpu:1", verdict.ranking[0].ratio.value)
+
+    def test_of_several_lanes_each_is_ranked_and_each_knob_that_two_differ_in_is_answered(self):
+        settings = [(10, "off"), (10, "auto"), (256, "auto")]
+        specs = [LaneSpec("cpu", {"batch_size": batch, "prefetch": prefetch}) for batch, prefetch in settings]
+        demo = Demo(specs, mode=TURNS)
+        demo.go()
+        demo.race(40, (1_280, 2_560, 10_240))
+        verdict = find_verdict(demo.session.snapshot())
+        assert verdict.text.startswith("C batch 256, prefetch auto is 8.0× faster than A batch 10, prefetch off (")
+        shown = [re.sub(r" \([^)]*\)", "", line) for line in verdict.ranked]
+        assert shown == [
+            "C 8.0×, B 2.0× over A",
+            "batch 256 over auto: C/B 4.0×".replace("auto", "10"),
+            "prefetch auto over off: B/A 2.0×",
+        ]
+        assert all("to" in line for line in verdict.ranked), "with intervals"
 
     def test_the_two_fastest_must_be_told_apart_for_a_winner(self):
         lanes = lane("cpu", noisy(100)), lane("gpu:1", noisy(400, seed=2)), lane("gpu:0", noisy(400, seed=3))

@@ -52,6 +52,7 @@ LANE = {
 }  # fmt: skip
 VERDICT = {
     "earlier",
+    "ranked",
     "kind",
     "finish",
     "interval_kind",

@@ -14,7 +14,7 @@ from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.means import Center, trimmed_in_time
 from tfmon.analysis.tuning import best_of, best_text, gain_text
-from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
+from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
 from tfmon.model.lane_state import LaneState
 from tfmon.model.periods import Period, in_slices
 from tfmon.model.race import CrossoverState, Race
@@ -22,7 +22,7 @@ from tfmon.model.readings import ALWAYS_VALID, Estimate
 from tfmon.model.session import Snapshot
 
 TOO_WIDE = 4.0
-"""An effect is not told where its interval ends at more than so many times where it begins."""
+"""An effect that is not clear is not told where its interval ends at more than so many times where it begins."""
 LOOKS = Looks(ALWAYS_VALID)
 """Effects are looked at whenever the user likes."""
 HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
@@ -60,7 +60,8 @@ class Row:
     def effect_text(self) -> str:
         """The effect with its interval, or that it is too early for one."""
         effect = self.effect
-        return gain_text(effect) if effect and effect.high < TOO_WIDE * effect.low else "too early to say"
+        sure = effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low)
+        return gain_text(effect) if effect is not None and sure else "too early to say"
 
     def cells(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the row as text, a cell for each of the `HEADS`; the verdict by the ids of the lanes."""
@@ -68,8 +69,7 @@ class Row:
         ratio, winner = (self.verdict.interval, self.verdict.winner) if self.verdict else (None, None)
         told = "–" if self.verdict else ""
         if self.verdict and ratio:
-            ahead = snapshot.lane(winner).spec.id if winner else self.verdict.kind
-            told = "{} {} ({})".format(ahead, *units.ratio_in(ratio.value, ratio.low, ratio.high))
+            told = ahead(snapshot.lane(winner).spec.id if winner else self.verdict.kind, ratio)
         return (
             units.clock(self.at_s),
             f"{self.lane} {self.what}".strip(),

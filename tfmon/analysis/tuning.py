@@ -124,11 +124,11 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[Change, ...], TuneState | Non
             made.append(changes)
     if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
         raise ExperimentError("nothing to undo: no change of this race is in effect")
-    attempts = list(snapshot.tuned.attempts) if snapshot.tuned is not None else []
-    for place, attempt in enumerate(attempts):
-        if snapshot.tuned is not None and attempt.outcome == KEPT and _changes_of(attempt) == made[-1]:
-            attempts[place] = replace(attempt, outcome=UNDONE)
-            return made[-1], replace(snapshot.tuned, attempts=tuple(attempts))
+    state = snapshot.tuned
+    for place, one in enumerate(state.attempts if state is not None else ()):
+        if state is not None and one.outcome == KEPT and _changes_of(one) == made[-1]:
+            undone = (*state.attempts[:place], replace(one, outcome=UNDONE), *state.attempts[place + 1 :])
+            return made[-1], replace(state, attempts=undone)
     return made[-1], None
 
 

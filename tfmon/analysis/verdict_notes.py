@@ -9,7 +9,7 @@ from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
 from tfmon.analysis.finish import ALIKE
 from tfmon.analysis.statistics import Throughput
-from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
+from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot

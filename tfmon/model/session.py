@@ -78,6 +78,10 @@ class Snapshot:
                 return lane
         raise KeyError(name)
 
+    def called(self, lane: LaneState) -> str:
+        """Return the name of a lane for people: with more than two lanes, its id and what tells it apart."""
+        return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {lane.short_title}".strip()
+
     @property
     def differing(self) -> tuple[str, ...]:
         """Knobs in which the lanes differ now; those in which they were started to differ are first."""

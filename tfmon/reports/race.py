@@ -95,6 +95,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
                 for lane in [snapshot.lane(rank.lane)]
             ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "ranked": list(verdict.ranked),
             "earlier": found.earlier or None,
             "finish": list(finish_lines(snapshot)),
         },
@@ -118,7 +119,7 @@ def to_text(found: Analysis) -> str:
     """Return the result as a table of plain text, no wider than it must be."""
     snapshot, verdict = found.snapshot, found.verdict
     titles = ["lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"]
-    rows = [titles, *([lane.title, *cells(lane)] for lane in snapshot.lanes)]
+    rows = [titles, *([snapshot.called(lane), *cells(lane)] for lane in snapshot.lanes)]
     lines = table(rows, right=range(1, len(titles)))
     chosen = {lane.spec.place: lane.spec.chosen for lane in snapshot.lanes if lane.spec.chosen}
     lines += [f"{place} is {reason}" for place, reason in chosen.items()]
@@ -128,9 +129,9 @@ def to_text(found: Analysis) -> str:
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             if lane.trouble.kind == "error" and lane.ended is not None:
                 lines.extend(f"  | {line}" for line in lane.ended.output_tail[-OUTPUT_LINES:])
-    bottlenecks = [f"{one.lane.title}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
+    bottlenecks = [f"{snapshot.called(one.lane)}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
     lines += ["", *bottlenecks] if bottlenecks else []
-    lines += ["", *filter(None, [found.earlier]), verdict.text, *finish_lines(snapshot)]
+    lines += ["", *filter(None, [found.earlier]), verdict.text, *verdict.ranked, *finish_lines(snapshot)]
     lines += [
         text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
     ]

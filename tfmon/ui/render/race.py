@@ -213,7 +213,8 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
         return [BLANK] * height
     spare = 1 if height >= 5 else 0
     rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= 3 else 1)
-    for line in wrap(analysis.earlier, width - 4, max(0, min(2, height - len(rows) - 1))):
+    told = analysis.earlier or "; ".join(analysis.verdict.ranked)
+    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - 1))):
         rows.append((("   " + line, TEXT),))
     for line in wrap(_tried(analysis, key_of("undo", view.keys)), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
@@ -244,7 +245,8 @@ def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list
     for index, lane in enumerate(analysis.snapshot.lanes):
         if lane.spec.name == verdict.winner:
             style = strong(lane_style(index))
-            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if names_fit else "", style))
+            unnamed = names_fit and len(analysis.snapshot.lanes) < 3
+            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if unnamed else "", style))
             more: Row = ((" " * cells(lead), TEXT),)
             return [(*(more if place else lead), (line, STRONG)) for place, line in enumerate(lines)]
     return [(("   ", TEXT), (line, TEXT)) for line in lines]

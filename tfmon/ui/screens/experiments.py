@@ -2,51 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from tfmon.analysis import history
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.experiments import tune_rows
+from tfmon.ui.render.experiments import history_rows, tune_rows
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import TEXT
-from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.requests import may_act, start, undo
-from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.scroll import ScrollPage
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
 
-class HistoryPage(ListPage):
-    """Lists every change of the race, what it did to its lane, and the verdict from then on."""
+class HistoryPage(ScrollPage):
+    """Shows every change of the race, what it did to its lane, and the verdict from then on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", "undo")]
     title_text = "History: every change of the race, and what came of it"
-    columns = tuple(map(Column, history.HEADS))
-    nothing = "no setting was changed yet"
-    _of: tuple[history.Row, ...] = ()
-    _every: tuple[Entry, ...] = ()
 
-    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the changes, the latest last."""
-        if self._of is not (rows := self.monitor.analysis.history):
-            self._of, whole = rows, [one.verdict.text if one.verdict else "" for one in rows]
-            self._every = tuple(
-                Entry(place, tuple((text, TEXT) for text in row.cells(snapshot)), whole=whole[place])
-                for place, row in enumerate(rows)
-            )
-        return self._every
-
-    def default_place(self) -> int:
-        """Return the place of the latest change."""
-        return len(self.shown) - 1
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the table."""
+        return [BLANK, *history_rows(self.monitor.analysis, width)]
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do now."""
