@@ -24,8 +24,7 @@ from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.one_lane import OneLanePage
-from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.ui.screens.scroll import ScrollPage
 
 _MEANINGS = {
