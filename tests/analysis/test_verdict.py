@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -80,8 +81,19 @@ class TestNothingToSay:
     def test_a_race_for_one_look_at_its_end_needs_as_many_rounds_as_others_where_it_was_interrupted(self):
         lanes = lane("cpu", [100.0] * 2), lane("gpu:0", [300.0] * 2)
         assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
-        stopped = find_verdict(ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT"))
-        assert stopped.text == "no verdict: measured 2 of 3 rounds; stopped 2 s before a verdict"
+        interrupted = ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT")
+        assert find_verdict(interrupted).text == "no verdict: measured 2 of 3 rounds; stopped 2 s before a verdict"
+        scripts = tuple(replace(one, command="python train.py") for one in interrupted.lanes)
+        text = find_verdict(replace(interrupted, lanes=scripts)).text
+        assert text == "no verdict: measured 2 of 3 rounds", "scripts that ended have no more to tell"
+
+    def test_lanes_of_a_script_at_other_places_of_it_may_be_in_other_phases(self):
+        slow, fast = lane("cpu", [100.0] * 9 + [300.0] * 9 + [500.0] * 9), lane("gpu:0", [900.0] * 27)
+        lanes = [replace(one, command="python train.py", phase=DONE) for one in (slow, fast)]
+        places = replace(lanes[0], steps=50), replace(lanes[1], steps=400)
+        said = "the script's phases may not be alike: gpu:0 after step 400, cpu after step 50"
+        assert said in find_verdict(snapshot(*places)).note
+        assert "phases" not in find_verdict(snapshot(*lanes)).note
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
@@ -204,6 +216,22 @@ class TestInterleaved:
         assert [rank.lane for rank in verdict.ranking] == ["gpu:1", "gpu:0"]
         assert [rank.ratio.value for rank in verdict.ranking] == pytest.approx([4, 2], rel=0.03)
         assert (verdict.winner, verdict.ratio) == ("gpu:1", verdict.ranking[0].ratio.value)
+
+    def test_of_several_lanes_each_is_ranked_and_each_knob_that_two_differ_in_is_answered(self):
+        settings = [(10, "off"), (10, "auto"), (256, "auto")]
+        specs = [LaneSpec("cpu", {"batch_size": batch, "prefetch": prefetch}) for batch, prefetch in settings]
+        demo = Demo(specs, mode=TURNS)
+        demo.go()
+        demo.race(40, (1_280, 2_560, 10_240))
+        verdict = find_verdict(demo.session.snapshot())
+        assert verdict.text.startswith("C batch 256, prefetch auto is 8.0× faster than A batch 10, prefetch off (")
+        shown = [re.sub(r" \([^)]*\)", "", line) for line in verdict.ranked]
+        assert shown == [
+            "C 8.0×, B 2.0× over A",
+            "batch 256 over auto: C/B 4.0×".replace("auto", "10"),
+            "prefetch auto over off: B/A 2.0×",
+        ]
+        assert all("to" in line for line in verdict.ranked), "with intervals"
 
     def test_the_two_fastest_must_be_told_apart_for_a_winner(self):
         lanes = lane("cpu", noisy(100)), lane("gpu:1", noisy(400, seed=2)), lane("gpu:0", noisy(400, seed=3))

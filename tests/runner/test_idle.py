@@ -11,8 +11,8 @@ from support.waiting import PATIENCE_S
 
 from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
 from tfmon.model.spec import LaneSpec
+from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch
-from tfmon.probes.look import look
 from tfmon.runner.idle import Idle
 from tfmon.runner.planner import RaceOptions, plan_race
 

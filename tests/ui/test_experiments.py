@@ -183,6 +183,7 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
     demo = racing_demo()
     kept = attempt(KEPT, Estimate(1.38, 1.31, 1.44, 6), prefetch="auto")
     demo.apply("gpu:0", "prefetch", "auto")
+    demo.session.set_experiment(TuneState("gpu:0"))
     demo.session.set_experiment(TuneState("gpu:0", attempts=(kept,), over=True))
     rows = plain(frame(demo, *SIZE).rows)
     assert "   G: prefetch auto: +38 % (CI +31 to +44), kept · u to undo" in rows

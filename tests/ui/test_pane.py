@@ -232,7 +232,7 @@ def test_a_title_without_room_keeps_the_value_that_tells_the_lanes_apart():
     demo.go()
     demo.race(2, (1_000, 2_000))
     for name, value in zip(demo.names, ("off", "auto"), strict=True):
-        assert f"parallel… {value} " in drawn(demo, name, 40, 16)[0]
+        assert f"parallel {value} " in drawn(demo, name, 40, 16)[0]
 
 
 def test_a_lane_that_is_over_says_in_one_place_how_much_is_discarded():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -73,11 +74,50 @@ def test_the_lane_whose_turn_it_is_is_marked():
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
 def test_why_there_is_no_gpu_lane_is_said(size):
-    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(racing_demo(CPU_MACHINE), *size))
+    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(Demo(machine=CPU_MACHINE), *size))
 
 
 def top(high: float) -> dict[str, Scale]:
     return {SHARED: Scale(0.0, high)}
+
+
+def six() -> Demo:
+    """Return a race of six lanes in three knobs."""
+    settings = [
+        (batch, *more) for batch in (10, 256) for more in (("off", "off"), ("auto", "off"), (1, "bfloat16"))
+    ]
+    names = ("batch_size", "prefetch", "mixed_precision")
+    demo = Demo([LaneSpec("cpu", dict(zip(names, one, strict=True))) for one in settings], mode="turns")
+    demo.go()
+    return demo
+
+
+def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
+    demo, seen = six(), set()
+    for _ in range(8):
+        demo.race(0.6)
+        heads = [row for row in text(frame(demo, 120, 36)).splitlines() if row.startswith("╭")]
+        seen.add(tuple(re.findall(r" ([A-F])  (.*?) ─", " ".join(heads))))
+    (names,) = seen
+    assert [name for _, name in names] == [
+        "10, off, off", "10, auto, off", "10, 1, bfloat16", "256, off, off", "256, auto, off", "256, 1, bfloat16",
+    ]  # fmt: skip
+    wide = text(frame(demo, 200, 50))
+    assert "A  batch 10, prefetch off, mixed off " in wide
+    assert "F  batch 256, prefetch 1, bfloat16 " in wide
+
+
+def test_the_digits_of_all_lanes_are_as_large_as_each_other():
+    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], mode="turns")
+    demo.go()
+    demo.race(20, (150, 140_000))
+    for width in range(80, 126, 2):
+        rows = text(frame(demo, width, 36)).splitlines()
+        large = [row for row in rows if "examples/s" in row and "█" in row.partition("time")[0]]
+        assert len(large) in (0, 1)
+        if large:
+            left, right = large[0][: width // 2], large[0][width // 2 :]
+            assert "█" in left and "█" in right and "150 examples" not in left
 
 
 def test_all_panes_share_one_scale_which_a_small_change_does_not_move():

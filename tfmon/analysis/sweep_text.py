@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.scaling import Scaling
 from tfmon.analysis.sweep import BASELINE, Found, Row
-from tfmon.model.device_counts import KINDS, counted
 from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
+from tfmon.model.several import KINDS, counted
 
 
 def settings_text(settings: Settings) -> str:

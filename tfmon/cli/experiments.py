@@ -187,6 +187,7 @@ def _run(
     from tfmon.analysis.analysis import analyse
     from tfmon.model.race import TuneState
     from tfmon.model.views import describe
+    from tfmon.reports import fitted
     from tfmon.runner.headless import interruption, plan_race, show_progress
     from tfmon.runner.program import Program
 
@@ -212,7 +213,7 @@ def _run(
         tuned = state if isinstance(state, TuneState) else None
         snapshot = replace(snapshot, experiment=state, tuned=tuned)
     told = report(analyse(snapshot))
-    text = told if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
+    text = fitted(told) if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
     options.print_result(text, snapshot.recording.path if snapshot.recording is not None else "")
     sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
 

@@ -199,6 +199,7 @@ def _start(
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
     from tfmon.model.views import describe
+    from tfmon.reports import fitted
     from tfmon.reports.race import to_json, to_text
     from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
@@ -236,7 +237,7 @@ def _start(
         try:
             interrupted = live.run(program, info, plan, screen)
         except TfmonError:
-            click.echo(to_text(analyse(program.session.snapshot())))
+            click.echo(fitted(to_text(analyse(program.session.snapshot()))))
             raise
     found = analyse(program.session.snapshot())
     recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
@@ -245,5 +246,5 @@ def _start(
     elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-            options.print_result(to_text(found), recorded)
+            options.print_result(fitted(to_text(found)), recorded)
     sys.exit(program.exit_code_of_race(interrupted))

@@ -46,6 +46,7 @@ def replay(
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
+    from tfmon.reports import fitted
     from tfmon.reports.race import to_json, to_text
 
     if example is (recording is not None):
@@ -62,7 +63,7 @@ def replay(
             export.tell_torn(path)
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
-        click.echo(text)
+        click.echo(text if as_json else fitted(text))
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
@@ -225,6 +226,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     """
     from tfmon.recordings.compare import compare_all
     from tfmon.recordings.gate import judge
+    from tfmon.reports import fitted
     from tfmon.reports.diff import to_json, to_text
 
     folders = [word for word in (first, second) if Path(word).is_dir()]
@@ -244,7 +246,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     if as_json:
         click.echo(json.dumps(to_json(comparison, gate), indent=2, allow_nan=False))
     else:
-        click.echo(to_text(comparison, gate))
+        click.echo(fitted(to_text(comparison, gate)))
     if gate is not None:
         sys.exit(gate.exit_code)
 

@@ -13,8 +13,8 @@ from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library, Running
 from tfmon.doctor.interpreter import describe_interpreter, find_shadows, list_distributions, read_build, shadows_on
 from tfmon.doctor.machine import LoadWatch, read_driver_files, read_host, read_platform
 from tfmon.model.views import default_base
+from tfmon.probes.choice import look
 from tfmon.probes.gpus import read_visibility
-from tfmon.probes.look import look
 from tfmon.probes.obstacles import LIBRARY
 from tfmon.probes.views import find_view
 from tfmon.probes.wheel import find_home, find_wheel

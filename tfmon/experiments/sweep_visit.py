@@ -11,7 +11,7 @@ from typing import Protocol
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import log_speeds
 from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
-from tfmon.model import device_counts
+from tfmon.model import several
 from tfmon.model.events import Event, LaneEnded, LaneStalled
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
@@ -157,7 +157,7 @@ class Visit:
     def _check_settings(self, lane: LaneState) -> None:
         """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
         for knob, value in self._settings.items():
-            if knob in device_counts.KINDS:
+            if knob in several.KINDS:
                 continue  # the place has that many, or refuses it
             if not _alike(lane.settings.get(knob), value):
                 there = (

@@ -22,8 +22,8 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
 from tfmon.model.views import LaneView, View, Written, default_base, settle
 from tfmon.probes.base import Gpu
+from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
-from tfmon.probes.look import look
 from tfmon.probes.machine import read_machine
 from tfmon.probes.wheel import Wheel, read_wheel
 

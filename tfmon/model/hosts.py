@@ -10,16 +10,19 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model import gpu_others
-from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
 from tfmon.model.lane_reducer import disturbed, has_device, take_gpu_sample, take_others, trains_on
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, HostSample, ProcessName
+from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
 from tfmon.model.records import replace
 
 HISTORY_SAMPLES = 60
 """Samples of a GPU or of a machine that are kept: a minute at one a second."""
+SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
+
+SWAP_BYTES_PER_S = 1e6
+THROTTLED_PCT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +153,26 @@ def _disturbed(
     for reason in reasons:
         lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
     return lane
+
+
+def host_disturbances(sample: HostSample) -> tuple[str, ...]:
+    """Return what disturbed every lane; a reading that is missing is no disturbance.
+
+    Stolen time is none: it hits all lanes alike, and `analysis.contention` reports it beside the figures.
+    """
+    limits = (
+        (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
+        (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
+        (THROTTLED, sample.throttled_pct, THROTTLED_PCT),
+    )
+    found = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
+    return tuple(dict.fromkeys(found))
+
+
+def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
+    """Return what disturbed the lanes on this GPU: clocks lowered by heat or hardware.
+
+    A power cap is no disturbance: at full load most GPUs reach it.
+    """
+    reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
+    return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()

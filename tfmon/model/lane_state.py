@@ -13,10 +13,9 @@ from tfmon.model.gpu_others import Taken
 from tfmon.model.gpu_parts import GpuParts
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
-from tfmon.model.lane_history import History
+from tfmon.model.lane_history import History, LossCurve
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
-from tfmon.model.loss_curve import LossCurve
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock

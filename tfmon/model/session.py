@@ -36,12 +36,13 @@ from tfmon.model.hosts import (
     with_machine,
 )
 from tfmon.model.knobs import Knob
+from tfmon.model.lane_end import explained
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample, trains_on
 from tfmon.model.lane_state import LaneState
-from tfmon.model.memory_trouble import explained
 from tfmon.model.naming import named
+from tfmon.model.periods import CAUSES, Periods, after_event
 from tfmon.model.race import CONCURRENT, MODE_MARKS, TURNS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
@@ -64,6 +65,8 @@ class Snapshot:
     """The series of measurements that runs, or ran last in this race."""
     tuned: TuneState | None = None
     """The advice that is tried, or was last in this race."""
+    periods: Periods = ()
+    """What was measured until each change of this race, the latest last; the present one is in `lanes`."""
     recording: RecordingState | None = None
     """Where this race is recorded, and whether it still is; None for a race that is not."""
     charted: bool = True
@@ -75,6 +78,10 @@ class Snapshot:
             if lane.spec.name == name:
                 return lane
         raise KeyError(name)
+
+    def called(self, lane: LaneState) -> str:
+        """Return the name of a lane for people: with more than two lanes, its id and what tells it apart."""
+        return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {lane.short_title}".strip()
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -185,6 +192,9 @@ def concerns(known: Snapshot, event: Event) -> bool:
 def after(known: Snapshot, event: Event) -> Snapshot:
     """Return the snapshot after an event that concerns the race, with the lanes named as they now differ."""
     then = _after(known, event)
+    if isinstance(event, CAUSES):
+        periods = after_event(known.periods, event, known.race, known.lanes, then.lanes, known.experiment)
+        then = replace(then, periods=periods)
     pairs = zip(then.lanes, known.lanes, strict=False)
     same = len(then.lanes) == len(known.lanes) and all(
         lane is before or (lane.settings == before.settings and lane.differs is not None) for lane, before in pairs
@@ -200,7 +210,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             lanes = tuple(
                 LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, history=history) for one in event.specs
             )
-            return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None)
+            return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None, periods=())
         case MachineKnown():
             return replace(known, hosts=with_machine(known.hosts, event.machine, event.host))
         case HostEvent():

@@ -192,9 +192,10 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Write only what tells a lane apart, for narrow places: "batch 256 · graph off", or else its place."""
+    """Write only what tells a lane apart, for narrow places: "batch 256, graph off", or else its place."""
     values = {**spec.settings, **settings}
-    words = [f"{short_name(knob)} {show(values[knob])}" for knob in differs if knob in values]
+    told = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
+    words = [value if value.endswith("float16") else f"{name} {value}" for name, value in told]
     elsewhere = spec.kind == "gpu" or spec.host or spec.devices > 1
     words = [spec.place, *words] if elsewhere or not words else words
-    return " · ".join(words) + (f" #{spec.number}" if spec.number else "")
+    return ", ".join(words) + (f" #{spec.number}" if spec.number else "")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfmon.model.device_counts import devices_of
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
 from tfmon.model.records import replace
-from tfmon.model.several import step_batch
+from tfmon.model.several import devices_of, step_batch
 from tfmon.model.spec import LaneSpec
 
 MOST_DEATHS = 3

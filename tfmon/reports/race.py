@@ -28,6 +28,7 @@ from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
     estimate_json,
     head,
+    history_table,
     interval,
     recording_json,
     recording_lines,
@@ -76,29 +77,40 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         ],
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
-            "kind": verdict.kind or None,
-            **_winner(snapshot, verdict.winner),
+            **_verdict(snapshot, verdict),
+            "winner": snapshot.lane(verdict.winner).title if verdict.winner is not None else None,
             "also_differs": list(verdict.also),
             "machines_differ": {
                 one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
             },
             "scaling": [{"id": snapshot.lane(one.lane).spec.id, **scaling_json(one)} for one in verdict.scaling],
-            "ratio": verdict.ratio,
-            "ratio_ci95": interval(verdict.interval),
             "interval_kind": verdict.interval_kind,
             "margin": snapshot.race.margin,
             "left_s": verdict.left_s,
             "at_least": verdict.at_least,
             "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
-            "pairs": verdict.interval.pairs if verdict.interval else None,
             "ranking": [
                 {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
                 for rank in verdict.ranking
                 for lane in [snapshot.lane(rank.lane)]
             ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "ranked": list(verdict.ranked),
+            "earlier": found.earlier or None,
             "finish": list(finish_lines(snapshot)),
         },
+        "history": [
+            {
+                "at_s": row.at_s,
+                "lane_id": row.lane or None,
+                "change": row.what,
+                "examples_per_s_before": row.before,
+                "examples_per_s_after": row.after,
+                **estimate_json("effect", row.effect),
+                "verdict": _verdict(snapshot, row.verdict) if row.verdict else None,
+            }
+            for row in found.history
+        ],
         **recording_json(snapshot),
     }
 
@@ -107,7 +119,7 @@ def to_text(found: Analysis) -> str:
     """Return the result as a table of plain text, no wider than it must be."""
     snapshot, verdict = found.snapshot, found.verdict
     titles = ["lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"]
-    rows = [titles, *([lane.title, *_cells(lane)] for lane in snapshot.lanes)]
+    rows = [titles, *([snapshot.called(lane), *cells(lane)] for lane in snapshot.lanes)]
     lines = table(rows, right=range(1, len(titles)))
     chosen = {lane.spec.place: lane.spec.chosen for lane in snapshot.lanes if lane.spec.chosen}
     lines += [f"{place} is {reason}" for place, reason in chosen.items()]
@@ -117,15 +129,17 @@ def to_text(found: Analysis) -> str:
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             if lane.trouble.kind == "error" and lane.ended is not None:
                 lines.extend(f"  | {line}" for line in lane.ended.output_tail[-OUTPUT_LINES:])
-    bottlenecks = [f"{one.lane.title}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
+    bottlenecks = [f"{snapshot.called(one.lane)}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
     lines += ["", *bottlenecks] if bottlenecks else []
-    lines += ["", verdict.text, *finish_lines(snapshot)]
+    lines += ["", *filter(None, [found.earlier]), verdict.text, *verdict.ranked, *finish_lines(snapshot)]
     lines += [
         text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
     ]
     lines += view_lines(snapshot)
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
+    if changed := history_table(found):
+        lines += ["", *table(changed, right=(4,)), ""]
     return "\n".join(lines + recording_lines(snapshot))
 
 
@@ -297,9 +311,14 @@ def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
     return cpu_ratio(snapshot.lane(ranked[0]).slices, slowest.slices) if slowest is not None else None
 
 
-def _winner(snapshot: Snapshot, name: str | None) -> dict[str, str | None]:
-    winner = snapshot.lane(name) if name is not None else None
-    return {"winner": winner.title if winner else None, "winner_id": winner.spec.id if winner else None}
+def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "kind": verdict.kind or None,
+        "winner_id": snapshot.lane(verdict.winner).spec.id if verdict.winner is not None else None,
+        **estimate_json("ratio", verdict.interval),
+        "pairs": verdict.interval.pairs if verdict.interval else None,
+        "text": verdict.text,
+    }
 
 
 def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
@@ -349,7 +368,9 @@ def _discarded(found: Analysis) -> str:
     return units.discarded(shares) if shares else ""
 
 
-def _cells(lane: LaneState) -> list[str]:
+def cells(lane: LaneState) -> list[str]:
+    """Return the figures of a lane as text: examples/s, steps/s, step p50, p95, loss, memory, CPU, GPU busy."""
+
     def cell(value: float | None, write: Callable[[float], str]) -> str:
         return "n/a" if value is None else write(value)
 

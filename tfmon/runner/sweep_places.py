@@ -12,9 +12,9 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.hosts.reservation import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.device_counts import KINDS, counted, devices_of
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.session import Session
+from tfmon.model.several import KINDS, counted, devices_of
 from tfmon.model.sweep import kind_of
 from tfmon.model.views import View
 from tfmon.runner.planner import RaceOptions

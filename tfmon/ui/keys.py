@@ -42,7 +42,8 @@ RACE_KEYS = (
     Key("mode", "t", "switch_mode", "take turns (a fair race), or train all at once", "Race"),
     Key("crossover", "c", "show_crossover", "find the value of a knob at which the lead changes", "Race"),
     Key("try", "e", "try_advice", "try what may help a lane, and keep it if it does", "Race"),
-    Key("undo", "u", "undo_advice", "take back what was kept last", "Race"),
+    Key("undo", "u", "undo_advice", "take back the last change, yours or one that was kept", "Race"),
+    Key("history", "H", "show_history", "every change of a setting, and what came of it", "Race"),
     Key("tune", "E", "show_tuning", "try one change after the other until nothing helps", "Race"),
     Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
     Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
@@ -145,7 +146,7 @@ REPLAY_KEYS = (
 """Keys that only a replay has."""
 
 _WATCHING = (
-    "show_help", "show_crossover", "show_palette", "show_copy", "save_picture", "save_report",
+    "show_help", "show_crossover", "show_history", "show_palette", "show_copy", "save_picture", "save_report",
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",

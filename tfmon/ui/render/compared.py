@@ -58,7 +58,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     if not differs:
         return ""
     if len(lanes) == 2:
-        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place} · ") for lane in lanes)
+        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place}, ") for lane in lanes)
     told = []
     for knob in differs:
         values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)

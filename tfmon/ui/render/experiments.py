@@ -9,17 +9,30 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.crossover import Curve, CurvePoint, ahead_text, ended_text
 from tfmon.analysis.curve_chart import LABEL_CELLS, draw_curve
+from tfmon.analysis.history import HEADS
 from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, outcome_text
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, fit, wrap
+from tfmon.ui.render.rows import BLANK, Row, cell_len, entry, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
 
-__all__ = ["LABEL_CELLS", "chart_rows", "crossover_rows", "tune_rows"]
+__all__ = ["LABEL_CELLS", "chart_rows", "crossover_rows", "history_rows", "tune_rows"]
 
 _CHANGE_CELLS, _GAIN_CELLS = 26, 34
+
+
+def history_rows(analysis: Analysis, width: int) -> list[Row]:
+    """Return the history as a table; where that is too wide, each change with what came of it beside its time."""
+    heads, *cells = [HEADS, *(row.cells(analysis.snapshot) for row in analysis.history)]
+    if not cells:
+        return [(("   no setting was changed yet", TEXT),)]
+    sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    if sum(sizes) + 3 * len(sizes) > width:
+        return [row for at, *told in cells for row in entry(at, "   ".join(filter(None, told)), width, STRONG)]
+    lines = ["   ".join(map(str.ljust, row, sizes)) for row in (heads, *cells)]
+    return [((f" {line}", TEXT if place else DIM),) for place, line in enumerate(lines)]
 
 
 def tune_rows(analysis: Analysis, lane: LaneState, width: int) -> list[Row]:

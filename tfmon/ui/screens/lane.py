@@ -25,8 +25,7 @@ from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.requests import try_advice
-from tfmon.ui.screens.one_lane import OneLanePage
-from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.ui.screens.scroll import ScrollPage
 
 _MEANINGS = {
