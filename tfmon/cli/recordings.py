@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show a recorded race.")
 @click.argument("recording", required=False)
 @click.option(
-    "--example", is_flag=True, help="Show a race that comes with tfmon, and say what it was recorded on."
+    "--example", is_flag=True, help="Show a race that comes with tfmon: two settings on a CPU; no GPU was there."
 )
 @options.headless
 @options.as_json
