@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from tfmon.model.knobs import FiniteFloat, KnobValue
+from tfmon.model.profile import Profile
 from tfmon.model.readings import Range
 
 PROTOCOL = 2
@@ -240,10 +241,8 @@ class Profiled(LaneEvent):
 
     folder: str
     """As in the request."""
-    path: str
-    """The profile: TensorFlow's `.xplane.pb` file."""
-    note: str = ""
-    """Why it has fewer steps than requested; empty if it has all."""
+    profile: Profile
+    """What the lane read in the trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

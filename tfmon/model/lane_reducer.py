@@ -11,7 +11,6 @@ from tfmon.model.events import (
     KnobRequested,
     LaneEnded,
     LaneStarted,
-    ProfileRead,
     Suspended,
 )
 from tfmon.model.gpu_accounting import NO_GPU
@@ -32,6 +31,7 @@ from tfmon.model.lane_events import (
     NotMeasured,
     PathsUsed,
     PhaseEntered,
+    Profiled,
     Progressed,
     SliceEnded,
     StackReported,
@@ -178,8 +178,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
-        case ProfileRead():
-            return replace(state, computing_share=event.computing_share)
+        case Profiled() if (share := event.profile.computing_share) is not None:
+            return replace(state, computing_share=share)
         case StackReported():
             return replace(state, stack=event)
         case PathsUsed():

@@ -289,8 +289,16 @@ class LaneControl(ABC):
     # ------------------------------------------------------------ profiles
 
     def report_profile(self, request: TakeProfile, path: Path, note: str = "") -> None:
-        """Report that a profile was written."""
-        self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, path=str(path), note=note))
+        """Read a profile and report what it says; `note` is said of it as well."""
+        from tfmon.profile.breakdown import read_profile
+        from tfmon.profile.trace import TraceError
+
+        try:
+            profile = read_profile(path, on_gpu=request.on_gpu, note=note, chrome=request.chrome)
+        except TraceError as error:
+            self.report_profile_failure(request, error.message)
+        else:
+            self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
 
     def report_profile_failure(self, request: TakeProfile, reason: str) -> None:
         """Report that no profile was taken, and why."""
