@@ -83,11 +83,18 @@ class Lane:
         self.examples += examples
         self.loss = loss
 
+    def take_back(self, steps, examples):
+        self.steps -= steps
+        self.examples -= examples
+
+    def tell_step(self, text):
+        self.step = text
+
     def cancel_step(self):
         self.cancelled += 1
 
     def stop_clock(self):
-        pass
+        self.steps += self.confirm()
 
     def obey(self):
         pass

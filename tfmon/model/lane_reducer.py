@@ -34,6 +34,7 @@ from tfmon.model.lane_events import (
     Progressed,
     SliceEnded,
     StackReported,
+    StepDescribed,
     Window,
 )
 from tfmon.model.lane_log import append_log
@@ -135,7 +136,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Hello():
             stack = event.reports_stack
             told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
-            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told)
+            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told, steps_before=state.steps)
             return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
@@ -170,7 +171,10 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             known = f"{reason} after {state.steps:,} steps"
             return replace(state, not_measured={**state.not_measured, event.what: known})
         case NotMeasured():
-            return replace(state, not_measured={**state.not_measured, event.what: event.reason})
+            told = {**state.not_measured, event.what: event.reason}
+            return _without_unknown(replace(state, not_measured=told), event)
+        case StepDescribed():
+            return replace(state, step=event.text)
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():
@@ -203,7 +207,18 @@ def _marked(state: LaneState, at_ns: int, text: str, gap_ns: int) -> tuple[KnobM
 # ---------------- what was measured
 
 
+def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
+    """Forget figures that were told before it was known that they may be wrong."""
+    if event.what == "examples" and event.reason and state.examples:
+        return replace(restart_measurement(state), examples=0)
+    return replace(state, first_loss=None, last_loss=None) if event.what == "loss" and event.reason else state
+
+
 def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
+    if state.not_measured.get("examples"):
+        window = replace(window, examples=0, sampled_examples=0)
+    if state.not_measured.get("loss"):
+        window = replace(window, loss=None)
     steady, loss = not window.marks, window.loss
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns

@@ -15,6 +15,7 @@ from typing import Any
 
 from tfmon.script.loop_report import Recorder
 from tfmon.script.marks import Mark
+from tfmon.script.rounds import Updater
 from tfmon.script.sources import Source, nothing
 
 MOST = 256
@@ -35,9 +36,11 @@ class Bundle:
     """
 
     __slots__ = (
+        "at",
         "begun_ns",
         "busy",
         "function",
+        "given",
         "loss",
         "loss_before",
         "mark",
@@ -52,6 +55,7 @@ class Bundle:
         "traces",
         "until_ns",
         "updated_ns",
+        "updater",
         "waiting",
         "waits_ns",
     )  # fmt: skip
@@ -73,12 +77,22 @@ class Bundle:
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
         """Examples, and the wait for them, of the step that was told to begin last and of the noted ones."""
+        self.given: list[int] = []
+        """What the function was given of them."""
         self.loss: Any = None
         self.loss_before: Any = None
         """Loss of the last update, and of the one before; all else that a step returns is let go."""
 
     def follow(
-        self, lane: Recorder, source: Source, mark: Mark, function: object, loss: object, until_ns: int
+        self,
+        lane: Recorder,
+        source: Source,
+        mark: Mark,
+        function: Any,  # noqa: ANN401
+        updater: Updater,
+        rows: int,
+        loss: object,
+        until_ns: int,
     ) -> None:
         """Note steps like the one that was just updated, until a time.
 
@@ -86,17 +100,20 @@ class Bundle:
             lane: What says, by `waiting` and `traces`, that a step must be told by itself.
             source: What the batch was pulled from.
             mark: What is known of the function's graph.
-            function: What made the update.
+            function: What made the update, by `updater`.
+            rows: Its examples.
             loss: Its loss.
             until_ns: When the lane's window is due.
         """
         iterator = source.ref()
         path = rows_path(getattr(iterator, "element_spec", None))
-        if path is None:
+        self.at = next((at for at, one in enumerate(function.inputs) if one.shape.rank), None)
+        if path is None or self.at is None:
             return
         self.source, self.mark, self.function, self.pull = source, mark, weakref.ref(function), source.ref
-        self.rows_path, self.loss = path, loss
-        self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [source.rows], [source.wait_ns], 0
+        self.rows_path, self.loss, self.updater = path, loss, updater
+        self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [rows], [source.wait_ns], 0
+        self.given = [rows]
         self.thread, self.until_ns = threading.get_ident(), until_ns
         self.waiting: Sized = lane.waiting
         self.traces = lane.traces or Untraced

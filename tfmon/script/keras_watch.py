@@ -116,10 +116,11 @@ def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
     overlooked = _aside(own)
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        begun = False
+        begun, updater = False, None
         try:
             with hooks:
-                begun = not hooks.off and watcher.update_begins(id(self))
+                updater = watching.updater_of(self.optimizer)
+                begun = not hooks.off and watcher.update_begins()
             with _hidden():
                 result = own(self, *args, **kwargs) if begun else overlooked(self, *args, **kwargs)
         except BaseException as error:
@@ -129,7 +130,8 @@ def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if begun:
             with hooks:
-                watcher.update_ends(_loss_of(result), rows_of(args[0] if args else kwargs.get("x")))
+                watcher.gradient(tuple(rows_of((args or tuple(kwargs.values()))[:2])))
+                watcher.update_ends(updater, _loss_of(result))
         return result
 
     return watched

@@ -25,6 +25,7 @@ from tfmon.model.lane_events import (
     NotMeasured,
     PathsUsed,
     Progressed,
+    StepDescribed,
 )
 from tfmon.model.lane_pipes import SETTINGS, USES, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
@@ -134,6 +135,10 @@ class Lane(Meter):
     def cannot_know(self, what: str, reason: str) -> None:
         """Report why something about this lane's steps stays unknown."""
         self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
+
+    def tell_step(self, text: str) -> None:
+        """Report what is counted as a step."""
+        self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text))
 
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
         """Report how far the script is, now and from now on with each window."""

@@ -106,6 +106,11 @@ class LoopOptimizers:
                 if rate_of(optimizer) is not None:
                     set_rate(optimizer, float(self._requested))
 
+    @property
+    def any(self) -> bool:
+        """Whether the script has an optimizer."""
+        return len(self._seen) > 0
+
     def offer(self, lane: Offers) -> None:
         """Offer the knob once the first step has shown all optimizers."""
         if self._count == 1:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from tfmon.model.lane_events import Progressed
 
 TRAINING, VALIDATION = "training", "validation"
-NO_DATASET = "the loop reads no dataset"
 LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
 
 
@@ -18,6 +17,8 @@ class Recorder(Protocol):
 
     feed: Any
     """What counts the batches that graphs pull themselves."""
+    confirm: Callable[[], int]
+    """Returns how many more steps the optimizers have counted than were told."""
     traces: Any
     """What counts the functions that are traced, as `count`; None for nothing."""
     waiting: Sized
@@ -46,6 +47,12 @@ class Recorder(Protocol):
             examples: All of theirs.
             input_ns: Their wait for batches.
         """
+
+    def take_back(self, steps: int, examples: int) -> None:
+        """Count fewer steps and examples than were told: they were parts of others."""
+
+    def tell_step(self, text: str) -> None:
+        """Report what is counted as a step."""
 
     def cancel_step(self) -> None:
         """Forget the step that was begun."""
@@ -78,6 +85,10 @@ class LoopReport:
         self._epoch = 1
         self._batches: int | None = None
         self._told: set[str] = set()
+        self.doubts: dict[str, str] = {}
+        """What may stay unknown of the steps, and why; an empty reason for what is known again."""
+        self.counted = ""
+        """What is counted as a step."""
 
     @property
     def epochs_done(self) -> int:
@@ -100,19 +111,13 @@ class LoopReport:
             epochs_done=self.epochs_done,
         )
 
-    def tell_unknown(self, lane: Recorder, *, examples: bool, loss: bool, in_graph: bool) -> None:
-        """Tell a lane once what a step has not told: its examples or its loss.
+    def unknown(self, what: str) -> bool:
+        """Return whether a lane was told that something stays unknown."""
+        return what in self._told
 
-        Args:
-            lane: Where it is told.
-            examples: Whether the examples are known.
-            loss: Whether the loss is known.
-            in_graph: Whether the loop runs inside of a graph.
-        """
-        for what, known, reason in (
-            ("examples", examples, LOOP_IN_GRAPH if in_graph else NO_DATASET),
-            ("loss", loss, "the training step returns none"),
-        ):
-            if not known and what not in self._told:
+    def tell(self, lane: Recorder) -> None:
+        """Tell a lane once what is in doubt, and why."""
+        for what, reason in self.doubts.items():
+            if reason and what not in self._told:
                 lane.cannot_know(what, reason)
-            self._told.add(what)
+                self._told.add(what)

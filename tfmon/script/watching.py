@@ -14,6 +14,7 @@ from tfmon.model.lane_events import NotMeasured
 from tfmon.model.lane_pipes import is_open, read_pipes
 from tfmon.script import process
 from tfmon.script.hooking import hooks, wanted
+from tfmon.script.rounds import Updater
 from tfmon.script.steps import StepWatcher
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def let_report() -> None:
     watcher.retire(reported=True)
     if lane is not None and watcher.lane is not None:
         lane.forget_start()
+
+
+def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
+    """Return what stands for an optimizer of Keras."""
+    return _tensorflow.updater_of(optimizer) if _tensorflow is not None else Updater((), "the optimizer")
 
 
 def _join() -> Lane | None:
