@@ -28,6 +28,7 @@ Thread: the first thread that calls `step` is measured; calls from others are ig
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -42,8 +43,10 @@ __all__ = ["input", "knob", "step"]
 Batches = TypeVar("Batches", bound=Iterable[Any])
 Value = TypeVar("Value", int, float, str, bool)
 _in_a_lane = "TFMON_PIPES" in os.environ
+_first: Step | None = None
 _last: Step | None = None
 _input_ns = 0
+_told = False
 
 
 class Step:
@@ -52,10 +55,10 @@ class Step:
     Without a `with`, the step ended when `step` was called.
     """
 
-    __slots__ = ("_began_ns", "_call_ns", "_lane", "entered", "examples", "loss")
+    __slots__ = ("_began_ns", "_call_ns", "_lane", "entered", "examples", "loss", "reported")
 
     def __init__(self, examples: int, loss: object, lane: Lane | None = None) -> None:
-        self.examples = examples
+        self.examples = self.reported = examples
         """Number of examples it trains."""
         self.loss: object = loss
         """A number or a tensor; None for a step without a loss."""
@@ -68,6 +71,8 @@ class Step:
         if self._lane is not None:
             self.entered = True
             with _guard():
+                if self is _first:
+                    self._lane.count_untimed(-1, -self.reported)
                 if self._lane.begin_step():
                     _forget_input()
             self._began_ns = time.monotonic_ns()
@@ -164,7 +169,7 @@ def step(examples: int = 0, loss: object = None) -> Step:
     Returns: the step; inside of a `with`, its `examples` and `loss` can be set.
     """
     if not _in_a_lane:
-        return Step(examples, loss)
+        return Step(_checked(examples), loss)
     with _guard():
         return _watched_step(examples, loss)
     return Step(examples, loss)
@@ -214,6 +219,17 @@ def knob(
     return value
 
 
+def _checked(examples: Any) -> int:  # noqa: ANN401
+    """Return a number of examples. Raises: ValueError for what is none."""
+    try:
+        count = operator.index(examples)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError(f"report.step: examples={examples!r}; expected a whole number from 0, such as len(x)")
+    return count
+
+
 def _guard() -> Hooks:
     """Return the context in which an error of tfmon is counted, and the script goes on."""
     from tfmon.script.hooking import hooks
@@ -222,7 +238,7 @@ def _guard() -> Hooks:
 
 
 def _watched_step(examples: int, loss: object) -> Step:
-    global _last, _in_a_lane
+    global _first, _last, _in_a_lane
     from tfmon.script import process, watching
 
     if not watching.watcher.off:
@@ -234,13 +250,27 @@ def _watched_step(examples: int, loss: object) -> Step:
     if not lane.measures_this_thread:
         return Step(examples, loss)
     # It is open whether a `with` follows, so this assumes what the call before did.
-    before, _last = _last, Step(examples, loss, lane)
+    before, _last = _last, Step(_known(lane, examples), loss, lane)
     if before is None:
+        _first = _last
+        lane.count_untimed(1, _last.examples, loss)
         lane.begin_step()
     elif not before.entered:
         _end(lane, _last, None)
         lane.begin_step()
     return _last
+
+
+def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
+    """Return a number of examples, or tell why it is not known, and return 0."""
+    global _told
+    try:
+        return _checked(examples)
+    except ValueError as error:
+        if not _told:
+            lane.cannot_know("examples", str(error))
+        _told = True
+        return 0
 
 
 def _forget_input() -> None:
@@ -254,7 +284,7 @@ def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     detach = getattr(ended.loss, "detach", None)  # PyTorch: the loss without its graph
     loss = ended.loss if detach is None else detach()
     waited_ns, _input_ns = _input_ns, 0
-    lane.end_step(examples=ended.examples, loss=loss, input_ns=waited_ns, call_ns=call_ns)
+    lane.end_step(examples=_known(lane, ended.examples), loss=loss, input_ns=waited_ns, call_ns=call_ns)
 
 
 def _watched_knob(

@@ -566,7 +566,7 @@ def forked_in_the_middle():
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@shape(2, failures=3)
+@shape(8, failures=3)
 def hooks_that_fail():
     """The last shape: the hooks are gone after it."""
     net = Net()

@@ -2,9 +2,9 @@
 
     python many_loops.py FIRST EVERY COUNT
 
-draws the same COUNT loops each time, runs those from FIRST on, EVERY one apart, each in a lane of its own, and prints
-for each what it trained and what the monitor would know of it, as a line of JSON. A step is one round of updates of
-all optimizers; its examples are those that gradients were computed of; its loss is what the last of them was of.
+draws the same COUNT loops each time, runs those from FIRST on, EVERY one apart, each in a lane of its own, and
+prints for each what it trained and what the monitor would know of it, as a line of JSON. A step is one round of
+updates of all optimizers; its examples are those that gradients were computed of, its loss that of the last update.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def possible(source, rows, function, optimizer, updates, validation) -> bool:
         or (source == "unlabelled" and function not in ("graph", "eager"))
         or (function == "on batch" and optimizer not in ("sgd", "adam", "gan", "critic"))
         or (function in ("eager", "reduce", "split", "gradients") and optimizer in ("tf.gradients", "v1"))
-        or (function in ("split", "gradients", "xla", "nested") and optimizer in ("scaled", "gan", "critic", "raw"))
+        or (
+            function in ("split", "gradients", "xla", "nested") and optimizer in ("scaled", "gan", "critic", "raw")
+        )
         or (updates == "accumulated" and (function not in ("eager", "gradients", "split")))
         or (updates == "accumulated" and optimizer in ("gan", "critic", "scaled", "accumulates", "raw"))
         or (validation == "tensor flag" and (function != "graph" or optimizer not in ("sgd", "adam")))
@@ -411,7 +413,7 @@ def accumulated(net: Net, function: str, read: Iterator[Any], truth: Truth) -> N
 
 def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     """Do work in a lane of its own; return its count, and what the monitor knows afterwards."""
-    metrics = tempfile.TemporaryFile()
+    metrics = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
     knobs, kept = os.pipe()
     lane = None
 

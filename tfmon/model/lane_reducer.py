@@ -60,6 +60,7 @@ from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
 MOST_KNOB_MARKS = 64
+NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
 OTHERS_MARK = "others "
 """Beginning of a mark in the charts: others use the lane's GPU from here on."""
 OTHERS_MARK_EVERY_NS = 30_000_000_000
@@ -136,7 +137,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Hello():
             stack = event.reports_stack
             told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
-            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told, steps_before=state.steps)
+            greeted = replace(
+                state, pid=event.pid, python=event.python, not_measured=told, steps_before=state.steps
+            )
             return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
@@ -170,6 +173,10 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
             known = f"{reason} after {state.steps:,} steps"
             return replace(state, not_measured={**state.not_measured, event.what: known})
+        case NotMeasured(what="processes"):
+            others = [*filter(None, [state.not_measured.get("processes", "").partition(": ")[2]]), event.reason]
+            text = f"several processes train at once, and the first alone is counted, {state.pid}; not: "
+            return replace(state, not_measured={**state.not_measured, "processes": text + ", ".join(others)})
         case NotMeasured():
             told = {**state.not_measured, event.what: event.reason}
             return _without_unknown(replace(state, not_measured=told), event)
@@ -384,7 +391,8 @@ def _is_uuid(key: str, uuid: str) -> bool:
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    state = replace(state, ended=event, requested={})
+    lost = {"end": NOT_SENT} if state.command and event.signal is not None and state.steps else {}
+    state = replace(state, ended=event, requested={}, not_measured={**state.not_measured, **lost})
     if state.over:
         return state
     of_script = trouble_of_script(state, event) if state.command else None

@@ -11,12 +11,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sized
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfmon.script.loop_report import Recorder
 from tfmon.script.marks import Mark
 from tfmon.script.rounds import Updater
 from tfmon.script.sources import Source, nothing
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
 
 MOST = 256
 """Most steps of a bundle."""
@@ -36,28 +38,9 @@ class Bundle:
     """
 
     __slots__ = (
-        "at",
-        "begun_ns",
-        "busy",
-        "function",
-        "given",
-        "loss",
-        "loss_before",
-        "mark",
-        "next_function",
-        "next_pull",
-        "pull",
-        "rows",
-        "rows_path",
-        "source",
-        "thread",
-        "traced",
-        "traces",
-        "until_ns",
-        "updated_ns",
-        "updater",
-        "waiting",
-        "waits_ns",
+        "at", "begun_ns", "busy", "function", "given", "loss", "loss_before", "mark", "next_function",
+        "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces", "until_ns",
+        "updated_ns", "updater", "waiting", "waits_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,7 +68,7 @@ class Bundle:
 
     def follow(
         self,
-        lane: Recorder,
+        lane: Lane,
         source: Source,
         mark: Mark,
         function: Any,  # noqa: ANN401

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-from tfmon.script.loop_report import LoopReport, Recorder
+from tfmon.script.loop_report import LoopReport
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
 
 
 class Followed(ABC):
@@ -14,7 +18,7 @@ class Followed(ABC):
     def __init__(self) -> None:
         self.off = False
         """True once this process is known not to be the lane, or the script reports its steps itself."""
-        self.lane: Recorder | None = None
+        self.lane: Lane | None = None
         self._asides: dict[int, int] = {}
         """How often each thread has stepped aside: another watcher follows what it does."""
         self.report = LoopReport()

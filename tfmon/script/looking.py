@@ -113,7 +113,9 @@ def loss_path(outputs: Any, is_loss: Callable[[Any], bool]) -> tuple[Any, ...] |
         parts = getattr(outputs, "values", None)
         one = parts[0] if isinstance(parts, tuple) and parts else outputs
         floating = getattr(getattr(one, "dtype", None), "is_floating", False)
-        return () if floating and getattr(getattr(one, "shape", None), "rank", None) == 0 and is_loss(one) else None
+        return (
+            () if floating and getattr(getattr(one, "shape", None), "rank", None) == 0 and is_loss(one) else None
+        )
     for key, inner in pairs:
         path = loss_path(inner, is_loss)
         if path is not None:

@@ -224,6 +224,14 @@ class Meter(LaneControl):
         clock.count(self._uncounted)
         self._uncounted = 0
 
+    def count_untimed(self, steps: int, examples: int, loss: object = None) -> None:
+        """Count a step that ended before anything was measured; fewer than 0 take it back."""
+        self.clock.done += steps
+        self.sampler.sums.examples += examples
+        self._loss = loss
+        with self.reporter.lock:
+            self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
+
     def take_back(self, steps: int, examples: int) -> None:
         """Count fewer steps and examples than were told: they were parts of others."""
         self.clock.done -= steps

@@ -24,6 +24,8 @@ class Updater:
     def __init__(self, optimizers: Iterable[Any], name: str) -> None:
         """Know `optimizers`; `name` is for people."""
         self.name = name
+        optimizers = list(optimizers)
+        self.by_hand = not optimizers
         self._counters = [one for one in map(counter_of, optimizers) if one is not None]
         self.every = max((every for _, every in self._counters), default=1)
         """How many calls make an update: gradients may be accumulated by the optimizer."""

@@ -1,4 +1,4 @@
-"""The iterators that a script pulls batches from, and the examples of a step: told where two observations agree."""
+"""The iterators that a script pulls batches from, and the examples of a step, where two observations agree."""
 
 from __future__ import annotations
 
@@ -77,11 +77,13 @@ class Sources:
         """
         self.pulled = Counter({pull: count for pull, count in self.pulled.items() if pull[0].open})
         sources = list(dict.fromkeys(source for source, _ in self.pulled))
-        known = any(source.trained for source in sources)
+        known = any(source.trained for source in sources) or (step > 0 and self.main is None)
         fed = [one for one in sources if one.trained or not known or one.last_step == step - 1]
         for source in sources:
             source.last_step = step
-        if fed and (self.main is None or not self.main.open):
+        if not fed:
+            self.pulled.clear()  # a loop that reads nothing has validated
+        elif self.main is None or not self.main.open:
             self.main = fed[0]
         return fed
 
@@ -111,9 +113,7 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
     total, each = 0, set[int]()
     for dims, calls in given.items():
         dims = dims or ()
-        found = set(dims)
-        if pulled:
-            found = read & {*dims, *(sum(dims) // parts for parts in _parts(dims))}
+        found = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
         if len(found) != 1:
             return OTHER_ROWS if pulled else "the step is given no batch, or parts of different size"
         (rows,) = found

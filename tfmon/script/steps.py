@@ -1,7 +1,7 @@
 """Tells where the steps of a training loop begin and end, from what the loop does: pulls of batches, and updates.
 
-A step is an update of the weights, or one round of several optimizers (`rounds`). It ends before the next pull of an
-iterator that the loop trains from, or before the next update, whichever comes first.
+A step is an update of the weights, or one round of several optimizers (`rounds`). It ends before the next pull of
+an iterator that the loop trains from, or before the next update, whichever comes first.
 
 A pull of another iterator may be the second input of the next step, the first of an epoch, or validation: the step
 has ended with its last update, and the time until the next step is in none.
@@ -15,16 +15,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmon.model.lane_events import Progressed
 from tfmon.script.bundle import Bundle
 from tfmon.script.followed import Followed
 from tfmon.script.looking import line_of, users_frame
-from tfmon.script.loop_report import LOOP_IN_GRAPH, TRAINING, VALIDATION, Recorder
+from tfmon.script.loop_report import LOOP_IN_GRAPH, TRAINING, VALIDATION
 from tfmon.script.marks import Mark
 from tfmon.script.rounds import NO_ROUNDS, Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, Given, Pull, Source, Sources, examples_of, nothing
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
 
 VALIDATION_PULLS = 3
 """So many pulls in a row of an iterator that has never fed an update are validation."""
@@ -38,7 +41,7 @@ class StepWatcher(Followed):
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
-    def __init__(self, join: Callable[[], Recorder | None]) -> None:
+    def __init__(self, join: Callable[[], Lane | None]) -> None:
         """Watch nothing yet; `join` returns the lane, or None if this process is not it."""
         super().__init__()
         self.trains: Callable[[object], None] = nothing
@@ -183,6 +186,8 @@ class StepWatcher(Followed):
         """
         assert self.lane is not None
         self._updating = False
+        if updater not in self.updaters:
+            self.updaters.append(updater)
         updates = updater.made_more(calls)
         if not updates:
             return
@@ -221,7 +226,10 @@ class StepWatcher(Followed):
         """Take back the updates that were told as steps, and were one round."""
         assert self.lane is not None
         past, self._past = self._past, []
-        pulled, given = (sum(parts, Counter()) for parts in zip(*past, strict=True))
+        pulled, given = Counter[Pull](), Counter[Given]()
+        for each, of in past:
+            pulled.update(each)
+            given.update(of)
         examples: int | str = examples_of(pulled, given, len(past))
         if self._in_graph:
             examples = self._past_examples
@@ -247,6 +255,11 @@ class StepWatcher(Followed):
     # ------------------------------------------------------------ steps that are alike
 
     @property
+    def optimized(self) -> bool:
+        """Whether an optimizer has updated weights."""
+        return any(not updater.by_hand for updater in self.updaters)
+
+    @property
     def _mark_if_alike(self) -> Mark | None:
         """What made the one update of a step that read one batch, of the size that it was given; or None."""
         pulled, given = list(self.sources.pulled.elements()), list(self.given.elements())
@@ -262,7 +275,13 @@ class StepWatcher(Followed):
         if not steps or self.lane is None:
             bundle.stop()
             return
-        source, mark, rows, waits_ns, given = bundle.source, bundle.mark, bundle.rows, bundle.waits_ns, bundle.given
+        source, mark, rows, waits_ns, given = (
+            bundle.source,
+            bundle.mark,
+            bundle.rows,
+            bundle.waits_ns,
+            bundle.given,
+        )
         received, updated, updated_ns, loss = bundle.received, bundle.updated, bundle.updated_ns, bundle.loss
         self.rounds.plus(bundle.updater, bundle.updater.made_more(steps - 1 + updated))
         if given != rows[: len(given)]:
@@ -360,7 +379,11 @@ class StepWatcher(Followed):
 
     def _describe(self, updater: Updater) -> None:
         """Report what is counted as a step, by the line of the script that made the first one."""
-        examples = "the first dimension of its arguments" if any(self.given) else "those of the batches that are read for it"
+        examples = (
+            "the first dimension of its arguments"
+            if any(self.given)
+            else "those of the batches that are read for it"
+        )
         self.report.counted = f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
         assert self.lane is not None
         self.lane.tell_step(self.report.counted)

@@ -154,7 +154,7 @@ class TensorFlowHooks:
             return False
         if not watcher.here:
             return False
-        if mark.by_hand and not mark.optimizers and self.optimizers.any:
+        if mark.by_hand and not mark.optimizers and self.watcher.optimized:
             watcher.doubt(BOTH)
             return False
         if not mark.trains:
@@ -197,7 +197,6 @@ class TensorFlowHooks:
                 known[key] = updater
             else:
                 self._by_hand[by_hand] = updater
-            self.watcher.updaters.append(updater)
         return updater
 
     def updater_of(self, optimizer: Any) -> Updater:  # noqa: ANN401
@@ -239,20 +238,22 @@ class TensorFlowHooks:
 
     def _assign(self, own: Any, *, adds: bool = False) -> Any:  # noqa: ANN401
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            begun = False
+            begun, updater = False, None
             try:
                 if self._sources:
                     with self.hooks:
                         if self._sources.has(variable):
                             self._sources = Variables()
                             if self._eager() and not self._depth:
-                                begun = not self.optimizers.any and (adds or not self._by_hand.keys() - {"assign"})
-                                begun = begun and self.watcher.update_begins()
+                                updater = self._updater([], "assign_sub" if adds else "assign")
+                                others = any(one is not updater for one in self.watcher.updaters)
+                                alone = not self.watcher.optimized if adds else not others
+                                begun = alone and self.watcher.update_begins()
                                 if adds and not begun and self.watcher.here:
                                     self.watcher.doubt(BOTH)
                 result = own(variable, *args, **kwargs)
                 if begun:
-                    self._end_update(self._updater([], "assign_sub" if adds else "assign"), scaled=False)
+                    self._end_update(updater, scaled=False)
                 return result
             except BaseException as error:
                 if begun:
