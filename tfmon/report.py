@@ -28,6 +28,7 @@ Thread: the first thread that calls `step` is measured; calls from others are ig
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
 import time
@@ -55,10 +56,10 @@ class Step:
     Without a `with`, the step ended when `step` was called.
     """
 
-    __slots__ = ("_began_ns", "_call_ns", "_lane", "entered", "examples", "loss", "reported")
+    __slots__ = ("_began_ns", "_call_ns", "_lane", "entered", "examples", "loss")
 
     def __init__(self, examples: int, loss: object, lane: Lane | None = None) -> None:
-        self.examples = self.reported = examples
+        self.examples = examples
         """Number of examples it trains."""
         self.loss: object = loss
         """A number or a tensor; None for a step without a loss."""
@@ -71,8 +72,6 @@ class Step:
         if self._lane is not None:
             self.entered = True
             with _guard():
-                if self is _first:
-                    self._lane.count_untimed(-1, -self.reported)
                 if self._lane.begin_step():
                     _forget_input()
             self._began_ns = time.monotonic_ns()
@@ -253,12 +252,26 @@ def _watched_step(examples: int, loss: object) -> Step:
     before, _last = _last, Step(_known(lane, examples), loss, lane)
     if before is None:
         _first = _last
-        lane.count_untimed(1, _last.examples, loss)
+        atexit.register(_guard().guard(_count_first))
         lane.begin_step()
     elif not before.entered:
+        _count_first()
         _end(lane, _last, None)
         lane.begin_step()
     return _last
+
+
+def _count_first() -> None:
+    """Count the first step, of which it was open whether it is a `with` block, as one whose time is not known."""
+    global _first
+    first, _first = _first, None
+    if first is not None and first._lane is not None and not first.entered:
+        first._lane.count_untimed(first.examples, _loss_of(first))
+
+
+def _loss_of(step: Step) -> object:
+    detach = getattr(step.loss, "detach", None)  # PyTorch: the loss without its graph
+    return step.loss if detach is None else detach()
 
 
 def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
@@ -281,10 +294,8 @@ def _forget_input() -> None:
 
 def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     global _input_ns
-    detach = getattr(ended.loss, "detach", None)  # PyTorch: the loss without its graph
-    loss = ended.loss if detach is None else detach()
     waited_ns, _input_ns = _input_ns, 0
-    lane.end_step(examples=_known(lane, ended.examples), loss=loss, input_ns=waited_ns, call_ns=call_ns)
+    lane.end_step(examples=_known(lane, ended.examples), loss=_loss_of(ended), input_ns=waited_ns, call_ns=call_ns)
 
 
 def _watched_knob(

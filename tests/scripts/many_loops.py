@@ -4,7 +4,7 @@
 
 draws the same COUNT loops each time, runs those from FIRST on, EVERY one apart, each in a lane of its own, and
 prints for each what it trained and what the monitor would know of it, as a line of JSON. A step is one round of
-updates of all optimizers; its examples are those that gradients were computed of, its loss that of the last update.
+updates of all optimizers; its examples are those that gradients were computed of, its loss that of the last.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -433,7 +434,11 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
         watching.watcher.finish()
     finally:
         process.join = join_before
+    reasons: list[str] = []
+    watching._not_reported = reasons.append
+    watching._unseen()
     if lane is not None:
+        os._exit = lane._exit
         lane._leave()
         lane.traces.close()
     process._lane = None
@@ -443,7 +448,8 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     for line in metrics.read().splitlines():
         state = advance(state, decode_event(line, "cpu"))
     metrics.close()
-    return truth, state
+    told = dict.fromkeys(("steps", "examples", "loss"), reasons[0]) if reasons else {}
+    return truth, replace(state, not_measured={**told, **state.not_measured})
 
 
 def failed(error: Exception) -> None:

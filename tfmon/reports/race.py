@@ -185,6 +185,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     if lane.command:
         script = {
             "command": lane.command,
+            "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
             "fit": named("fit", _fit(lane), "no Keras fit was seen"),
             "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
         }
@@ -204,7 +205,6 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         },
         "disturbed_by": list(lane.unlike),
         "source": named("source", lane.source, "the scenario's file was not read"),
-        "step": named("step", lane.step, "only own loops of TensorFlow tell what they count as a step"),
         "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
         "measured_steps": lane.measured_steps,
         "examples": whole("examples", lane.examples or (None if lane.steps else 0), no_examples),

@@ -224,13 +224,15 @@ class Meter(LaneControl):
         clock.count(self._uncounted)
         self._uncounted = 0
 
-    def count_untimed(self, steps: int, examples: int, loss: object = None) -> None:
-        """Count a step that ended before anything was measured; fewer than 0 take it back."""
-        self.clock.done += steps
+    def count_untimed(self, examples: int, loss: object) -> None:
+        """Count a step that ended before anything was measured."""
+        self.clock.done += 1
         self.sampler.sums.examples += examples
+        self.clock.marks.add(WARM_UP)
         self._loss = loss
         with self.reporter.lock:
             self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
+            self.sampler.sums = Samples()
 
     def take_back(self, steps: int, examples: int) -> None:
         """Count fewer steps and examples than were told: they were parts of others."""
@@ -298,7 +300,7 @@ class Meter(LaneControl):
             self.reporter.send(self.window(self.clock.last_end_ns, self.read_loss()))
         elif self.sampler.sums.examples or self.sampler.sums.steps:
             self.clock.marks.add(END)
-            self.reporter.send(self.window(time.monotonic_ns(), None))
+            self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
 
     def skip_feed(self) -> None:
         """Leave what the feed counted since the last time out of the window."""
