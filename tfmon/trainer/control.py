@@ -183,13 +183,13 @@ class LaneControl(ABC):
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
     def begin_window(self, at_ns: int) -> None:
-        """Begin a window; what the current one has is dropped."""
+        """Begin a window; the steps of the current one count as trained, and are in no window."""
+        self.sampler.sums.examples += self.clock.examples
         self.clock.reset(at_ns)
         self.stretch_began_ns = self.clock.last_end_ns = at_ns
 
     def discard_steps(self) -> None:
-        """Begin a new window: its steps count as trained, and are in no window. Marks are kept."""
-        self.sampler.sums.examples += self.clock.examples
+        """Begin a new window with the same marks."""
         marks = self.clock.marks
         self.begin_window(time.monotonic_ns())
         self.clock.marks.update(marks)
