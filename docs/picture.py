@@ -74,7 +74,7 @@ def text_of(rows: Rows) -> str:
 
 
 def digest() -> str:
-    """Return what tells the example recording from any other."""
+    """Return the digest of the example recording."""
     return hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
 
 

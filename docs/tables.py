@@ -54,7 +54,7 @@ def settings() -> str:
 
 
 def numbers() -> str:
-    """Return what every number on the screen is."""
+    """Return the explanation of each number on the screen."""
     parts = []
     for heading, explained in SECTIONS:
         rows = [(f"`{name}`", _sentence(meaning)) for name, meaning in explained]

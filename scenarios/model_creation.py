@@ -6,7 +6,7 @@ model that is there (`tf.keras.models.clone_model`: the same layers, new random 
 
 The article's "first" is the very first model of a process, which also starts the device and imports what Keras
 loads late. That happens once, so no race can repeat it, and it is over before a lane has warmed up; cold comes as
-near as one can. Either way nearly all of a step is Python on one core: a GPU is no faster, and slower where every
+near as one can. Either way nearly all of a step is Python on one core: a GPU is not faster, and slower where every
 initializer is a kernel to launch. Raise depth (k; it restarts the lane) and a step takes longer in proportion;
 raise width, and little changes until filling the weights counts. A step counts as one example.
 """
@@ -32,7 +32,7 @@ class ModelCreation(Scenario):
         Claim(
             id="first-creation-is-slower",
             source="creating and training small models, example 1",
-            says="building a model anew is slower than cloning one that is there",
+            says="building a model again is slower than cloning an existing one",
             first="cpu,variant=warm",
             second="cpu,variant=cold",
         ),

@@ -20,7 +20,7 @@ class PinnedRelu(tf.keras.layers.Layer):
     """A relu on the CPU, whatever device the rest runs on."""
 
     def call(self, values):
-        """Return what is positive of the values, and 0 for the rest."""
+        """Return the positive values, and 0 for the others."""
         with tf.device("CPU:0"):
             return tf.nn.relu(values)
 

@@ -5,7 +5,7 @@ to the training function as a Python integer, as a schedule or a log line often 
 for each value it has seen, so each step builds a new one, and the memory grows. `variant=tensor` hands over the
 same number as a tensor: one graph serves all steps.
 
-The pane says so: the bar is nearly all step, and below it stands which argument made TensorFlow trace anew.
+The pane says so: the bar is nearly all step, and below it stands which argument made TensorFlow trace again.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """An LSTM over long sequences: one short step of work after another, with little to do at once.
 
 Sequences of 128 tokens → Embedding(1,000, 32) → LSTM 64 → Dense 2 softmax, Adam, a batch of 32. Every step of
-the LSTM waits for the one before it, so a bigger device is no faster; what can be saved is each step's overhead.
+the LSTM waits for the one before it, so a bigger device is not faster; what can be saved is each step's overhead.
 
 `variant=loop` is a while loop in the graph, as Keras' LSTM is without cuDNN. `unrolled` writes all steps out, 128
 copies of the cell: it runs well, but tracing takes seconds, and longer the longer the sequence. `fused` is one

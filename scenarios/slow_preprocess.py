@@ -21,7 +21,7 @@ import tensorflow as tf
 from tfmon.trainer import Claim, Knob, Scenario
 
 ROUNDS_PER_MS = 100
-"""Rounds of `toil` that take about 1 ms on a core of 3 GHz. Not measured anew: all lanes must do the same work."""
+"""Rounds of `toil` that take about 1 ms on a core of 3 GHz. Not measured here: all lanes must do the same work."""
 
 
 def shift_brightness(images):

@@ -20,7 +20,7 @@ SAVE = "--tfmon-save"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that writes baselines."""
     parser.getgroup("tfmon").addoption(
-        SAVE, action="store_true", help="Write the baselines of tfmon_race anew instead of comparing with them."
+        SAVE, action="store_true", help="Overwrite the baselines of tfmon_race instead of comparing with them."
     )
 
 

@@ -27,7 +27,7 @@ def count(value: int) -> str:
 
 def several(number: int, noun: str) -> str:
     """Write how many of something there are: `1 pair`, `2 pairs`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def short_count(value: float) -> str:

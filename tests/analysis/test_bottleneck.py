@@ -120,7 +120,7 @@ class TestLanes:
         assert kind_of(CASES["retracing"]).text == (
             "retracing: every step, 85 % of the time (train: argument 3 was 1, then 2)"
         )
-        assert kind_of(CASES["step"]).text.startswith("90 % of the time is spent in the step")
+        assert kind_of(CASES["step"]).text.startswith("90 % in the training step; P breaks it down")
 
     def test_reading_each_loss_costs_a_cpu_nothing(self):
         state = lane(computing=0.95, call_ns=600, sync_ns=390, settings={"sync_every_step": True})

@@ -31,7 +31,7 @@ def test_the_share_of_contended_slices_is_told_from_five_percent_on():
     found = contention([slices(*[QUIET] * 4, BUSY), slices(*[QUIET] * 3, BUSY, BUSY)])
     assert found.slices_share == pytest.approx(0.3)
     assert found.text().startswith(
-        "other programs took CPU time during 30 % of the slices; by CPU time per example"
+        "other programs took CPU time during 30 % of the slices; counting only CPU time"
     )
     assert found.text(undecided=True).startswith("the machine is too busy for a quick answer: other programs")
     quiet = contention([slices(*[QUIET] * 5)] * 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,10 +51,10 @@ def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> L
     )
 
 
-def curve(first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused=None) -> Curve:
+def curve(first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused=None, over=True) -> Curve:
     counts = pairs if isinstance(pairs, dict) else dict.fromkeys(values, pairs)
     lanes = (lane("cpu", first, counts, scatter, 1), lane("gpu:0", second, counts, scatter, 2))
-    state = CrossoverState("batch_size", ("cpu", "gpu:0"), values, refused or {})
+    state = CrossoverState("batch_size", ("cpu", "gpu:0"), values, refused or {}, over=over)
     return curve_of(Snapshot(0, Race(), lanes), state)
 
 
@@ -151,9 +153,7 @@ class TestAnswer:
     def test_none_says_who_is_ahead_throughout(self):
         known = curve(constant, lambda value: 2_000.0 + value)
         assert known.crossings == ()
-        assert known.text.startswith(
-            "there is no crossing from 1 to 256: gpu:0 is faster than cpu throughout, by "
-        )
+        assert known.text.startswith("no crossing from 1 to 256: gpu:0 is faster than cpu throughout, by ")
         even = curve(constant, lambda _: 2_000.0, scatter=0.001).text
         assert even.endswith("gpu:0 is faster than cpu throughout, by 2.0×"), even
 
@@ -162,17 +162,30 @@ class TestAnswer:
         [
             (Estimate(2.0, 1.6, 2.5, 6), "A 2.0× (1.6 to 2.5, 6 pairs)"),
             (Estimate(0.5, 0.4, 0.625, 6), "B 2.0× (1.6 to 2.5, 6 pairs)"),
-            (Estimate(1.0, 0.8, 1.3, 6), "– 1.00× (0.80 to 1.30, 6 pairs)"),
+            (Estimate(0.98, 0.8, 1.25, 6), "B 1.02× (0.80 to 1.25, 6 pairs), too close"),
             (None, "3 pairs so far"),
         ],
     )
     def test_one_value_says_who_is_ahead_there_and_by_how_much(self, ratio, text):
         assert ahead_text(CurvePoint(8, None, None, ratio, pairs=3), ("A", "B")) == text
 
+    def test_lanes_are_named_without_the_knob_that_is_swept(self):
+        apart = {"differs": ("batch_size", "prefetch"), "measurements": Measurements()}
+        lanes = tuple(
+            replace(lane(name, constant, {}, 0.01, 1), settings={"batch_size": 8, "prefetch": place}, **apart)
+            for place, name in enumerate(("cpu", "gpu:0"))
+        )
+        known = curve_of(Snapshot(0, Race(), lanes), CrossoverState("batch_size", ("cpu", "gpu:0"), (1,)))
+        assert known.titles == ("cpu prefetch=0", "gpu:0 prefetch=1")
+
+    def test_while_it_runs_no_crossing_is_none_so_far(self):
+        known = curve(constant, lambda value: 2_000.0 + value, over=False)
+        assert known.text.startswith("no crossing so far from 1 to 256: ")
+
     def test_values_that_are_too_close_are_told(self):
         known = curve(constant, lambda value: 1_000.0 if value < 8 else 3_000.0, scatter=0.02)
-        assert known.text.startswith("there is no crossing from 1 to 256: gpu:0 is faster")
-        assert known.text.endswith("; too close to call at 3 of 9 values")
+        assert known.text.startswith("no crossing from 1 to 256: gpu:0 is faster than cpu at 6 of 9 values, by ")
+        assert known.text.endswith("; too close to call at the others")
 
     def test_equal_lanes_are_too_close_to_call(self):
         known = curve(constant, constant, pairs=MOST_PAIRS, scatter=0.05, values=(1, 2, 4))

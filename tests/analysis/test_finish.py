@@ -13,7 +13,7 @@ from support.ui import Demo
 from tfmon.analysis.finish import finish_lines
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
-from tfmon.model.loss_curve import MOST_POINTS, LossCurve
+from tfmon.model.lane_history import MOST_POINTS, LossCurve
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000
@@ -23,9 +23,9 @@ SECOND = 1_000_000_000
 def race():
     """Return what lets two lanes of a script train to their end."""
 
-    def run(*lanes: tuple[float, float], steps: tuple[int, int] = (400, 400), epochs: int = 3):
+    def run(*lanes: tuple[float, float], steps=(400, 400), batches=(32, 32), epochs: int = 3):
         demo = Demo([LaneSpec("cpu"), LaneSpec("cpu")])
-        for name, (seconds, apart), last in zip(demo.names, lanes, steps, strict=True):
+        for name, (seconds, apart), last, batch in zip(demo.names, lanes, steps, batches, strict=True):
             noise, now_ns = random.Random(name), demo.clock()
             started = LaneStarted(lane=name, at_ns=now_ns, pid=1, settings={}, command="python train.py")
             demo.session.accept(started)
@@ -33,7 +33,7 @@ def race():
                 demo.session.accept(
                     Window(
                         lane=name, at_ns=now_ns + step * SECOND, span_ns=round(seconds * SECOND * 10 / last),
-                        steps=10, examples=320, step=step, input_ns=0, call_ns=0, sync_ns=0, report_ns=0,
+                        steps=10, examples=10 * batch, step=step, input_ns=0, call_ns=0, sync_ns=0, report_ns=0,
                         longest_ns=1, histogram={}, settings={},
                         loss=2 * math.exp(-step / 200) + apart + noise.gauss(0, 0.05),
                     )
@@ -49,7 +49,8 @@ def race():
 def test_time_to_finish_and_losses_that_agree(race):
     (line,) = race((41.2, 0.0), (18.0, 0.0))
     assert line.startswith(
-        "cpu #1 41.2 s, cpu #2 18.0 s of training for the same 3 epochs; loss at the end: cpu #1 "
+        "cpu #2 finished the same 3 epochs 2.3× sooner than cpu #1 (cpu #1 41.2 s, cpu #2 18.0 s of training); "
+        "loss at the end: cpu #1 "
     )
 
 
@@ -68,7 +69,16 @@ def test_a_loss_that_is_lost_in_one_lane_is_a_difference_and_in_both_is_none(rac
 
 def test_other_amounts_of_work_have_no_time_to_finish(race):
     (line,) = race((41.2, 0.0), (18.0, 0.0), steps=(400, 200))
-    assert line == "no time to finish: the lanes trained different numbers of steps (cpu #1 400, cpu #2 200)"
+    expected = "no time to finish: the lanes trained different numbers of examples (cpu #1 12 800, cpu #2 6 400)"
+    assert line == expected
+
+
+@pytest.mark.parametrize(("epochs", "work"), [(7, "7 epochs"), (0, "12 800 examples")])
+def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race, epochs, work):
+    (line,) = race((41.2, 0.0), (18.0, 0.0), steps=(400, 200), batches=(32, 64), epochs=epochs)
+    assert line.startswith(
+        f"cpu #2 finished the same {work} 2.3× sooner than cpu #1 (cpu #1 41.2 s, cpu #2 18.0 s"
+    )
 
 
 def test_a_loss_curve_stays_small_and_covers_the_race():

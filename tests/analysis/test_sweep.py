@@ -127,10 +127,23 @@ def test_below_the_baseline_nothing_can_win():
 
 def test_a_best_one_that_may_be_no_faster_than_the_baseline_says_so():
     state = measured(planned({"batch_size": (16, 64)}), 1, 1.01)
-    assert answer(rank(state))[0].endswith(
-        "the baseline cannot be told from it; it does not learn the same: another batch size"
-    )
-    assert "the baseline cannot" not in answer(rank(measured(state, 0, 1.5)))[0]
+    said = answer(rank(state))[0]
+    assert said.startswith("no best known yet: the nearest is batch_size=64, 1.0"), said
+    assert said.endswith("; it trains differently (other batch size)")
+    assert answer(rank(replace(state, over=True)))[0].startswith("no best found: ")
+    assert answer(rank(measured(state, 0, 1.5)))[0].startswith("best: batch_size=16, ")
+
+
+def test_the_time_left_falls_with_every_pair_and_ends_at_the_limit():
+    state = measured(planned({"batch_size": (16, 64)}, until_ci=0.001, each_s=60), 0, 0.7, pairs=10)
+    state = after(replace(measured(state, 1, 1.5, pairs=2), visits_s=(20.0,)), VisitBegan(1, "cpu"))
+    left_s = [rank(state).left_s]
+    for _ in range(6):
+        state = after(state, PairMeasured(1, Pair(0.4, leads=False, visit=1, took_s=1.0)))
+        left_s.append(rank(state).left_s)
+    assert left_s == sorted(left_s, reverse=True) and left_s[-1] < left_s[0] / 2
+    late = replace(state.combinations[1], measured_s=57.0)
+    assert rank(replace(state, combinations=(state.combinations[0], late))).left_s <= 6
 
 
 def test_figures_are_made_again_only_for_what_has_changed():

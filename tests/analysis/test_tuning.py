@@ -17,7 +17,7 @@ from tfmon.analysis.tuning import (
     attempt_text,
     best_of,
     decide,
-    find_kept,
+    find_change,
     gain_of,
     gain_text,
     news,
@@ -28,6 +28,7 @@ from tfmon.analysis.tuning import (
 from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
+from tfmon.model.periods import Change
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.readings import SPENDING, Estimate, known
@@ -210,17 +211,30 @@ class TestSeries:
 
     def test_undo_finds_the_last_change_that_is_in_effect(self):
         demo = waiting_demo()
-        settings = dict(demo.session.snapshot().lanes[0].settings)
-        gone = Attempt("cpu", OFF, AUTO, outcome=KEPT)
-        there = Attempt("cpu", {"cache": True}, {"cache": settings["cache"]}, outcome=KEPT)
-        demo.session.set_experiment(TuneState("cpu", attempts=(there, gone), over=True))
-        state, attempt = find_kept(demo.session.snapshot())
-        assert attempt is there
-        assert [one.outcome for one in state.attempts] == [UNDONE, KEPT]
+        kept = Attempt("cpu", {"cache": True}, {"cache": False}, outcome=KEPT)
+        demo.session.set_experiment(TuneState("cpu"))
+        demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
+        changes, state = find_change(demo.session.snapshot())
+        assert changes == (Change("cpu", "cache", True, False),)
+        assert [one.outcome for one in state.attempts] == [UNDONE]
+
+    def test_undo_takes_back_the_changes_of_keys_one_after_the_other(self):
+        demo = racing_demo()
+        demo.clock.ahead(1)
+        demo.apply("cpu", "batch_size", 40)
+        snapshot = demo.session.snapshot
+        assert find_change(snapshot()) == ((Change("cpu", "batch_size", 20, 40),), None)
+        demo.clock.ahead(1)
+        demo.apply("cpu", "batch_size", 20)
+        both = (Change("cpu", "batch_size", 10, 20), Change("gpu:0", "batch_size", 10, 20))
+        assert find_change(snapshot()) == (both, None), "of a key that acted on both lanes"
+        demo.ask("gpu:0", "prefetch", 2)
+        with pytest.raises(ExperimentError, match="not in effect yet"):
+            find_change(snapshot())
 
     def test_without_any_there_is_nothing_to_undo(self):
         with pytest.raises(ExperimentError, match="nothing to undo"):
-            find_kept(racing_demo().session.snapshot())
+            find_change(Demo().session.snapshot())
 
     def test_the_best_are_the_settings_that_were_kept_with_their_code(self):
         cache = Attempt("cpu", {"cache": False}, {"cache": True}, outcome=KEPT, gain=Estimate(2, 1.9, 2.1, 6))

@@ -1,5 +1,9 @@
 """Presses random keys, clicks, scrolls and resizes over real lanes, as a cat on the keyboard would.
 
+With `--scripts` it watches five scripts, one after the other, for a fifth of the
+time each. No key is pressed that changes a setting or confirms an end; so each is to be started once, and to end
+with the exit code, the last words and the weights, to the bit, that it has without tfmon.
+
 It says its seed, which repeats the acts; where one of them leaves tfmon, it starts again with the next seed.
 Every twenty acts it asks for the race again, in 120 columns, and the screen must show it. It ends with 1 if that
 fails, and for what `soak.py` checks: a crash, a traceback, a process that is left, a terminal that is not
@@ -8,19 +12,24 @@ restored, a recording that ends before its last event, a figure that grew.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from benchmarks.common import options_of  # noqa: E402
-from benchmarks.soak import Soak  # noqa: E402
+from benchmarks.soak import RACE, Soak  # noqa: E402
 
+from tfmon.recordings.library import runs  # noqa: E402
+from tfmon.recordings.player import play_all  # noqa: E402
 from tfmon.ui.keys import KEYS  # noqa: E402
 
 SIZES = ((120, 36), (80, 24), (200, 50), (60, 15), (40, 12), (21, 5), (300, 80), (1, 1))
@@ -38,6 +47,30 @@ SPECIAL = {
     "equals_sign": "=", "left_square_bracket": "[", "right_square_bracket": "]",
 }  # fmt: skip
 ASKS_EVERY = 20
+SCRIPTS = ("from_scratch", "custom_train_step", "gan_from_scratch", "train_on_batch", "built_in_methods")
+CHANGES = set("pbBgxmkEecutsq\r :\x10")
+"""Keys that change a setting, pause, leave, or open what may do so."""
+QUESTION = "again: yes"
+GUEST = """
+import hashlib, runpy, sys, time
+import keras
+path, minutes, times, name = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+with open(name + ".started", "a") as file:
+    file.write("started ")
+keras.utils.set_random_seed(1)
+digest, began, done = hashlib.sha256(), time.monotonic(), 0
+while done < times or (not times and time.monotonic() < began + 60 * minutes):
+    for model in runpy.run_path(path).values():
+        if isinstance(model, keras.Model):
+            for weights in model.get_weights():
+                digest.update(weights.tobytes())
+    done += 1
+print(f"{done} times, weights {digest.hexdigest()}", flush=True)
+with open(name + ".ended", "w") as file:
+    file.write(str(done))
+sys.exit(3)
+"""
+"""Trains a script so often as it is told, or for so long; ends with code 3."""
 
 
 def keystrokes() -> list[str]:
@@ -55,8 +88,8 @@ class Monkey(Soak):
     pause_s = (0.05, 0.5)
     may_leave = True
 
-    def __init__(self, *, seed: int) -> None:
-        super().__init__(real=True, seed=seed)
+    def __init__(self, *, seed: int, words: Sequence[str] = RACE) -> None:
+        super().__init__(real=True, seed=seed, words=words)
         self.keystrokes = keystrokes()
         self.size = SIZES[0]
         self.wrong: list[str] = []
@@ -106,18 +139,79 @@ class Monkey(Soak):
         self.press("r")
 
 
+class Watcher(Monkey):
+    """Random keys over one script."""
+
+    may_leave, codes = False, (3,)
+
+    def __init__(self, script: str, minutes: float, *, seed: int) -> None:
+        Path("guest.py").write_text(GUEST)
+        self.script = script
+        self.command = [sys.executable, "guest.py", str(TESTS / "scripts" / "guides" / f"{script}.py")]
+        super().__init__(seed=seed, words=("watch", "--", *self.command, str(minutes), "0", "watched"))
+        self.keystrokes = [key for key in self.keystrokes if key not in CHANGES]
+        self.ended = Path("watched.ended")
+
+    def act(self) -> None:
+        """Do one random thing, and let no question be answered by the next."""
+        super().act()
+        while QUESTION in self.terminal.read() and self.terminal.process.isalive():
+            pass
+
+    def press(self, *keys: str) -> None:
+        """Press keys, but restart nothing."""
+        super().press(*(key for key in keys if key != "r"))
+
+    def run(self, seconds: float) -> None:
+        """Press keys until the script has ended."""
+        ends_at = time.monotonic() + seconds
+        while not self.ended.exists() and time.monotonic() < ends_at and self.terminal.process.isalive():
+            self.act()
+            self.lanes()
+            until = time.monotonic() + self.random.uniform(*self.pause_s)
+            while time.monotonic() < until:
+                self.terminal.read()
+            self.terminal.raw = self.terminal.raw[-20_000:]
+
+    def end(self) -> list[str]:
+        """Leave, train as often without tfmon, and return what differs."""
+        if not self.ended.exists():
+            return [f"{self.script} did not end: {self.terminal.read()}"]
+        deadline = time.monotonic() + 60
+        while "ended" not in self.terminal.read() and time.monotonic() < deadline:
+            self.press("\x1b")
+        wrong = super().end()
+        done = subprocess.run(
+            [*self.command, "0", self.ended.read_text(), "alone"], capture_output=True, text=True, check=False
+        )
+        _, known = play_all(max((run.path for run in runs()), key=lambda path: path.stat().st_mtime))
+        (lane,) = known.lanes
+        assert lane.ended is not None
+        watched = lane.ended.exit_code, lane.ended.requested, lane.ended.output_tail[-1:]
+        alone = done.returncode, False, tuple(done.stdout.splitlines()[-1:])
+        starts = len(Path("watched.started").read_text().split())
+        if watched != alone or starts != 1:
+            wrong.append(f"{self.script}, started {starts} times, ended as {watched}, without tfmon as {alone}")
+        print(f"{self.script}: {alone[2]}, {lane.steps:,} steps seen")
+        for name in ("watched.started", "watched.ended", "alone.started", "alone.ended"):
+            Path(name).unlink(missing_ok=True)
+        return wrong
+
+
 def main() -> int:
-    given = options_of(__doc__, minutes=10.0, seed=int.from_bytes(os.urandom(2), "big"))
+    given = options_of(__doc__, minutes=10.0, seed=int.from_bytes(os.urandom(2), "big"), scripts=False)
     print(f"seed {given.seed}", flush=True)
     before = Path.cwd()
     folder = os.environ["TFMON_RECORDINGS"] = tempfile.mkdtemp(prefix="tfmon-monkey-")
     os.chdir(folder)  # the screen is saved there
     ends_at, seed, wrong = time.monotonic() + 60 * given.minutes, given.seed, []
     try:
+        scripts = itertools.cycle(SCRIPTS)
         while (left_s := ends_at - time.monotonic()) > 0 and not wrong:
-            monkey = Monkey(seed=seed)
+            # Half of a script's time is that of the same without tfmon.
+            monkey = Watcher(next(scripts), given.minutes / 10, seed=seed) if given.scripts else Monkey(seed=seed)
             try:
-                monkey.run(left_s)
+                monkey.run(max(left_s, 600) if given.scripts else left_s)
                 wrong = monkey.wrong + monkey.end()
             finally:
                 if monkey.terminal.process.isalive():

@@ -60,7 +60,7 @@ SCATTER = 0.03
 """Standard deviation of the speed in a second: that of a machine with some other work."""
 BETWEEN = 0.008 / math.sqrt(2)
 """Of the speed of equal processes, each."""
-SWITCH_NS = 400_000
+SWITCH_NS = 2_000_000
 """What a switch costs, see `switch`."""
 MOST_ROUNDS = 150
 LONGEST_S = 1_800.0

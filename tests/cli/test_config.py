@@ -110,7 +110,7 @@ class TestMistakes:
             ("[hosts.gpu2]\nrun = 'srun'", "hosts.gpu2: run: 'srun' is not a list of words"),
             ("[hosts.gpu2]\nrun = []", "hosts.gpu2: run: [] is not a list of words"),
             ("[hosts.gpu2]\nrun = ['srun', 1]", "hosts.gpu2: run: ['srun', 1] is not a list of words"),
-            ("[hosts.-oProxyCommand]", "hosts.-oProxyCommand: '-oProxyCommand' is no host: a name does not"),
+            ("[hosts.-oProxyCommand]", "hosts.-oProxyCommand: '-oProxyCommand' is not a host: a name does not"),
             ("[keys]\nquit = 1", 'keys: quit: 1 is not text in quotes, such as "f"'),
             ('[keys]\nqiut = "x"', "keys: there is no key 'qiut'; did you mean 'quit'?"),
             ('[keys]\nquit = "foo"', "keys: quit: 'foo' is no key"),
@@ -127,7 +127,7 @@ class TestMistakes:
         (folder / "config.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
         with pytest.raises(
             UsageError,
-            match=r"config\.toml (is no TOML: .*(line 1|end of document)|.*cannot be read: it is no UTF-8)",
+            match=r"config\.toml (is not TOML: .*(line 1|end of document)|.*cannot be read: it is not UTF-8)",
         ):
             config.config_file()
 

@@ -20,6 +20,7 @@ from support.waiting import wait_for
 import tfmon
 from tfmon.cli.hosts import hosts as command
 from tfmon.errors import UsageError
+from tfmon.hosts.trouble import no_tensorflow
 from tfmon.probes.machine import read_machine
 from tfmon.runner import settings
 
@@ -131,9 +132,17 @@ def test_a_doctor_that_does_not_get_there_says_why(run):
     assert (written["host"], "Permission denied" in written["error"]) == ("gpu2", True)
 
 
+def test_what_to_set_for_a_host_is_said_with_the_file_that_it_belongs_into(monkeypatch, tmp_path):
+    monkeypatch.setenv(settings.FILE_VARIABLE, str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('[hosts.gpu2]\npython = "/opt/bare"\n')
+    for name, table in (("gpu2", "gpu2"), ("me@gpu3", '"me@gpu3"')):
+        said = no_tensorflow(settings.find_host(name), "/opt/bare").hint
+        assert said == f'python = "~/…/bin/python" under [hosts.{table}] in {tmp_path}/config.toml names another'
+
+
 def test_wrong_names_are_refused_before_anything_is_started(monkeypatch, tmp_path):
     refused = CliRunner().invoke(command, ["--", "-oProxyCommand=touch x"])
-    assert isinstance(refused.exception, UsageError) and "is no host" in refused.exception.message
+    assert isinstance(refused.exception, UsageError) and "is not a host" in refused.exception.message
     refused = CliRunner().invoke(command, ["gpu2", "--ray", "10.0.0.1:6379"])
     assert isinstance(refused.exception, UsageError) and "nodes of a cluster alone" in refused.exception.message
     empty = tmp_path / "config.toml"

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import gone
+from support.recordings import RECORDED
 from support.waiting import wait_for
 
 from tfmon import __version__
@@ -52,6 +53,29 @@ def test_every_command_says_what_it_does_and_what_each_option_is_for(tfmon, name
     for parameter in command.params:
         if parameter.param_type_name == "option":
             assert parameter.help and parameter.help[0].isupper() and parameter.help.endswith((".", "lists all."))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", [("list",), ("race", "--help"), ("config", "--json"), ("export", "RUN", "--csv")]
+)
+def test_output_that_cannot_be_written_is_one_line_and_code_1(words):
+    with Path("/dev/full").open("w") as full:
+        process = start(*(RECORDED if word == "RUN" else word for word in words), stdout=full)
+        _, told = process.communicate()
+    assert (process.returncode, told) == (1, "tfmon: standard output cannot be written: No space left on device\n")
+
+
+@pytest.mark.process
+def test_a_race_whose_result_cannot_be_printed_says_where_it_is(tfmon, scripted, monkeypatch, tmp_path):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        path = tmp_path / "race.jsonl"
+        done = tfmon("race", "small-dense", "--lane", "cpu", "--seconds", "1", "--json", "--record", path)
+    assert (done.code, done.err.splitlines()[-2:]) == (
+        1,
+        ["tfmon: standard output cannot be written: No space left on device", f"  the result is in {path}"],
+    )
 
 
 LOADED = f'''

@@ -246,7 +246,7 @@ TWO = ("--over", "batch_size=16,64")
         (("small-dense", "--over", "gpus=1,2", "--on", "gpu:0"), "--on gpu:0 has no number of gpus"),
         (("small-dense", "--over", "cpus=1,2", "--on", "cpu,2xcpu"), "--on 2xcpu has no number of cpus"),
         (("small-dense", "--over", "cpus=1,2", "--set", "cpus=2"), "there is no knob 'cpus'"),
-        (("small-dense", *TWO, "--on", "cpu,"), "is no place"),
+        (("small-dense", *TWO, "--on", "cpu,"), "is not a place"),
         (("small-dense", *TWO, "--on", "cpu*2"), "only a Ray cluster has a place several times"),
         (("small-dense", *TWO, "--until-ci", "0.1%"), "not a percentage from 1% to 100%"),
         (("small-dense", *TWO, "--set", "hue=1"), "there is no knob 'hue'"),

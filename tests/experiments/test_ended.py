@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from support.ui import Demo
 
+from tfmon.experiments import driver as driver_module
 from tfmon.experiments.control import ExperimentControl
 from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
 from tfmon.model.events import EndRequested, LaneStarted
+from tfmon.model.lane_state import READY, TRACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, Attempt, TuneState
 
@@ -17,6 +19,7 @@ def test_a_kept_change_is_not_taken_back_from_a_lane_that_has_ended(ended):
     demo = Demo(mode="turns")
     demo.go()
     kept = Attempt("cpu", {"prefetch": "auto"}, {"prefetch": "off"}, outcome=KEPT)
+    demo.session.set_experiment(TuneState("cpu"))
     demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
     control = ExperimentControl(demo.session, demo.controls)
     if not ended:
@@ -47,3 +50,20 @@ def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error
     assert bool(demo.controls.calls) is not bool(command)
     with pytest.raises(error):
         driver.wait_until_racing(["cpu"])
+
+
+def test_a_lane_that_takes_long_to_get_ready_is_waited_for(monkeypatch):
+    monkeypatch.setattr(driver_module, "POLL_S", 0.01)
+    demo, looks = Demo(mode="turns"), []
+    demo.enter("cpu", TRACING)
+
+    def look() -> bool:
+        looks.append(1)
+        if len(looks) == 50:
+            for lane in demo.session.snapshot().lanes:
+                demo.enter(lane.spec.name, READY)
+        return False
+
+    with pytest.raises(FailedError, match="it did not"):
+        LaneDriver(demo.session, demo.controls, patience_s=0.05).wait(look, "it did not")
+    assert len(looks) >= 50

@@ -35,7 +35,7 @@ def test_the_best_of_a_known_formula_is_found_and_so_is_the_ranking():
     assert [settings_of(row) for row in found.ranked] == wanted
     assert [row.outcome for row in found.rows].count(BASELINE) == 1
     assert "batch_size=64 mixed_precision=bfloat16" in answer(found)[0]
-    assert "it does not learn the same: another batch size and mixed precision" in answer(found)[0]
+    assert "it trains differently (other batch size and mixed precision)" in answer(found)[0]
     assert (found.state.over, found.state.ended) == (True, "")
 
 

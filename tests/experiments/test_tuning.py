@@ -108,19 +108,23 @@ class TestUndo:
     def test_takes_back_what_was_kept_last(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
         tune(group, bench)
-        assert bench.undo() == "parallel calls auto"
+        assert bench.undo() == "C parallel calls off → auto"
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
         assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
         with pytest.raises(ExperimentError, match="nothing to undo"):
             bench.undo()
 
-    def test_not_what_a_key_has_changed_since(self, group, bench):
+    def test_what_a_key_has_changed_since_comes_first(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
         tune(group, bench)
-        group.set_knob("cpu", "parallel_calls", 4)
-        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
-        with pytest.raises(ExperimentError, match="nothing to undo"):
-            bench.undo()
+        for value, undone in ((4, "C parallel calls auto → 4"), ("auto", "C parallel calls off → auto")):
+            if value == 4:
+                group.set_knob("cpu", "parallel_calls", value)
+                wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
+            assert bench.undo() == undone
+            wait_for(lambda: not group.lane("cpu").requested)
+        assert group.lane("cpu").settings["parallel_calls"] == "off"
+        assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
 
     def test_not_while_something_is_tried(self, group, bench):
         begin(group)

@@ -31,6 +31,7 @@ from tfmon.hosts.agent import Agent
 from tfmon.hosts.frames import Frame, FrameReader, Kind
 from tfmon.lanes.children import Children
 from tfmon.lanes.watchdog import Watchdog
+from tfmon.model import race as races
 from tfmon.model import threads
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import StackReported
@@ -39,10 +40,13 @@ from tfmon.model.race import Machine, TuneState
 from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
 from tfmon.model.session import Session
+from tfmon.model.spec import LaneSpec
+from tfmon.model.views import OVERLAY, View
 from tfmon.probes.base import within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
+from tfmon.runner.views import Views
 from tfmon.script.others import OtherLibrary
 from tfmon.trainer import channel
 
@@ -54,10 +58,10 @@ DIES = """
 import sys
 sys.path.insert(0, {root!r})
 from tfmon.model import threads
-own = threads._guarded
+own = threads.guarded
 def die():
     raise RuntimeError("injected")
-threads._guarded = lambda name, work, failed: own(name, die if name == {name!r} else work, failed)
+threads.guarded = lambda name, work, failed: own(name, die if name == {name!r} else work, failed)
 """
 SCRIPT = """
 import time
@@ -102,13 +106,13 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Let a thread of this process die as soon as it is started, and return how its reason begins."""
 
     def choose(name: str) -> str:
-        own = threads._guarded
+        own = threads.guarded
 
         def guarded(thread: str, work: Callable[[], object], failed: threads.Failed) -> None:
             own(thread, die if thread == name else work, failed)
             choose.dead.append(thread)
 
-        monkeypatch.setattr(threads, "_guarded", guarded)
+        monkeypatch.setattr(threads, "guarded", guarded)
         return f"tfmon's thread {name} failed: RuntimeError: injected"
 
     choose.dead = []
@@ -311,6 +315,17 @@ def test_a_lane_that_is_told_to_stop_says_why_it_cannot_end_itself(deadly, monke
     os.close(write_fd)
     inbox.join(PATIENCE_S)
     os.close(read_fd)
+
+
+def test_the_death_of_what_settles_the_files_of_lanes_is_told(deadly):
+    said, reason = queue.SimpleQueue(), deadly("tfmon-views")
+    session = Session(Machine(), time.monotonic_ns)
+    views = Views(session, lambda _: None, said.put, kept=True, recording=None)
+    here = {"": View(OVERLAY, "/", store="/nowhere/store")}
+    for _ in range(2):  # the second race closes the store of the first
+        session.begin(races.Race(views=here), [LaneSpec("cpu")])
+    assert said.get(timeout=PATIENCE_S).startswith(reason)
+    views.close()
 
 
 def test_a_hint_that_cannot_be_given_is_left_away_without_a_word(deadly, monkeypatch):

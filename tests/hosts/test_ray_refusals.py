@@ -100,7 +100,7 @@ def test_where_no_cluster_runs_the_command_that_starts_one_is_named(fake_ray, tm
         RayCluster(python=python).nodes()
     with pytest.raises(TfmonError, match=r"no Ray cluster answers at 127\.0\.0\.1:1: Connection refused"):
         RayCluster("127.0.0.1:1", python).nodes()
-    with pytest.raises(TfmonError, match="ray://box:10001 is no address of a Ray cluster"):
+    with pytest.raises(TfmonError, match="ray://box:10001 is not an address of a Ray cluster"):
         RayCluster("ray://box:10001", python).nodes()
 
 

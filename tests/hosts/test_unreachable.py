@@ -105,7 +105,7 @@ def test_a_launcher_that_is_not_there_is_named(ssh):
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch proxied", "-V", ""])
 def test_a_name_that_ssh_would_read_as_an_option_starts_nothing(ssh, name):
     ssh.behave(log=str(ssh.folder / "log"))
-    with pytest.raises(TfmonError, match="is no host"):
+    with pytest.raises(TfmonError, match="is not a host"):
         ssh.link(name).open()
     assert not (ssh.folder / "log").exists()
 

@@ -69,12 +69,26 @@ def test_a_few_of_many_are_told():
 def test_a_failure_that_names_it_is_explained_by_it_once():
     views = {"": View(IN_PLACE, FOLDER)}
     first, second = lanes({f"{FOLDER}/out/1.txt": "w"}, {f"{FOLDER}/out/1.txt": "w"})
-    last = ("Traceback", "FileExistsError: 'out/1.txt'")
-    ended = LaneEnded(lane="A", at_ns=1, exit_code=1, signal=None, requested=False, output_tail=last)
-    failed = replace(first, ended=ended, trouble=Trouble("the script exited with code 1"))
+    ended = LaneEnded(
+        lane="A", at_ns=1, exit_code=1, signal=None, requested=False, output_tail=("saved out/1.txt",)
+    )
+    reason = "the script exited with code 1: FileExistsError: 'out/1.txt'"
+    failed = replace(first, ended=ended, trouble=Trouble(reason))
     told = explained(failed, [failed, second], views)
     assert told.trouble is not None
     assert told.trouble.message.startswith("cpu #1 and cpu #2 both write out/1.txt; the script exited")
     assert explained(told, [told, second], views) == told
-    other = replace(failed, ended=replace(ended, output_tail=("ValueError: the data ended",)))
+    other = replace(failed, trouble=Trouble("the script exited with code 1: no out1.txt, 11.txt, b-1.txt"))
     assert explained(other, [other, second], views) == other
+
+
+def test_a_full_disk_under_a_view_is_named_by_its_folder():
+    (lane, other), reason = (
+        lanes({}, {}),
+        "the script exited with code 1: OSError: [Errno 28] No space left on device",
+    )
+    failed = replace(lane, trouble=Trouble(reason))
+    views = {"": View(OVERLAY, FOLDER, store="/var/races/20260101.files")}
+    told = explained(failed, [failed, other], views).trouble
+    assert told.message == reason and told.hint.startswith("what lanes write goes to /var/races: make room there")
+    assert explained(failed, [failed, other], {"": View(IN_PLACE, FOLDER)}) == failed

@@ -215,7 +215,7 @@ class TestInASession:
         session.accept(phase(RACING, lane="gpu:0+2"))
         listed = {"used_by_pid": {7: 120}, "busy_by_pid": {7: 30.0}, "busy_pct": 40.0}
         session.accept(gpu_sample("GPU-a", 0, **listed))
-        assert lane().gpu_memory_used_bytes == NOT_ALL, "half of it is no figure"
+        assert lane().gpu_memory_used_bytes == NOT_ALL, "half of it is not a figure"
         session.accept(gpu_sample("GPU-b", 1, **listed))
         session.accept(gpu_sample("GPU-c", 2, used_by_pid={7: 80}, busy_by_pid={7: 50.0}, busy_pct=60.0))
         assert (lane().gpu_memory_used_bytes, lane().gpu_memory_source) == (200.0, "driver")

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from support.events import SECOND, gpu_sample, window
 
-from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING
 from tfmon.model.events import HostConnected, HostConnecting, HostLost, LinkMeasured
+from tfmon.model.hosts import GPU_THROTTLED, SWAPPING
 from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import RACING
 from tfmon.model.race import TURNS, Machine, Race

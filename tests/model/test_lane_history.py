@@ -55,6 +55,14 @@ def test_five_seconds_come_from_all_their_windows_and_not_from_means_of_seconds(
     assert first.p95_ms == quantile_ns({1_500: 90, 1_700: 10}, 0.95) / 1e6
 
 
+def test_stamps_from_before_this_machine_was_started_are_kept():
+    history = History()
+    for at_s in range(-3_600, -3_580):
+        history = history.with_window(window(at_s * SECOND))
+    assert len(history.fine) == 19 and history.fine[0].start_ns == -3_600 * SECOND
+    assert len(history.coarse) == 3
+
+
 def test_half_an_hour_is_kept_and_no_more():
     history = filled(40 * 60, per_second=1)
     assert (len(history.fine), len(history.coarse)) == (MOST_FINE, MOST_COARSE)

@@ -6,7 +6,8 @@ from support.events import ended, lane, phase, started
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_state import LOG_LINES, LogLine
+from tfmon.model.lane_log import without_chatter
+from tfmon.model.lane_state import LOG_LINES
 
 
 def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:
@@ -40,6 +41,19 @@ class TestLog:
         log = lane("cpu", *(printed(*(f"{n}.{place}" for place in range(30))) for n in range(100))).log
         assert (len(log), log[-1].text) == (LOG_LINES, "99.29")
 
-    def test_dropped_output_is_said(self):
-        (line,) = lane("cpu", printed(dropped_bytes=1_048_576)).log
-        assert line == LogLine(1, "trouble", "dropped 1,048,576 bytes, printed faster than they are shown")
+    def test_dropped_output_is_counted_in_one_line(self):
+        *_, line = lane("cpu", *(printed(str(n), at_ns=n, dropped_bytes=1_000) for n in range(1, 600))).log
+        assert line.text == "dropped 599,000 bytes in all, printed faster than they are shown"
+        log = lane("cpu", *(printed("a", at_ns=n, dropped_bytes=9) for n in range(9))).log
+        assert [one.kind for one in log] == ["printed"] * 9 + ["trouble"]
+
+
+def test_what_tensorflow_says_of_itself_is_not_what_a_process_said_last():
+    chatter = [
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+        "I0000 00:00:1795423724.468137   27579 port.cc:153] oneDNN custom operations are on.",
+        "2026-11-23 08:40:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] AVX2 FMA",
+        "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow",
+    ]
+    said = ["2026-11-23 08:40:00.1: W tensorflow/core/framework/op.cc:84] out of memory", "I am done at 3.cc"]
+    assert without_chatter([*chatter, *said]) == said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 from support.events import (
@@ -18,6 +19,7 @@ from support.events import (
     tree_sample,
     window,
 )
+from support.gpu_profile import gpu_profile
 
 from tfmon.model.events import (
     BadLine,
@@ -31,6 +33,7 @@ from tfmon.model.lane_events import (
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
+    Profiled,
     Progressed,
     SliceEnded,
     SliceLoad,
@@ -232,6 +235,13 @@ class TestWindows:
         state = lane("gpu:0", first, window(settings={"prefetch": 1}))
         assert (state.settings, state.traced) == ({"prefetch": 1}, "step")
         assert (state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (None, None)
+
+    def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes(self):
+        call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
+        read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
+        state = lane("cpu", window(), read, window())
+        assert (state.computing_share, advance(state, window(computing_share=0.5)).computing_share) == (0.25, 0.5)
+        assert advance(state, applied()).computing_share is None
 
 
 class TestRecent:

@@ -40,7 +40,7 @@ def test_every_knob_that_is_changed_on_one_lane_enters_both_names_behind_the_con
     assert demo.session.snapshot().differing == ("batch_size", "prefetch", "graph")
     assert (names, ids(demo)) == (demo.names, "AB")
     first = demo.session.snapshot().lanes[0]
-    assert first.short_title == "batch 10 · prefetch 1 · graph off"
+    assert first.short_title == "batch 10, prefetch 1, graph off"
     demo.apply(names[0], "width", 5)
     first = demo.session.snapshot().lanes[0]
     assert [(knob, differs) for knob, _, differs in ordered_settings(first)] == [
@@ -61,7 +61,7 @@ def test_a_restart_with_other_settings_renames_both_lanes_at_once():
     assert titles(demo) == ["cpu", "gpu:0"]
     demo.apply("gpu:0", "batch_size", 512)
     assert titles(demo) == ["cpu batch_size=10", "gpu:0 batch_size=512"]
-    assert (ids(demo), demo.session.snapshot().lanes[1].short_title) == ("CG", "gpu:0 · batch 512")
+    assert (ids(demo), demo.session.snapshot().lanes[1].short_title) == ("CG", "gpu:0, batch 512")
 
 
 def test_before_the_lanes_have_said_their_settings_the_specs_name_them():

@@ -10,8 +10,8 @@ import pytest
 from support.events import SECOND, gpu_sample, window
 from support.ui import Demo
 
-from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
 from tfmon.model.events import BadLine, Interrupted
+from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.lane_statistics import WindowSums

@@ -66,7 +66,7 @@ def test_devices_that_cannot_be_are_refused_in_a_line(text, said):
 def test_lanes_on_one_and_on_two_devices_have_names_of_their_own():
     specs = lanes("cpu", "2xcpu", "gpu2/2xcpu,batch_size=8")
     assert [spec.name for spec in specs] == ["cpu", "2xcpu", "gpu2/2xcpu"]
-    assert short_title(specs[1], {"batch_size": 8}, ("batch_size",)) == "2xcpu · batch 8"
+    assert short_title(specs[1], {"batch_size": 8}, ("batch_size",)) == "2xcpu, batch 8"
 
 
 def test_settings_follow_the_device():
@@ -125,7 +125,7 @@ def test_an_impossible_host_is_refused(text, said):
             "ABC",
         ),
         (["cpu,prefetch=off", "gpu:0"], ["cpu", "gpu:0"], "CG"),
-        (["gpu:3"], ["gpu:3"], "G"),
+        (["gpu:3"], ["gpu:3"], "A"),
         (
             ["cpu,prefetch=off,batch_size=8", "cpu,prefetch=auto,batch_size=8"],
             ["cpu prefetch=off", "cpu prefetch=auto"],

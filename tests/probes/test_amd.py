@@ -146,7 +146,7 @@ class TestReadings:
         folder.unlink()
         folder.mkdir()  # reading a folder fails, as a file of a sleeping GPU does
         first, _ = take(root)
-        assert first.busy_pct == Missing("the kernel's answer is no number")
+        assert first.busy_pct == Missing("the kernel's answer is not a number")
         assert isinstance(first.used_bytes, Missing)
         assert first.used_bytes.reason.startswith("the kernel does not report it now: ")
 

@@ -45,6 +45,16 @@ class TestGraphOnTheCpu:
         assert (us(call.compute_ns), us(call.dispatch_ns), us(call.python_ns)) == (700, 100, 10)
         assert (call.tracing_ns, call.compile_ns) == (0, 0)
 
+    def test_a_batch_that_the_compiled_step_takes_itself_is_waited_for(self):
+        """`fit` of Keras 3: the function takes the batch, on a thread of the pipeline's."""
+        taken, computed = "IteratorGetNextOp::DoCompute", ("dense/MatMul:MatMul", 750, 100)
+        other = mark(taken, 0, 900, id=99)
+        space = one_call([computed], **{"tf_data_get_next/1": [mark(taken, 50, 650, id=1)], "tf_data/2": [other]})
+        profile = profile_of(space)
+        assert (us(profile.input.wait_ns), us(profile.call.total_ns)) == (650, 250)
+        assert (us(profile.call.compute_ns), profile.bottleneck.kind) == (100, "input")
+        assert tells("tf_data_get_next/1", taken, ())
+
     @pytest.mark.parametrize(
         ("lane", "expected"),
         [

@@ -227,7 +227,7 @@ class TestLists:
         (folder / "20260101-000000-bad.jsonl").write_text("nonsense")
         (folder / "20260102-000000-good.jsonl").write_bytes(RECORDED.read_bytes())
         shown = run("runs").stdout
-        assert "is no recording of tfmon" in shown
+        assert "is not a recording of tfmon" in shown
         assert "5.5×" in shown
 
     @pytest.mark.parametrize(

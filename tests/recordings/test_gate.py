@@ -242,16 +242,16 @@ def test_a_json_result_is_compared_as_its_recording_is(saved):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda told: "", "no JSON result"),
+        (lambda told: "", "not a JSON result"),
         (lambda told: json.dumps(told)[:500], "it may be cut off"),
         (lambda told: "[1]", "no result of a race"),
         (lambda told: json.dumps({**told, "schema": 1}), "has schema 1"),
-        (lambda told: json.dumps({**told, "machine": 3}), "no result that can be compared"),
+        (lambda told: json.dumps({**told, "machine": 3}), "not a result that can be compared"),
         (lambda told: json.dumps({**told, "lanes": [{"id": "A"}]}), "'knobs' is missing"),
-        (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is no figure"),
+        (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is not a figure"),
         (
             lambda told: json.dumps({**told, "lanes": [{**told["lanes"][0], "measured_ns": "x"}]}),
-            "'x' is no count",
+            "'x' is not a count",
         ),
     ],
 )

@@ -79,12 +79,12 @@ def test_another_schema_is_refused_and_both_are_named(tmp_path, schema):
     "content", [b"", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"{}\n", b"[]\n", b'{"type":"Window"}\n']
 )
 def test_what_is_no_recording_is_told_so(tmp_path, content):
-    assert problem_of(write(tmp_path, content)).endswith("is no recording of tfmon")
+    assert problem_of(write(tmp_path, content)).endswith("is not a recording of tfmon")
 
 
 def test_what_is_no_file_is_told_so(tmp_path):
-    assert problem_of(tmp_path).endswith("is no file")
-    assert problem_of(tmp_path / "none").endswith("is no file")
+    assert problem_of(tmp_path).endswith("is not a file")
+    assert problem_of(tmp_path / "none").endswith("is not a file")
 
 
 def test_a_recording_that_ends_before_its_first_event_is_told_so(tmp_path):
@@ -97,15 +97,19 @@ def test_a_recording_that_ends_before_its_first_event_is_told_so(tmp_path):
         (b"nonsense\n", "line 3: not JSON"),
         (b"[1]\n", "line 3: no object"),
         (b'{"type":"Rocket","at_ns":1}\n', "line 3: unknown type 'Rocket'"),
-        (b'{"type":"Finished","at_ns":-1,"steps":1}\n', "line 3: at_ns -1 is no time"),
-        (b'{"type":"Finished","at_ns":1e99,"steps":1}\n', "is no time"),
+        (b'{"type":"Finished","at_ns":1e99,"steps":1}\n', "is not a time"),
         (b'{"type":"KnobApplied","at_ns":1}\n', "line 3: KnobApplied without"),
-        (b'{"type":"Finished","at_ns":1,"steps":"all"}\n', "event 2: Finished.steps: 'all' is no whole number"),
+        (b'{"type":"Finished","at_ns":1,"steps":"all"}\n', "event 2: Finished.steps: 'all' is not a whole number"),
         (b"[" * 200_000 + b"\n", "line 3: not JSON (RecursionError)"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path, line, problem):
     assert problem in problem_of(write(tmp_path, *LINES[:2], line, *LINES[2:]))
+
+
+def test_what_another_machine_sent_before_this_one_was_started_is_read(tmp_path):
+    early = b'{"type":"Finished","lane":"cpu","at_ns":-3600000000000,"steps":1}\n'
+    assert Recording(write(tmp_path, LINES[0], early, *LINES[1:])).times_ns[0] == -3_600 * 10**9
 
 
 def test_a_newer_tfmon_is_named_where_it_wrote_what_this_one_does_not_know(tmp_path):

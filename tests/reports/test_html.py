@@ -8,8 +8,9 @@ import time
 
 import pytest
 from support.recordings import RECORDED, long_race, record
-from support.ui import GPU_MACHINE, Demo, crossover_demo, hosts_demo, racing_demo
+from support.ui import GPU_MACHINE, Demo, changed_ten_times, crossover_demo, hosts_demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
@@ -67,6 +68,16 @@ class TestWhatIsInIt:
         assert "batch_size 20" in text and "AMD EPYC 9554" in text and "TensorFlow 2.21.0" in text
         for heading in ("Throughput over time", "Step times", "Where the time goes", "GPU load", "Settings"):
             assert heading in text
+
+    def test_every_change_is_in_it_as_it_was_on_the_screen(self, tmp_path, run):
+        demo, _ = record(tmp_path / "race.jsonl", changed_ten_times)
+        page, _ = report.of_race(tmp_path / "race.jsonl", Wanted())
+        marked = run("export", tmp_path / "race.jsonl", "--markdown")[1]
+        rows = [row.cells(demo.session.snapshot()) for row in analyse(demo.session.snapshot()).history]
+        assert len(rows) == 11
+        for row in rows:
+            assert " ".join(" ".join(row).split()) in visible(page)
+            assert f"| {' | '.join(row)} |" in marked
 
     def test_every_window_is_in_the_throughput(self, tmp_path):
         record(tmp_path / "race.jsonl", racing_demo)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 
 import pytest
+from support.ui import Demo
 
 from tfmon import __version__
 from tfmon.analysis.analysis import analyse
@@ -25,7 +27,8 @@ from tfmon.model.lane_state import RACING
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.session import Session
-from tfmon.model.spec import name_lanes, parse_lane
+from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
+from tfmon.reports import fitted
 from tfmon.reports.race import to_json, to_text
 
 SECOND = 1_000_000_000
@@ -34,6 +37,7 @@ SETTINGS = {"batch_size": 10, "prefetch": "off"}
 TOP = {
     "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
     "recording", "recording_stopped", "started", "environment", "between_processes", "views", "collisions",
+    "history",
 }  # fmt: skip
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "steps", "examples",
@@ -47,6 +51,8 @@ LANE = {
     "others_cpu_pct", "gpus", "disturbed_by",
 }  # fmt: skip
 VERDICT = {
+    "earlier",
+    "ranked",
     "kind",
     "finish",
     "interval_kind",
@@ -117,6 +123,26 @@ def raced() -> Raced:
     return raced
 
 
+# ------------------------------------------------------------ the text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("lanes", [2, 6])
+def test_the_text_fits_the_terminal_and_breaks_no_word(monkeypatch, width, lanes):
+    specs = [LaneSpec("cpu", {"prefetch": "off", "batch_size": 2**power}) for power in range(lanes)]
+    demo = Demo(specs, mode="turns")
+    demo.go()
+    demo.race(40)
+    demo.apply(demo.names[0], "prefetch", "auto")
+    wide = to_text(analyse(demo.session.snapshot()))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = fitted(to_text(analyse(demo.session.snapshot())))
+    assert max(map(len, text.splitlines())) <= width
+    assert {*wide.split()} - {"lane", "time"} <= {*text.split()}, "but for the heads of the first columns"
+    assert "A prefetch off → auto" in text
+
+
 # ------------------------------------------------------------ the object
 
 
@@ -149,7 +175,7 @@ def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_me
         "boot": "",
         "quota_cores": None,
         "nice": None,
-        "python": "",
+        "python": None,
         "tensorflow": "",
         "driver": "",
         "power_limits_w": [],

@@ -69,7 +69,7 @@ class TestHtml:
         best = {row["n"] for row in points if row["f"]}
         assert best == {f"batch_size={batch} mixed_precision=bfloat16" for batch in (16, 32, 64)}
         text = visible(page)
-        assert "best: batch_size=64 mixed_precision=bfloat16" in text and "does not learn the same" in text
+        assert "best: batch_size=64 mixed_precision=bfloat16" in text and "trains differently" in text
         assert "refused: too large" in text and page.count('scope="row"') > 10
         assert data_of(page, "tfmon-result")["file"] == "night.sweep"
 

@@ -28,6 +28,6 @@ def test_it_is_saved_in_the_working_directory_also_when_the_recording_was_compre
 def test_what_went_wrong_is_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "race.jsonl").write_text("nonsense")
-    with pytest.raises(TfmonError, match="is no recording of tfmon") as problem:
+    with pytest.raises(TfmonError, match="is not a recording of tfmon") as problem:
         RecordedRuns().report(str(tmp_path / "race.jsonl"))
     assert "\n" not in problem.value.line and not list(tmp_path.glob("*.html"))

@@ -12,6 +12,7 @@ import pytest
 
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, Progressed, Window
 from tfmon.model.lane_state import DONE
+from tfmon.model.readings import Missing
 
 from .conftest import SHAPES
 
@@ -105,6 +106,7 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     found = profiled.profile
     assert (found.steps, found.mode) == (STEPS, "graph")
     assert any("MatMul" in op.kind for op in found.ops.top)
+    assert not isinstance(found.input.wait_ns, Missing) and 0 < found.input.wait_ns < found.step_ns
 
     race.lanes.set_knob(race.name, "stop_after_epoch", True)
     race.until(lambda: race.lane.ended is not None, "the end")

@@ -450,3 +450,23 @@ async def test_a_tick_after_the_last_screen_is_gone_draws_nothing():
         await pilot.pause()
     assert not app.screen_stack
     app._tick()
+
+
+async def test_a_message_goes_with_the_next_key_and_with_another_page():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+        for key, then in (("tab", "keys act on cpu only"), ("i", "Bottleneck")):
+            pilot.app.say("saved somewhere")
+            assert "saved somewhere" in shown(pilot)
+            await press(pilot, key)
+            pilot.app.pull()
+            assert "saved somewhere" not in shown(pilot) and then in shown(pilot)
+
+
+async def test_the_cursor_of_the_charts_cuts_no_message():
+    path = "saved /home/someone/.local/state/tfmon/reports/20260101-030405-small-dense.html"
+    async with app_of(racing_demo()).run_test(size=(100, 36)) as pilot:
+        await press(pilot, "left")
+        assert "examples/s" in shown(pilot).splitlines()[-2]
+        pilot.app.say(path)
+        assert path in shown(pilot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
@@ -56,9 +57,14 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
         assert demo.experiments.refusal in shown(pilot)
     demo = crossover_demo(at=64)
     async with app_of(demo).run_test(size=SIZE) as pilot:
+        running = "crossover over batch: measuring 64, about 0:42 left; c, Enter stops it"
+        assert running in shown(pilot) and "crossover: gpu:0 overtakes cpu" in shown(pilot)
         await press(pilot, "p")
-        assert "a crossover over batch is running; c, Enter stops it" in shown(pilot)
-        await press(pilot, "c", "enter")
+        assert running in shown(pilot)
+        for page in ("i", "l", "k"):
+            await press(pilot, page)
+            assert running in shown(pilot), page
+        await press(pilot, "escape", "c", "enter")
     assert demo.controls.calls == [] and demo.experiments.calls == [("stop",)]
 
 
@@ -73,7 +79,7 @@ def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
     assert not any(one.why_not for one in candidates(demo.session.snapshot())), "they differ in something else"
 
 
-def test_the_page_of_a_crossover_has_the_answer_how_far_it_is_and_a_line_for_every_value():
+def test_the_page_of_a_crossover_has_the_answer_and_a_line_for_every_value():
     who, other, _, first, *rest = lines(crossover_demo())
     assert (who, other) == ("   C  cpu", "   G  gpu:0")
     assert first.strip().startswith("gpu:0 overtakes cpu at a batch size of about 40 (between ")
@@ -82,7 +88,6 @@ def test_the_page_of_a_crossover_has_the_answer_how_far_it_is_and_a_line_for_eve
     assert [line.split()[0] for line in table] == ["8", "16", "32", "64", "128", "256"]
     assert all(f" {id} " in line for id, line in zip("CCCGG", table, strict=False))
     assert table[-1].endswith("not possible here")
-    assert "measuring batch 64 · about 0:42 left" in "\n".join(lines(crossover_demo(at=64)))
     for width, height in itertools.product((10, 40, 200), (0, 5, 20, 60)):
         assert all(len(line) <= width for line in lines(crossover_demo(), width, height))
 
@@ -149,6 +154,20 @@ async def test_e_tries_advice_and_u_takes_it_back_and_why_neither_can_be_done_is
             assert demo.experiments.refusal in shown(pilot)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(size):
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=size) as pilot:
+        await press(pilot, "H")
+        shown_words = " ".join(shown(pilot).split())
+        for row in analyse(demo.session.snapshot()).history:
+            assert all(" ".join(cell.split()) in shown_words for cell in row.cells(demo.session.snapshot()))
+        await press(pilot, "u")
+        assert "undone: prefetch auto" in shown(pilot)
+        await press(pilot, "H")
+        assert "0:42" in shown(pilot) and "History" not in shown(pilot), "the same key closes it"
+
+
 async def test_while_a_lane_is_tuned_keys_change_nothing_and_say_why():
     demo = tuned_demo(over=False)
     async with app_of(demo).run_test(size=SIZE) as pilot:
@@ -179,6 +198,7 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
     demo = racing_demo()
     kept = attempt(KEPT, Estimate(1.38, 1.31, 1.44, 6), prefetch="auto")
     demo.apply("gpu:0", "prefetch", "auto")
+    demo.session.set_experiment(TuneState("gpu:0"))
     demo.session.set_experiment(TuneState("gpu:0", attempts=(kept,), over=True))
     rows = plain(frame(demo, *SIZE).rows)
     assert "   G: prefetch auto: +38 % (CI +31 to +44), kept · u to undo" in rows

@@ -98,7 +98,7 @@ def test_a_lost_machine_fails_its_lane_with_a_line_and_the_time_while_the_others
     lost = pane(demo, "gpu2/gpu:0")
     assert "failed after 0:30" in lost[0]
     assert "✗ gpu2 is lost: the connection was closed" in lost[1]
-    assert "▸ r connects again and starts it anew" in lost[2]
+    assert "▸ r connects again and restarts it" in lost[2]
     assert any("it had done 22 860 steps" in row for row in lost)
     assert "▸ training 0:33" in pane(demo, "cpu")[0] and "▸ training 0:33" in pane(demo, demo.names[2])[0]
     assert "3 machines, 1 lost" in "\n".join(race(demo))

@@ -77,7 +77,7 @@ def test_an_instance_says_that_power_and_clocks_are_those_of_its_gpu():
     assert "whole GPU" not in page(demo, "gpu:0") + race(demo)
     demo.session.accept(replace(before, part_of="GPU-1"))
     state = demo.session.snapshot().lane("gpu:0")
-    snapshot = replace(demo.session.snapshot(), lanes=(replace(state, gpu_uuids=(before.key,)),))
+    snapshot = replace(demo.session.snapshot(), lanes=(replace(state, gpu_uuids=(before.key,)),), periods=())
     text = "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane("gpu:0"), 120)))
     assert "power, temperature, clocks and link are those of the whole GPU" in text
 

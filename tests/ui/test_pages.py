@@ -12,6 +12,7 @@ from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.table import Column, Entry, Order, arranged, entry_rows, in_view, whole_rows, widths
 from tfmon.ui.render.tabs import TABS, Hint, hint_row, tab_row
 from tfmon.ui.screens.page import Page
+from tfmon.ui.screens.palette import _actions
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.scroll import matching_rows
 from tfmon.ui.screens.text import help_rows
@@ -218,3 +219,22 @@ def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
 def test_every_tab_has_a_key_that_every_page_binds():
     bound = {one.id for one in Page.BINDINGS}
     assert {tab.binding for tab in TABS} <= bound
+
+
+async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(120, 20)) as pilot:
+        await press(pilot, "i", "e")
+        assert demo.experiments.calls == [("start_tuning", "cpu", False)]
+        before = shown(pilot).splitlines()
+        await press(pilot, "pagedown")
+        assert shown(pilot).splitlines()[2] in before[-6:-2], "the last row stays in sight"
+        await press(pilot, "q")
+        assert "Bottleneck" not in shown(pilot) and not pilot.app.view.stopping
+
+
+async def test_the_palette_finds_a_page_by_the_name_of_its_tab():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+        found = [text for text, _ in _actions(pilot.app.screen, {})]
+        assert all(any(text.startswith(f"{name}: ") for text in found) for name in ("log", "knobs", "doctor"))

@@ -39,7 +39,7 @@ async def test_it_lists_every_action_with_its_key():
             for one in RACE_KEYS:
                 if one.id not in ("palette", "pause"):
                     ((words, _),) = to_ascii(((f"{one.help}  ({one.label})", TEXT),))
-                    assert any(text.startswith(words) for text in listed), one.id
+                    assert any(words in text for text in listed), one.id
             assert any(text.startswith("pause training, or resume  (F5)") for text in listed)
             strips = pilot.app.screen._compositor.render_strips()
             assert "".join(segment.text for strip in strips for segment in strip).isascii()

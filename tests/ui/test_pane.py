@@ -17,6 +17,8 @@ from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.view import SHARED, Scale, View
 
+from .drawn import frame, text
+
 SIZES = [(40, 12), (41, 18), (58, 13), (100, 44)]
 
 
@@ -126,7 +128,7 @@ def test_a_requested_value_is_shown_dim_beside_the_one_in_effect_and_kept_where_
     demo = racing_demo()
     number = demo.ask("cpu", "batch_size", 40)
     assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 → 40 requested · prefetch off"
-    styles = dict(readings.knobs_row(demo.session.snapshot().lane("cpu"), 60))
+    styles = dict(readings.knobs_rows(demo.session.snapshot().lane("cpu"), 60)[0])
     assert (styles[" 20"], styles[" → 40 requested"]) == ("text", "dim")
     demo.apply("cpu", "batch_size", 40, number)
     assert line(drawn(demo, "cpu"), "knobs") == "knobs   ≠ batch 40 · prefetch off", "the lanes differ in it now"
@@ -224,7 +226,7 @@ def test_a_title_without_room_keeps_the_value_that_tells_the_lanes_apart():
     demo.go()
     demo.race(2, (1_000, 2_000))
     for name, value in zip(demo.names, ("off", "auto"), strict=True):
-        assert f"parallel… {value} " in drawn(demo, name, 40, 16)[0]
+        assert f"parallel {value} " in drawn(demo, name, 40, 16)[0]
 
 
 def test_a_lane_that_is_over_says_in_one_place_how_much_is_discarded():
@@ -252,3 +254,12 @@ def test_with_a_lane_on_several_gpus_their_memory_is_told_before_that_of_the_pro
     demo = eight_gpus(seconds=2)
     text = "\n".join(drawn(demo, demo.names[1], 40, 17))
     assert "gpu mem 30 30 30 31 31 31 32 32 GiB" in text and "memory" not in text.replace("gpu mem", "")
+
+
+def test_every_knob_in_which_the_lanes_differ_is_shown_where_rows_are_free():
+    settings = {"parallel_calls": "off", "mixed_precision": "bfloat16", "graph": False, "learning_rate": 0.001}
+    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {**settings, "batch_size": 4096})])
+    demo.go()
+    demo.race(2)
+    shown = text(frame(demo, 120, 36))
+    assert all(f"≠ {name}" in shown for name in ("graph", "learning rate", "mixed precision"))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model.events import LaneStarted
+from tfmon.model.events import LaneStarted, UserRequested
+from tfmon.model.lane_events import Finished
 from tfmon.model.race import Race
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.compared import awaited
+from tfmon.ui.render.final import elapsed
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.view import SHARED, Scale, View
@@ -54,7 +57,7 @@ def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
 
 def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
     shown = text(frame(racing_demo()))
-    assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, always valid, 17 pairs)" in shown
+    assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, 17 pairs)" in shown
     shown = text(frame(racing_demo(mode="concurrent")))
     assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
     assert "contended" in shown
@@ -71,11 +74,50 @@ def test_the_lane_whose_turn_it_is_is_marked():
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
 def test_why_there_is_no_gpu_lane_is_said(size):
-    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(racing_demo(CPU_MACHINE), *size))
+    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(Demo(machine=CPU_MACHINE), *size))
 
 
 def top(high: float) -> dict[str, Scale]:
     return {SHARED: Scale(0.0, high)}
+
+
+def six() -> Demo:
+    """Return a race of six lanes in three knobs."""
+    settings = [
+        (batch, *more) for batch in (10, 256) for more in (("off", "off"), ("auto", "off"), (1, "bfloat16"))
+    ]
+    names = ("batch_size", "prefetch", "mixed_precision")
+    demo = Demo([LaneSpec("cpu", dict(zip(names, one, strict=True))) for one in settings], mode="turns")
+    demo.go()
+    return demo
+
+
+def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
+    demo, seen = six(), set()
+    for _ in range(8):
+        demo.race(0.6)
+        heads = [row for row in text(frame(demo, 120, 36)).splitlines() if row.startswith("╭")]
+        seen.add(tuple(re.findall(r" ([A-F])  (.*?) ─", " ".join(heads))))
+    (names,) = seen
+    assert [name for _, name in names] == [
+        "10, off, off", "10, auto, off", "10, 1, bfloat16", "256, off, off", "256, auto, off", "256, 1, bfloat16",
+    ]  # fmt: skip
+    wide = text(frame(demo, 200, 50))
+    assert "A  batch 10, prefetch off, mixed off " in wide
+    assert "F  batch 256, prefetch 1, bfloat16 " in wide
+
+
+def test_the_digits_of_all_lanes_are_as_large_as_each_other():
+    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], mode="turns")
+    demo.go()
+    demo.race(20, (150, 140_000))
+    for width in range(80, 126, 2):
+        rows = text(frame(demo, width, 36)).splitlines()
+        large = [row for row in rows if "examples/s" in row and "█" in row.partition("time")[0]]
+        assert len(large) in (0, 1)
+        if large:
+            left, right = large[0][: width // 2], large[0][width // 2 :]
+            assert "█" in left and "█" in right and "150 examples" not in left
 
 
 def test_all_panes_share_one_scale_which_a_small_change_does_not_move():
@@ -157,9 +199,9 @@ def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
     demo.go()
     demo.race(20, (9_000, 300))
     shown = text(frame(demo)).splitlines()
-    hint = next(row for row in shown if "a: a scale of its own" in row)
-    assert hint.count("a scale of its own") == 1 and hint.index("a scale") > 60, "in the slower lane only"
-    assert "a scale of its own" not in text(frame(racing_demo()))
+    hint = next(row for row in shown if "press a for its own scale" in row)
+    assert hint.count("its own scale") == 1 and hint.index("its own scale") > 60, "in the slower lane only"
+    assert "its own scale" not in text(frame(racing_demo()))
 
 
 def test_a_second_of_a_calm_race_repaints_few_cells():
@@ -249,6 +291,57 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     assert awaited(analyse(demo.session.snapshot())).endswith("no verdict while a lane is paused")
 
 
+def test_a_measurement_that_begins_again_names_the_change_that_caused_it():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(2.4)
+    demo.clock.ahead(0.1)
+    demo.apply("cpu", "batch_size", 20)
+    demo.clock.ahead(0.1)
+    demo.session.set_mode("concurrent")
+    assert "measuring again: now all at once" in text(frame(demo))
+    demo.race(1)
+    demo.session.set_mode("turns")
+    assert "measuring again: now taking turns" in text(frame(demo))
+    assert "batch size of C" not in text(frame(demo))
+    demo.clock.ahead(0.1)
+    demo.apply("gpu:0", "batch_size", 20)
+    assert "measuring again: batch size of G changed" in text(frame(demo))
+
+
+def test_what_is_ending_offers_no_key_and_is_not_paused():
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "paused")
+    assert "Space resume" in text(frame(demo))
+    shown = text(frame(demo, stopping=True))
+    assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
+
+
+def test_a_lane_that_the_user_ended_is_not_done():
+    demo = racing_demo()
+    demo.session.accept(UserRequested(at_ns=demo.clock(), action="end", lanes=("cpu",)))
+    for name in demo.names:
+        demo.session.accept(Finished(lane=name, at_ns=demo.clock(), steps=9))
+    shown = text(frame(demo))
+    assert ("ended on request after" in shown, "done after" in shown) == (True, True)
+
+
+def test_a_script_that_crashes_before_its_first_step_ran_for_as_long_everywhere():
+    demo = Demo([LaneSpec("cpu")])
+    demo.clock.ahead(3)
+    demo.fail("cpu")
+    assert elapsed(demo.session.snapshot()) == "0:03" and "failed after 0:03" in text(frame(demo))
+
+
+def test_a_request_for_the_value_in_effect_is_no_change():
+    demo = racing_demo()
+    demo.ask("cpu", "batch_size", demo.settings["cpu"]["batch_size"])
+    assert "requested" not in text(frame(demo))
+    demo.ask("cpu", "batch_size", 64)
+    assert "→ 64 requested" in text(frame(demo))
+
+
 def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice():
     demo = Demo(mode="turns")
     demo.go()
@@ -317,3 +410,8 @@ def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_l
     assert "▲ B is 3.2× faster than A" in one_row
     small = text(frame(demo, 60, 15))
     assert " A 2.4k ex/s" in small and " B 7.7k ex/s" in small, "no lane is hidden without a hint"
+
+
+def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
+    assert "Tab next" in text(frame(racing_demo(), 60, 15, focused="cpu"))
+    assert "Tab next" not in text(frame(racing_demo(), 120, 36, focused="cpu"))

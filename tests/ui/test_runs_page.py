@@ -54,8 +54,8 @@ def test_a_failure_is_red_and_has_a_mark_and_so_has_what_cannot_be_read():
     failed, won = run_entry(RUNS[1]), run_entry(RUNS[0])
     assert (failed.mark, failed.cells[-1][1]) == ("✗", "trouble")
     assert (won.mark, won.cells[-1][1]) == (" ", "text")
-    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is no recording of tfmon"))
-    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is no recording of tfmon", "trouble")
+    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is not a recording of tfmon"))
+    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is not a recording of tfmon", "trouble")
 
 
 async def test_two_that_are_marked_are_compared_the_later_with_the_earlier():

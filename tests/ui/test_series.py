@@ -120,17 +120,17 @@ def test_a_shared_scale_holds_all_lanes_an_own_one_each_and_a_logarithmic_one_is
 @given(st.floats(1e-3, 1e9), st.floats(1.0, 1e6))
 def test_on_a_logarithmic_scale_equal_ratios_are_equal_heights(low, ratio):
     found = [low, low * ratio]
-    scale = series._scale(series.THROUGHPUT, found, None, LOG)
+    scale = series._scale(series.THROUGHPUT, [found], None, LOG)
     assert scale.low <= low * (1 + 1e-6) and low * ratio <= scale.high * (1 + 1e-6)
     heights = [series.share(scale, value) for value in (scale.low * 2, scale.low * 4, scale.low * 8)]
     assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1])
 
 
 def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_negative():
-    assert series._scale(series.BY_ID["input"], [3.0, 12.0], None, SHARED) == Scale(0.0, 100.0)
-    assert series._scale(series.BY_ID["input"], [3.0, 12.0], None, OWN) == Scale(0.0, 20.0)
-    assert series._scale(series.BY_ID["memory"], [300 * 2.0**20], None, SHARED) == Scale(0.0, 512 * 2.0**20)
-    loss = series._scale(series.BY_ID["loss"], [-3.0, 1.0, float("nan")], None, SHARED)
+    assert series._scale(series.BY_ID["input"], [[3.0, 12.0]], None, SHARED) == Scale(0.0, 100.0)
+    assert series._scale(series.BY_ID["input"], [[3.0, 12.0]], None, OWN) == Scale(0.0, 20.0)
+    assert series._scale(series.BY_ID["memory"], [[300 * 2.0**20]], None, SHARED) == Scale(0.0, 512 * 2.0**20)
+    loss = series._scale(series.BY_ID["loss"], [[-3.0, 1.0, float("nan")]], None, SHARED)
     assert loss == Scale(-5.0, 1.0)
     assert series.share(loss, -5.0) == 0 and series.share(loss, 1.0) == 1
     assert series.share(loss, float("nan")) is None and series.share(loss, None) is None
@@ -139,7 +139,7 @@ def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_neg
 @given(st.floats(1e-5, 4e10))
 def test_a_value_of_a_scale_has_four_characters_at_most(value):
     for metric in (series.THROUGHPUT, series.BY_ID["memory"]):
-        scale = series._scale(metric, [value], None, OWN)
+        scale = series._scale(metric, [[value]], None, OWN)
         assert len(series.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
 
 
@@ -199,3 +199,17 @@ def test_a_chart_is_not_computed_again_until_a_second_has_passed():
         view = View(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
         first, second = (plots.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
         assert all(one is other for one, other in zip(first[:-1], second[:-1], strict=True)), metric.id
+
+
+def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
+    demo = racing_demo()
+    demo.clock.ahead(0.2)
+    demo.train("cpu", 500_000, 0.04, demo.clock(), turn=demo.round)
+    demo.race(1)
+    snapshot, view = demo.session.snapshot(), View()
+    scale = series.scales(snapshot, view, 50, 2)[SHARED]
+    assert scale.high == 10_000
+    rows = plain(plots.chart_rows(snapshot.lanes[0], snapshot, View(scales={SHARED: scale}), 56, 8, "a"))
+    assert "▲" in rows[0] and "▲" not in "".join(rows[1:])
+    few = series._scale(series.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
+    assert few.high == 50, "what lasts sets the scale"

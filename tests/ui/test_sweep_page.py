@@ -71,7 +71,7 @@ async def test_the_best_is_on_top_and_a_column_sorts():
     async with app().run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: "1.79×" in shown(pilot))
         assert first_column(shown(pilot))[:3] == ["64", "64", "128"]
-        assert "8 of 10 settled, about 40 s left" in shown(pilot)
+        assert "8 of 10 settled, about 45 s left" in shown(pilot)
         assert "refused: too large" in shown(pilot) and "• 128" in shown(pilot)
         await press(pilot, "o")
         assert first_column(shown(pilot))[:2] == ["16", "16"]

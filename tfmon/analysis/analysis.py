@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tfmon import units
 from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.crossover import Curve, curve_of
+from tfmon.analysis.history import Measured, Row, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
-from tfmon.analysis.verdict import Verdict, find_verdict
+from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
@@ -66,6 +68,12 @@ class Analysis:
     """The crossover that runs or ran last; None if the last experiment is none."""
     tuning: TuningAnalysis | None
     """The tuning that runs or ran last; None if nothing was tuned."""
+    history: tuple[Row, ...] = ()
+    """Every change of the race and what came of it, oldest first; empty if nothing was changed."""
+    measured: tuple[Measured, ...] = ()
+    """What each period of the race came to, the present one last."""
+    earlier: str = ""
+    """The last verdict, and until when it was measured, while the present settings have none."""
 
     def lane(self, name: str) -> LaneAnalysis:
         """Return the analysis of the lane of that name; KeyError if there is none."""
@@ -73,6 +81,27 @@ class Analysis:
             if one.lane.spec.name == name:
                 return one
         raise KeyError(name)
+
+    @property
+    def outcome(self) -> str:
+        """One line on what came of the race, for lists: its experiment, its verdict, or what its only lane did."""
+        snapshot, verdict = self.snapshot, self.verdict
+        if self.curve is not None and snapshot.periods and snapshot.periods[-1].experiment is snapshot.experiment:
+            return f"crossover: {self.curve.text}"
+        best = tuning.best_text(self.tuning.best) if self.tuning is not None else ""
+        if len(snapshot.lanes) == 1:
+            return best or trained_text(snapshot.lanes[0])
+        decided = verdict.kind in (FASTER, SAME)
+        return "; ".join(filter(None, (verdict.text if decided or not self.earlier else self.earlier, best)))
+
+
+def trained_text(lane: LaneState) -> str:
+    """Return what a lane came to by itself."""
+    if lane.trouble is not None:
+        return f"{lane.title} {lane.phase}: {lane.trouble.message}"
+    speed = lane.steady.examples_per_s
+    told = f"{lane.title}: {units.count(lane.steps)} steps, {units.count(lane.examples)} examples"
+    return told if speed is None else f"{told}, {units.rate(speed)} examples/s"
 
 
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
@@ -91,16 +120,22 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         same = name in known and known[name].slices is lane.slices
         throughputs[name] = known[name] if same else Throughput.of(lane.slices)
     experiment = snapshot.experiment
+    verdict = find_verdict(snapshot, throughputs, before.verdict if before is not None else None)
+    measured = measure(snapshot, verdict, before.measured if before is not None else ())
+    rows = history_of(snapshot, measured)
     return Analysis(
         snapshot=snapshot,
-        verdict=find_verdict(snapshot, throughputs, before.verdict if before is not None else None),
+        verdict=verdict,
         lanes=tuple(
             LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name])
             for lane in snapshot.lanes
         ),
-        news=tuning.news(snapshot),
+        news=change_news(snapshot, rows) or tuning.news(snapshot),
         curve=curve_of(snapshot, experiment) if isinstance(experiment, CrossoverState) else None,
         tuning=_tuning_of(snapshot),
+        history=rows,
+        measured=measured,
+        earlier=earlier_text(snapshot, measured),
     )
 
 

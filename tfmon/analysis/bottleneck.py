@@ -59,11 +59,11 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
         case "retracing":
             text = _retracing_text(lane, evidence)
         case "step":
-            text = f"{evidence.step:.0f} % of the time is spent in the step; a profile tells on what"
+            text = f"{evidence.step:.0f} % in the training step; P breaks it down"
         case _:
             text = sentence(kinds, evidence, _PHRASES)
     if shared := _shared(lane):
-        text = f"{text}, while {shared}"
+        text = f"{text} ({shared})"
     advice = tuple(one for kind in kinds for one in advice_for(kind, lane, snapshot.race.knobs))
     return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, _also(snapshot, lane))
 
@@ -74,7 +74,7 @@ def _shared(lane: LaneState) -> str:
     if others is not None and others.shown:
         return others.short
     if not isinstance(took.slices_share, Missing) and took.slices_share > TOLD:
-        return f"other programs took CPU time in {100 * took.slices_share:.0f} % of the slices"
+        return "machine busy"
     return ""
 
 

@@ -54,7 +54,7 @@ class Contention:
             lost = f"{which} {100 * self.stolen_share:.0f} % of a core to others"
             told.append(f"{lost}; the figures include that")
         if told and self.cpu_ratio is not None:
-            told.append(f"by CPU time per example the ratio is {units.ratio(self.cpu_ratio)}")
+            told.append(f"counting only CPU time: {units.ratio(self.cpu_ratio)}")
         busy = f"{'the machine is' if own else 'the machines are'} too busy for a quick answer: "
         return (busy if told and undecided else "") + "; ".join(told)
 

@@ -22,7 +22,7 @@ from tfmon.model.ports import ExperimentError
 from tfmon.model.race import BetweenProcesses, CrossoverState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
-from tfmon.model.spec import LaneSpec
+from tfmon.model.spec import LaneSpec, title
 
 FIRST_PAIRS = LEAST_PAIRS + 1
 """Pairs that every value gets."""
@@ -72,9 +72,8 @@ class Curve:
     """What is known so far: the places in the order of their values, and the answer."""
 
     knob: str
-    first: str
-    second: str
-    """Titles of the lanes."""
+    titles: tuple[str, str]
+    """What tells the lanes apart besides the knob."""
     places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
@@ -153,14 +152,19 @@ def expected_pairs(values: int) -> tuple[int, int]:
 def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
     """Return the curve from the slices of both lanes at each value, under the other settings now in effect."""
     first, second = (snapshot.lane(name) for name in state.lanes)
-    titles = first.title, second.title
+    titles = _title(first, state.knob), _title(second, state.knob)
     prior, apart = snapshot.race.between, snapshot.machine_key(first) != snapshot.machine_key(second)
     places = tuple(
         _place(first, second, state.knob, value, prior, state.refused.get(value, ""), apart=apart)
         for value in state.values
     )
     crossings = _crossings(places, *titles)
-    return Curve(state.knob, *titles, places, crossings, _answer(state.knob, places, crossings, titles))
+    return Curve(state.knob, titles, places, crossings, _answer(state, places, crossings, titles))
+
+
+def _title(lane: LaneState, knob: str) -> str:
+    """Return what tells a lane from the other one at each value of the knob that is swept."""
+    return title(lane.spec, lane.settings, [one for one in lane.differs or () if one != knob])
 
 
 def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
@@ -190,14 +194,14 @@ def ended_text(state: CrossoverState) -> str:
 
 
 def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
-    """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
+    """Write who is ahead, by how much, and whether that is certain: B 1.31× (1.27 to 1.35, 6 pairs)."""
     ratio, id = point.ratio, ids[0]
     if ratio is None:
         return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
     if ratio.value < 1:
         ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
     factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    return f"{id if point.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
+    return f"{id} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
 
 
 def _place(
@@ -269,12 +273,12 @@ def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
 
 
 def _answer(
-    knob: str, places: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
+    state: CrossoverState, places: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
 ) -> str:
     known = [place for place in places if place.ratio is not None]
     if not known:
         return "nothing is measured yet"
-    what = knob.replace("_", " ")
+    what = state.knob.replace("_", " ")
     if crossings:
         return "; then ".join(
             f"{one.ahead} overtakes {one.behind} at a {what} of about {_rounded(one.about)} "
@@ -290,9 +294,11 @@ def _answer(
     factors = sorted(_factor(place) for place in sure)
     least, most = units.ratio(factors[0]), units.ratio(factors[-1])
     by = f"by {least}" if least == most else f"by {least} to {most}"
-    open_values = len(known) - len(sure)
-    doubt = f"; too close to call at {open_values} of {len(known)} values" if open_values else ""
-    return f"there is no crossing {span}: {winner} is faster than {loser} throughout, {by}{doubt}"
+    where, doubt = "throughout", ""
+    if len(sure) < len(known):
+        where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
+    yet = "" if state.over else " so far"
+    return f"no crossing{yet} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
 
 
 def _factor(place: CurvePoint) -> float:

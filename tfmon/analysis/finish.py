@@ -16,6 +16,8 @@ LEAST_LOSSES = 8
 """Losses of a lane from which its scatter is estimated."""
 TOO_FAR = 3.0
 """Losses at the same step differ too much from this many times their scatter within a lane on."""
+ALIKE = 1.1
+"""Lanes did the same work where none did so many times as much as another: the last batch of an epoch differs."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
 
@@ -50,6 +52,11 @@ def _ended(snapshot: Snapshot) -> bool:
     return len(lanes) > 1 and all(lane.phase == DONE and lane.command for lane in lanes)
 
 
+def ended_itself(lanes: Sequence[LaneState]) -> bool:
+    """Return whether a script's lanes ended by themselves, so that no more time would tell more."""
+    return all(lane.command and lane.ending is None for lane in lanes)
+
+
 def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     """Say which lanes went on from a checkpoint, and with that trained other work than the others."""
     restored = {lane.went_on for lane in lanes}
@@ -60,16 +67,23 @@ def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
 def _times(lanes: Sequence[LaneState]) -> str:
     if len({lane.went_on for lane in lanes}) > 1:
         return "no time to finish: the lanes trained other work"
-    if len({lane.steps for lane in lanes}) != 1:
-        steps = ", ".join(f"{lane.title} {units.count(lane.steps)}" for lane in lanes)
-        return f"no time to finish: the lanes trained different numbers of steps ({steps})"
-    times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
     epochs = {lane.progress.epochs_done if lane.progress is not None else 0 for lane in lanes}
-    done = epochs.pop() if len(epochs) == 1 else 0
-    work = f"{done} {'epoch' if done == 1 else 'epochs'}" if done else f"{units.count(lanes[0].steps)} steps"
+    noun = "examples" if all(lane.examples for lane in lanes) else "steps"
+    amounts = [lane.examples if noun == "examples" else lane.steps for lane in lanes]
+    if max(amounts) > ALIKE * min(amounts):
+        told = ", ".join(
+            f"{lane.title} {units.count(amount)}" for lane, amount in zip(lanes, amounts, strict=True)
+        )
+        return f"no time to finish: the lanes trained different numbers of {noun} ({told})"
+    work = units.several(done, "epoch") if len(epochs) == 1 and (done := epochs.pop()) else ""
+    work = work or f"{units.count(max(amounts))} {noun}"
+    first, *_, last = sorted(lanes, key=lambda lane: lane.trained_ns)
+    times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
+    sooner = units.ratio(last.trained_ns / max(1, first.trained_ns))
     losses = [(lane.title, lane.last_loss) for lane in lanes if lane.last_loss is not None]
     ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
-    return f"{times} of training for the same {work}" + (f"; loss at the end: {ends}" if ends else "")
+    told = f"{first.title} finished the same {work} {sooner} sooner than {last.title} ({times} of training)"
+    return told + (f"; loss at the end: {ends}" if ends else "")
 
 
 def _differences(lanes: Sequence[LaneState]) -> list[str]:

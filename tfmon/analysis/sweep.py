@@ -225,11 +225,22 @@ def next_due(rows: Sequence[Row], kind: str, busy: Collection[int]) -> int | Non
 
 
 def _left_s(state: SweepState, rows: Sequence[Row]) -> float | None:
-    """Return how long the open combinations take, if each takes as many visits as those that are through."""
-    if not state.visits_s:
+    """Return how long the open combinations take, if each is raced as long as those that are through."""
+    visited = [one for one in state.combinations if one.visits]
+    raced = [one for one in visited if one.number not in state.running] or visited
+    measured_s, visits = sum(one.measured_s for one in raced), sum(one.visits for one in raced)
+    if not state.visits_s or not measured_s:
         return None
-    through = [row.combination.visits for row in rows if row.outcome in (MEASURED, BEATEN, LIMIT)]
-    usual = max(1.0, sum(through) / len(through)) if through else USUAL_VISITS
-    visits = sum(max(1.0, usual - row.combination.visits) for row in rows if row.outcome == OPEN)
-    each_s = sum(state.visits_s) / len(state.visits_s)
-    return visits * each_s / max(1, len(state.running))
+    through = [row.combination.measured_s for row in rows if row.outcome in (MEASURED, BEATEN, LIMIT)]
+    usual_s = max(1.0, sum(through) / len(through) if through else USUAL_VISITS * measured_s / visits)
+    with_starts = sum(state.visits_s) / len(state.visits_s) / (measured_s / visits)
+    due_s = sum(_due_s(row, state.plan, usual_s) for row in rows if row.outcome == OPEN)
+    return due_s * max(1.0, with_starts) / max(1, len(state.running))
+
+
+def _due_s(row: Row, plan: SweepPlan, usual_s: float) -> float:
+    """Return for how long a combination is still raced: as usual, then as the width of its interval says."""
+    known_s = row.combination.measured_s
+    if known_s < usual_s or row.ratio is None:
+        return max(0.0, usual_s - known_s)
+    return min(known_s * ((row.ratio.half_width / plan.until_ci) ** 2 - 1), plan.each_s - known_s)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.scaling import Scaling
 from tfmon.analysis.sweep import BASELINE, Found, Row
-from tfmon.model.device_counts import KINDS, counted
 from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
+from tfmon.model.several import KINDS, counted
 
 
 def settings_text(settings: Settings) -> str:
@@ -37,14 +37,16 @@ def answer(found: Found) -> list[str]:
         else:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
             line = f"best{where}: {name}, {factor} the baseline's throughput ({interval})"
-            if best.ratio.low <= 1 and not any(row.outcome == BASELINE for row in found.rows):
-                line += "; the baseline cannot be told from it"
-        rivals = found.rivals(best)
-        if rivals:
-            named = settings_text(rivals[0].combination.settings) if len(rivals) == 1 else f"{len(rivals)} others"
-            line += f"; {named} cannot be told from it"
+            if best.ratio.low <= 1:
+                known = "found" if found.state.over else "known yet"
+                line = f"no best {known}{where}: the nearest is {name}, {factor} ({interval})"
+        rivals = found.rivals(best) if best.ratio.low > 1 or best.outcome == BASELINE else ()
+        if len(rivals) == 1:
+            line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
+        elif rivals:
+            line += f"; {len(rivals)} others are within its error"
         if best.learns:
-            line += f"; it does not learn the same: {learns_text(best)}"
+            line += f"; it {learns_text(best)}"
         lines.append(line)
     for one in scaling_of(found):
         _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
@@ -74,8 +76,8 @@ def troubles(found: Found) -> list[str]:
 
 
 def learns_text(row: Row) -> str:
-    """Say by what a combination learns something else than the baseline, such as "another batch size"."""
-    return "another " + " and ".join(knob.replace("_", " ") for knob in row.learns)
+    """Say by what a combination trains otherwise than the baseline: "trains differently (other batch size)"."""
+    return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
 
 
 def progress_text(found: Found) -> str:

@@ -21,6 +21,7 @@ from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.periods import Change, Period
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.readings import SPENDING, Estimate, known
@@ -97,7 +98,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
         raise ExperimentError(f"{lane.title} does not train any more: start it again first")
     found = advised(snapshot, lane, everything=everything)
     if found is not None and found.advice and all(one.by_hand for one in found.advice):
-        raise ExperimentError(f"{lane.title} is a script: only code can help it, which Enter shows")
+        raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
     if found is not None and not found.advice:
         tried = " that was not tried" if find_bottleneck(snapshot, lane) != found else ""
         raise ExperimentError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
@@ -105,17 +106,42 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
     return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
 
 
-def find_kept(snapshot: Snapshot) -> tuple[TuneState, Attempt]:
-    """Return the attempt kept last that is still in effect, and the state in which it is undone.
+def find_change(snapshot: Snapshot) -> tuple[tuple[Change, ...], TuneState | None]:
+    """Return what the user changed last, or tuning kept, and is in effect; of tuning also the state without it.
 
-    Raises: ExperimentError when there is none.
+    A change back takes the one before it from the list, so that one after the other can be undone.
+
+    Raises: ExperimentError when there is none, or while a change is not in effect yet.
     """
-    attempts = list(snapshot.tuned.attempts) if snapshot.tuned is not None else []
-    for place, attempt in reversed(list(enumerate(attempts))):
-        if snapshot.tuned is not None and attempt.outcome == KEPT and _in_effect(snapshot, attempt, attempt.after):
-            attempts[place] = replace(attempt, outcome=UNDONE)
-            return replace(snapshot.tuned, attempts=tuple(attempts)), attempt
-    raise ExperimentError("nothing to undo: no change from tuning is in effect")
+    if any(lane.requested for lane in snapshot.lanes):
+        raise ExperimentError("a change is not in effect yet: undo it then")
+    made: list[tuple[Change, ...]] = []
+    for changes in itertools.chain(*map(_changes_in, snapshot.periods)):
+        back = {replace(one, before=one.after, after=one.before) for one in changes}
+        if made and back == set(made[-1]):
+            made.pop()
+        else:
+            made.append(changes)
+    if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
+        raise ExperimentError("nothing to undo: no change of this race is in effect")
+    state = snapshot.tuned
+    for place, one in enumerate(state.attempts if state is not None else ()):
+        if state is not None and one.outcome == KEPT and _changes_of(one) == made[-1]:
+            undone = (*state.attempts[:place], replace(one, outcome=UNDONE), *state.attempts[place + 1 :])
+            return made[-1], replace(state, attempts=undone)
+    return made[-1], None
+
+
+def _changes_of(attempt: Attempt) -> tuple[Change, ...]:
+    return tuple(Change(attempt.lane, knob, attempt.before[knob], new) for knob, new in attempt.change.items())
+
+
+def _changes_in(period: Period) -> list[tuple[Change, ...]]:
+    """Return what the user, or a series of tuning, changed at the end of a period, in its order."""
+    state = period.experiment
+    kept = state.attempts[state.first :] if isinstance(state, TuneState) else ()
+    tuned = [_changes_of(one) for one in kept if one.outcome in (KEPT, UNDONE)]
+    return [period.changes, *tuned] if period.changes else tuned
 
 
 def _in_effect(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
@@ -220,6 +246,8 @@ def best_of(state: TuneState) -> Best:
 
 # ---------------------------------------------------------------- in words
 
+WIDE = 2.0
+"""A gain is not told while the ends of its interval differ by a larger factor."""
 ALL_TRIED = "nothing else that this scenario's knobs can do helps"
 
 
@@ -288,6 +316,8 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
         return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
     found, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
     so_far = f", {gain_text(found)} so far" if found is not None else ""
+    if found is not None and found.high > WIDE * found.low:
+        so_far = ", too early to say"
     return f"{pairs} of {next_look(lane, attempt)} pairs{so_far}"
 
 

@@ -36,7 +36,7 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
         return f"{fast.title} about {units.ratio(ahead / behind)} faster ({so_far})", None
     runs_s, batch = slow.step_runs_s(now_ns), _batch(slow) or _batch(fast)
     at_least = ahead * runs_s / batch if batch else 0.0
-    if at_least < LEAST or runs_s < LONG_STEP_S:
+    if at_least < LEAST or runs_s < LONG_STEP_S or slow.killed:
         return "", None
     step = "step" if slow.knob_marks else "first step"
     state = f"{slow.title}'s {step} is still running, {runs_s:.0f} s"

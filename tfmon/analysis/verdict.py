@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
-from tfmon.analysis.finish import went_on
+from tfmon.analysis.finish import ended_itself, went_on
 from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
@@ -20,7 +21,7 @@ from tfmon.analysis.statistics import Comparison, Throughput
 from tfmon.analysis.unfinished import unfinished
 from tfmon.analysis.verdict_notes import hangs, hung, note
 from tfmon.model.collisions import collisions
-from tfmon.model.knobs import short_name
+from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.naming import also_differing
@@ -76,6 +77,8 @@ class Verdict:
     """What that ratio is at least, from a step that did not end; None where steps did."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
+    ranked: tuple[str, ...] = ()
+    """Of more than two lanes, each one over the slowest, and each two that differ in one knob; by their ids."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
     kind: VerdictKind = ""
@@ -163,11 +166,12 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
     if found is not None:
         shared = snapshot.machines < len(snapshot.lanes)
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
-        return replace(found, ranking=(), note=note)
+        return replace(found, ranking=(), ranked=(), note=note)
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
-    more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
+    enough = not over or trained_s >= least_s or ended_itself(lanes)
+    more = "" if enough else f"; stopped {least_s - trained_s:.0f} s before a verdict"
     said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
     return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
 
@@ -184,7 +188,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
     least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
-    more = _more_rounds(snapshot, lanes, least - rounds) if over else ""
+    more = _more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
     text, _ = unfinished(lanes, snapshot.at_ns)
     return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
 
@@ -239,26 +243,52 @@ def _judged(
         text = f"{{first}} and {{second}} are the same within {margin} ({{factor}}, {{interval}})"
     else:
         kind = TOO_CLOSE if over else NOT_YET
-        text = f"{kind}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        text = f"{kind if over else 'too close so far'}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        if len(lanes) == 2 and not over:
+            text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
         text += _longer_text(left_s, snapshot, lead, looks, over=over)
     by_name = {lane.spec.name: (lane, throughput) for lane, throughput in compared}
 
-    def ratio(first: LaneState, second: LaneState) -> Estimate | None:
+    def ratio(first: LaneState, second: LaneState, choices: int = looks.choices) -> Estimate | None:
         one = compared_with(by_name[first.spec.name], by_name[second.spec.name])
-        return one.estimate(looks) if one is not None else None
+        return one.estimate(replace(looks, choices=choices)) if one is not None else None
 
     judged = Verdict(
-        *_named(text, fastest, other, shown),
+        *_named(snapshot, text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
         ratio=best.value,
         interval=best,
         ranking=ranking,
+        ranked=_ranked([lane for lane, _ in lanes], ranking, ratio) if len(lanes) > 2 else (),
         note="" if together else note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
         kind=kind,
         left_s=left_s,
         answer_ns=answer_ns,
     )
     return _with_scaling(judged, scaling_of(snapshot, [lane for lane, _ in compared], ratio))
+
+
+def ahead(who: str, ratio: Estimate) -> str:
+    """Write a ratio with its interval: `B 14× (13 to 15)`."""
+    return "{} {} ({})".format(who, *units.ratio_in(ratio.value, ratio.low, ratio.high))
+
+
+def _ranked(
+    lanes: Sequence[LaneState],
+    ranking: Sequence[Rank],
+    ratio: Callable[[LaneState, LaneState, int], Estimate | None],
+) -> tuple[str, ...]:
+    """Return each lane over the slowest, then each two that differ in one knob; the fastest come first."""
+    ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
+    told, pairs = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"], list(itertools.combinations(lanes, 2))
+    for one, other in pairs:
+        knobs = [knob for knob in one.differs or () if one.in_effect.get(knob) != other.in_effect.get(knob)]
+        found = ratio(one, other, len(pairs)) if len(knobs) == 1 and one.spec.place == other.spec.place else None
+        if found is not None:
+            first, second = (show(lane.in_effect[knobs[0]]) for lane in (one, other))
+            who = f"{short_name(knobs[0])} {first} over {second}: {one.spec.id}/{other.spec.id}"
+            told.append(ahead(who, found))
+    return tuple(told)
 
 
 def _falling(
@@ -276,18 +306,18 @@ def _longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: Comparison, looks: Looks, *, over: bool
 ) -> str:
     """Say how much longer it takes, or that no time of this race is enough."""
-    if left_s is not None:
-        about = f"; about {units.about(left_s)} more"
+    if left_s is not None and not (over and ended_itself(snapshot.lanes)):
+        about = f"; about {units.about(left_s)}"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])
         if pace_s is not None and pace_s > LONG_ROUND_S:
             about += f" ({max(1, round(left_s / pace_s))} rounds)"
-        return f"{about} would settle it" if over else about
+        return f"{about} more would settle it" if over else about
     between = comparison.between
     limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
     if snapshot.race.fresh or not limited:
         return ""
     script = any(lane.command for lane in snapshot.lanes)
-    return "; these two processes cannot tell" + ("" if script else ", fresh ones would (--fresh)")
+    return "; between-process variance is too large" + ("" if script else "; use --fresh")
 
 
 def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
@@ -300,7 +330,7 @@ def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -
         if snapshot.race.started_ns is None:
             return ""
         pace_s = (max(ends) - snapshot.race.started_ns) / 1e9
-    return f"; about {max(1, math.ceil(missing * pace_s))} s more would do"
+    return f"; stopped {max(1, math.ceil(missing * pace_s))} s before a verdict"
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:
@@ -313,7 +343,7 @@ def _interval_words(ratio: Estimate) -> tuple[str, str]:
     """Return what is said of an interval, and the same without what it is made for."""
     _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     interval = f"95 % CI {interval}"
-    return f"{interval}, {KIND_TEXTS[ratio.kind]}, {ratio.pairs} pairs", interval
+    return f"{interval}, {ratio.pairs} pairs", interval
 
 
 def _with_scaling(found: Verdict, scaling: tuple[Scaling, ...]) -> Verdict:
@@ -326,11 +356,11 @@ def _with_scaling(found: Verdict, scaling: tuple[Scaling, ...]) -> Verdict:
     return replace(found, text=told, short=brief, scaling=scaling)
 
 
-def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
+def _named(snapshot: Snapshot, text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
     """Return the text with the lanes' titles, and with their ids and no more than the interval."""
     factor, _ = units.ratio_in(ratio.value, ratio.low, ratio.high)
     more, interval = _interval_words(ratio)
     return (
-        text.format(first=first.title, second=second.title, factor=factor, interval=more),
+        text.format(first=snapshot.called(first), second=snapshot.called(second), factor=factor, interval=more),
         text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
     )

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
+from tfmon.analysis.finish import ALIKE
 from tfmon.analysis.statistics import Throughput
-from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
+from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
@@ -52,6 +53,10 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
             percent = 100 * abs(throughput.drift - 1)
             notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
     (fastest, first), (_, last) = lanes[0], lanes[-1]
+    done = [lane.examples or lane.steps for lane, _ in lanes if lane.command]
+    if done and max(done) > ALIKE * min(done) and any(one.drift is not None for _, one in lanes):
+        places = ", ".join(f"{lane.title} after step {units.count(lane.steps)}" for lane, _ in lanes)
+        notes.append(f"the script's phases may not be alike: {places}")
     outliers = statistics.outliers(first.logs, last.logs)
     if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
         notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")

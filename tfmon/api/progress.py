@@ -14,7 +14,7 @@ Tell = Callable[[str], None]
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return what to call with a line once a second, and clear the line in the end; None for nobody.
+    """Return the function to call with a progress line once a second, which clears it at the end; None for none.
 
     Args:
         progress: Whether to show it in a notebook or on a terminal, or what to call with each line.
@@ -36,7 +36,7 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
 
 
 def _notebook() -> Any:  # noqa: ANN401 - IPython need not be there
-    """Return what shows something below a cell; None outside of a notebook."""
+    """Return the function that shows output below a cell; None outside of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None

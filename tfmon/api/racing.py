@@ -65,7 +65,7 @@ def race(
         until_ci: End when every ratio is known to within ± this share, such as 0.05.
         margin: Lanes that differ by less than this share are called the same.
         fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
-        wait_idle: Wait at most so many minutes until nobody uses a GPU of the lanes; None for not at all.
+        wait_idle: How long to wait, in minutes, until nobody uses a GPU of the lanes; None for not at all.
         in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
             copy-on-write view of it.
         python: The interpreter that trains; None for what is set, or else this one.
@@ -153,7 +153,7 @@ def _check(options: RaceOptions, command: tuple[str, ...], fresh: bool | None) -
     if options.mode != TURNS and (fresh or options.until_ci is not None):
         raise UsageError("fresh and until_ci need the mode turns", "a contended ratio is not that of each lane")
     if fresh and command:
-        raise UsageError("fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
+        raise UsageError("fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
 
 
 def span(name: str, value: float | None, least: float, most: float) -> float | None:

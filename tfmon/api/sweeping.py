@@ -113,7 +113,7 @@ class SweepResult:
         return self.table
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML for a notebook."""
         return f"<pre>{html.escape(self.table)}</pre>"
 
 

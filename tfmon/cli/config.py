@@ -21,7 +21,7 @@ from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, r
 @click.option(
     "--forget-variance",
     is_flag=True,
-    help="Forget what races on any machine told of how much equal processes differ. tfmon doctor -v shows it.",
+    help="Delete the stored between-process variance. tfmon doctor -v shows it.",
 )
 @options.as_json
 @options.flags
@@ -66,7 +66,7 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
 
 
 def _forget() -> str:
-    """Forget the between-process variances; return what that was."""
+    """Delete the between-process variances; return the lines that name them."""
     from tfmon import units
     from tfmon.runner import variance
 

@@ -92,7 +92,7 @@ def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
 
 
 def learnt_text() -> str:
-    """Return what races told of how much equal processes differ."""
+    """Return a line for each known between-process variance."""
     from tfmon.runner import variance
 
     known = variance.lines() or ["nothing yet; races of a minute and more without a screen find it out"]

@@ -187,13 +187,14 @@ def _run(
     from tfmon.analysis.analysis import analyse
     from tfmon.model.race import TuneState
     from tfmon.model.views import describe
+    from tfmon.reports import fitted
     from tfmon.runner.headless import interruption, plan_race, show_progress
     from tfmon.runner.program import Program
 
     program = Program(race_options)
     with options.errors_as_json(as_json):
         plan = plan_race(program, info, race_options.lanes)
-    for line in describe(plan.race.views):
+    for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
     with interruption() as interrupted:
         try:
@@ -212,7 +213,8 @@ def _run(
         tuned = state if isinstance(state, TuneState) else None
         snapshot = replace(snapshot, experiment=state, tuned=tuned)
     told = report(analyse(snapshot))
-    click.echo(told if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False))
+    text = fitted(told) if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
+    options.print_result(text, snapshot.recording.path if snapshot.recording is not None else "")
     sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from tfmon.cli import options
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def write_pair(first: str, second: str, html: str, *, force: bool) -> None:
 
 
 def wanted(*, everything: bool) -> Wanted:
-    """Return what a report of the command line holds."""
+    """Return the parts of a report for the command line."""
     import platform
 
     from tfmon.reports.html.report import Wanted
@@ -241,6 +242,8 @@ def _one_line(output: str | None) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if output is None and error.filename is None:
+            raise options.unwritable(error) from None
         raise RecordingError(f"{output or error.filename or 'stdout'}: {error.strerror or error}") from None
 
 

@@ -68,7 +68,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
     from tfmon.hosts.ray_cluster import RayCluster
-    from tfmon.reports.ray import to_json, to_text
+    from tfmon.reports.hosts import nodes_to_json, nodes_to_text
     from tfmon.runner.settings import ascii_only
 
     with (
@@ -76,5 +76,6 @@ def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
         contextlib.closing(RayCluster(address, options.ray_interpreter(python))) as cluster,
     ):
         nodes = cluster.nodes()
-    click.echo(json.dumps(to_json(nodes), indent=2) if as_json else to_text(nodes, ascii_only=ascii_only()))
+    text = nodes_to_text(nodes, ascii_only=ascii_only())
+    click.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else text)
     sys.exit(EXIT_FINE)

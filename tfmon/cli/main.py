@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+import traceback
 from typing import Any, NoReturn
 
 import click
@@ -16,6 +17,7 @@ from tfmon.cli import (
     experiments,
     export,
     hosts,
+    options,
     profile,
     race,
     recordings,
@@ -88,8 +90,16 @@ for command in (
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
     stdout = sys.stdout
+    if stdout is None:
+        sys.exit("tfmon: standard output is closed; to print nothing, send it to /dev/null")
     try:
-        code = cli.main(prog_name="tfmon", standalone_mode=False)
+        try:
+            code = cli.main(prog_name="tfmon", standalone_mode=False)
+        except OSError as error:
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            if frame.f_globals.get("__name__") != "click.utils":  # it did not fail to print
+                raise
+            raise options.unwritable(error) from None
     except TfmonError as error:
         click.echo(f"tfmon: {error.message}", err=True)
         if error.hint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.runner.settings import LONGEST_WAIT_MIN, MODES, THEME, Seconds, resolve
 
 if TYPE_CHECKING:
@@ -274,3 +275,24 @@ def with_recording(race_options: RaceOptions, record: str | None, no_record: boo
     if record is not None and no_record:
         raise UsageError("--record and --no-record exclude each other", "leave one of them out")
     return replace(race_options, record=not no_record, record_file=None if record is None else Path(record))
+
+
+def unwritable(error: OSError, hint: str = "") -> TfmonError:
+    """Return the error for a standard output that cannot be written."""
+    found = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
+    found.exit_code = EXIT_LANE_FAILED
+    return found
+
+
+def print_result(text: str, path: str) -> None:
+    """Print a result that is also in the recording `path`, if there is one.
+
+    Raises:
+        TfmonError: standard output cannot be written; the hint says where the result is.
+    """
+    try:
+        click.echo(text)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise unwritable(error, f"the result is in {path}" if path else "it is not recorded either") from None

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @click.option(
     "--fresh/--no-fresh",
     default=None,
-    help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
-    "The weights begin anew. Default: without a screen, in races of 60 s and more.",
+    help="Replace the lanes' processes by new ones every 20 s, because two equal processes differ in speed. "
+    "Weights are initialised again. Default: without a screen, in races of 60 s and more.",
 )
 @options.in_place
 @options.record
@@ -100,9 +100,9 @@ def race(
             f"race a scenario, {scenario}, or a command of your own: not both", "what follows -- is the command"
         )
     if command and steps is not None:
-        raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
+        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
     if fresh and command:
-        raise UsageError("--fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
+        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
     if fresh and mode != "turns":
         raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
     if seconds is not None and steps is not None:
@@ -199,6 +199,7 @@ def _start(
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
     from tfmon.model.views import describe
+    from tfmon.reports import fitted
     from tfmon.reports.race import to_json, to_text
     from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
@@ -236,13 +237,14 @@ def _start(
         try:
             interrupted = live.run(program, info, plan, screen)
         except TfmonError:
-            click.echo(to_text(analyse(program.session.snapshot())))
+            click.echo(fitted(to_text(analyse(program.session.snapshot()))))
             raise
     found = analyse(program.session.snapshot())
+    recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
     if as_json:
-        click.echo(json.dumps(to_json(found, program.header), indent=2, allow_nan=False))
+        options.print_result(json.dumps(to_json(found, program.header), indent=2, allow_nan=False), recorded)
     elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
         # The terminal of a screen may be gone.
-        with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
-            click.echo(to_text(found))
+        with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
+            options.print_result(fitted(to_text(found)), recorded)
     sys.exit(program.exit_code_of_race(interrupted))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show a recorded race.")
 @click.argument("recording", required=False)
 @click.option(
-    "--example", is_flag=True, help="Show a race that comes with tfmon, and say what it was recorded on."
+    "--example", is_flag=True, help="Show a race that comes with tfmon: two settings on a CPU; no GPU was there."
 )
 @options.headless
 @options.as_json
@@ -46,6 +46,7 @@ def replay(
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
+    from tfmon.reports import fitted
     from tfmon.reports.race import to_json, to_text
 
     if example is (recording is not None):
@@ -62,7 +63,7 @@ def replay(
             export.tell_torn(path)
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
-        click.echo(text)
+        click.echo(text if as_json else fitted(text))
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
@@ -78,9 +79,7 @@ def replay(
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@click.option(
-    "--name", "naming", nargs=2, metavar="RUN NAME", help='Call RUN by NAME from now on; "" takes the name away.'
-)
+@click.option("--name", "naming", nargs=2, metavar="RUN NAME", help='Rename RUN; "" removes the name.')
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
     "--keep-files",
@@ -105,6 +104,7 @@ def runs(
       tfmon runs --files last --keep-files A out
     """
     from tfmon.recordings import library
+    from tfmon.reports import fitted
 
     if listing is not None or keeping is not None:
         if naming is not None or as_json:
@@ -129,7 +129,7 @@ def runs(
     heads = [f"{info.id} ({info.name})" if info.name else info.id for info in infos]
     width = max(map(len, heads))
     for head, info in zip(heads, infos, strict=True):
-        click.echo(f"{head:{width}}  {_run_line(info)}")
+        click.echo(fitted(f"{head:{width}}  {_run_line(info)}"))
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
 
@@ -208,8 +208,7 @@ def _run_line(info: RunInfo) -> str:
 @click.option(
     "--slower-than",
     metavar="PERCENT",
-    help="Be a gate: leave with 4 if any lane of SECOND is slower by more than PERCENT, with 5 if that cannot be "
-    "told, else with 0.",
+    help="Exit 4 if any lane of SECOND is slower by more than PERCENT, 5 if inconclusive, else 0.",
 )
 @click.option("--html", metavar="FILE", help="Write a report of both races as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")
@@ -228,6 +227,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     """
     from tfmon.recordings.compare import compare_all
     from tfmon.recordings.gate import judge
+    from tfmon.reports import fitted
     from tfmon.reports.diff import to_json, to_text
 
     folders = [word for word in (first, second) if Path(word).is_dir()]
@@ -247,7 +247,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     if as_json:
         click.echo(json.dumps(to_json(comparison, gate), indent=2, allow_nan=False))
     else:
-        click.echo(to_text(comparison, gate))
+        click.echo(fitted(to_text(comparison, gate)))
     if gate is not None:
         sys.exit(gate.exit_code)
 

@@ -58,9 +58,13 @@ AS_BEFORE = {
     help="Measure each combination until its ratio is known to within ± PERCENT.",
 )
 @click.option(
-    "--limit", type=Seconds(min=1), default=60.0, show_default=True, help="Most seconds that one is raced for."
+    "--limit",
+    type=Seconds(min=1),
+    default=60.0,
+    show_default=True,
+    help="Time limit for each combination, in seconds.",
 )
-@click.option("--all", "everything", is_flag=True, help="Measure those fully, too, that cannot win any more.")
+@click.option("--all", "everything", is_flag=True, help="Disable early stopping: measure every combination fully.")
 @options.slice_s
 @options.in_place
 @click.option(
@@ -99,7 +103,7 @@ def sweep(
     Or your own script, unchanged: tfmon sweep --over learning_rate=1e-3,1e-4 -- python train.py
 
     Each combination is raced in turns against the baseline (the scenario's settings, and --set) on the same
-    device, so that its ratio compares with those from other machines. What cannot win any more is stopped early.
+    device, so that its ratio compares with those from other machines. What cannot be the best is stopped early.
     Ctrl+C keeps what there is; --resume goes on with it.
 
     \b
@@ -163,10 +167,11 @@ def sweep(
 
         interrupted = run_live(program, screen)
     found, file = program.sweep.found, program.file
-    with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
-        click.echo(_report(found, str(file.path) if file else "", as_json=as_json, as_csv=as_csv))
+    path = str(file.path) if file else ""
+    with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
+        options.print_result(_report(found, path, as_json=as_json, as_csv=as_csv), path)
     if file is not None and file.failure:
-        raise TfmonError(file.failure, "what is printed was not all saved")
+        raise TfmonError(file.failure, "some printed results were not saved")
     failed = program.sweep.failure or found.state.lost or any(row.outcome == FAILED for row in found.rows)
     sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else EXIT_FINE)
 

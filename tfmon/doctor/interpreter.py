@@ -99,7 +99,7 @@ def describe_interpreter(
         )
     except (ValueError, LookupError, TypeError):
         last = clean(answer.stderr.strip()).splitlines()[-1:] or [f"it ended with {answer.returncode}"]
-        return Interpreter(executable, error=f"it is no working Python: {last[0]}")
+        return Interpreter(executable, error=f"it is not a working Python: {last[0]}")
 
 
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 from tfmon.analysis.crossover import plan_crossover
-from tfmon.analysis.tuning import change_text, find_kept, plan_tuning
+from tfmon.analysis.tuning import find_change, plan_tuning
 from tfmon.experiments.crossover import Crossover
 from tfmon.experiments.driver import LaneDriver
 from tfmon.experiments.tuning import Tuning
@@ -54,20 +54,22 @@ class ExperimentControl:
         self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
-        """Take back the change that was kept last, and return what that was.
+        """Take back the change that the user made last or that tuning kept, and return its text.
 
         Raises:
             ExperimentError: There is none, or an experiment runs.
         """
         with self._lock:
             self._check_idle()
-            state, attempt = find_kept(self._session.snapshot())
-            if self._session.snapshot().lane(attempt.lane).over:
+            snapshot = self._session.snapshot()
+            changes, state = find_change(snapshot)
+            if any(snapshot.lane(one.lane).over for one in changes):
                 raise ExperimentError("the lane has ended, and its result stays as it is")
-            for knob in attempt.change:
-                self._controls.set_knob(attempt.lane, knob, attempt.before[knob])
-            self._session.set_experiment(state)
-        return change_text(attempt)
+            for one in changes:
+                self._controls.set_knob(one.lane, one.knob, one.before)
+            if state is not None:
+                self._session.set_experiment(state)
+        return "; ".join(f"{snapshot.lane(one.lane).spec.id} {one.text}" for one in changes)
 
     def run(self, state: Experiment) -> None:
         """Run a planned experiment.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, PHASES, READY, LaneState
 from tfmon.model.ports import Controls
 from tfmon.model.race import STOPPED, Experiment
 from tfmon.model.readings import HostSample
@@ -70,7 +70,7 @@ class LaneDriver:
             self._news.notify_all()
 
     def snapshot(self) -> Snapshot:
-        """Return what is known now."""
+        """Return the latest snapshot."""
         return self._session.snapshot()
 
     def lane(self, name: str) -> LaneState:
@@ -130,7 +130,8 @@ class LaneDriver:
         """Wait until a condition holds, which may raise FailedError.
 
         Raises:
-            FailedError: It did not hold within the patience; the text begins with `otherwise`.
+            FailedError: It did not hold within the patience, in which no lane got ready; the text begins with
+                `otherwise`.
         """
         began = time.monotonic()
         while True:
@@ -138,6 +139,8 @@ class LaneDriver:
                 raise StoppedError
             if condition():
                 return
+            if any(PHASES.index(lane.phase) < PHASES.index(READY) for lane in self.snapshot().lanes):
+                began = time.monotonic()  # the watchdog ends a lane that says nothing while it starts
             longest_ns = max((lane.heartbeat.longest_window_ns for lane in self.snapshot().lanes), default=0)
             patience_s = max(self._patience_s, TIMES_WINDOW * longest_ns / 1e9)
             left_s = began + patience_s - time.monotonic()

@@ -11,7 +11,7 @@ from typing import Protocol
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import log_speeds
 from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
-from tfmon.model import device_counts
+from tfmon.model import several
 from tfmon.model.events import Event, LaneEnded, LaneStalled
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
@@ -96,7 +96,7 @@ class Visit:
         self._news.put(None)
 
     def run(self) -> Figures:
-        """Start both lanes, add pairs until no more are wanted, end the lanes, and return what else was measured.
+        """Start both lanes, add pairs until no more are wanted, end the lanes, and return the other readings.
 
         Raises: one of the errors above, or TfmonError where the place cannot be used.
         """
@@ -157,7 +157,7 @@ class Visit:
     def _check_settings(self, lane: LaneState) -> None:
         """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
         for knob, value in self._settings.items():
-            if knob in device_counts.KINDS:
+            if knob in several.KINDS:
                 continue  # the place has that many, or refuses it
             if not _alike(lane.settings.get(knob), value):
                 there = (
@@ -182,7 +182,7 @@ class Visit:
         raise RefusedError(said) if isinstance(event, LaneFailed) else DiedError(said)
 
     def _figures(self) -> Figures:
-        """Return what else the visit told of the combination."""
+        """Return the other readings of the combination."""
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
         memory = lane.gpu_memory_used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes

@@ -181,7 +181,7 @@ class Connection:
         return process
 
     def _surroundings(self, lane: LanePlan) -> dict[str, str | None]:
-        """Return what a lane is told of how its surroundings ought to be, where the launcher changes them."""
+        """Return the environment that a lane should have, where the launcher changes it."""
         nice = self.host.ray.nice if self.host.ray is not None else None
         return {} if nice is None else expected(nice, os.environ, lane.environment)
 

@@ -15,7 +15,7 @@ PROTOCOL = 1
 """Version of what monitor and agent say to each other."""
 HEADER = struct.Struct("!BII")
 MOST_BYTES = 8 * 2**20
-"""Longest payload; a longer one is no frame but noise."""
+"""Longest payload, in bytes; a longer frame is invalid."""
 WRITE_BYTES = 65_536
 CHUNK_BYTES = 65_536
 STAMP = struct.Struct("!q")

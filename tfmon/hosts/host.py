@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.errors import UsageError
@@ -35,6 +35,8 @@ class Host:
     """A command that runs another command there and passes stdin and stdout; empty for ssh."""
     python: str = ""
     """The interpreter there; empty for `python3`. `~` is the home there."""
+    settings: str = field(default="the settings file", compare=False)
+    """The file in which the table is, or would be."""
     ray: Reservation | None = None
     """What is asked of a Ray cluster; None where Ray does not reach it."""
 
@@ -50,7 +52,7 @@ def words_of(host: Host) -> list[str]:
     if host.run:
         return [*host.run, SHELL]
     if host.name.startswith("-") or not host.name:
-        raise UsageError(f"{host.name!r} is no host", "name one as ssh knows it, such as me@gpu2")
+        raise UsageError(f"{host.name!r} is not a host", "name one as ssh knows it, such as me@gpu2")
     return [*SSH, "--", host.name, SHELL]
 
 

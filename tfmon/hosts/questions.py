@@ -141,7 +141,7 @@ def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_firs
 
 
 def read_paths_answer(found: Answer) -> tuple[str, ...]:
-    """Return what is not there, of an answer to `paths`, as it was named."""
+    """Return the missing paths of an answer to `paths`, as they were named."""
     missing: tuple[str, ...] = _read(found, "missing", tuple[str, ...])
     return missing
 
@@ -172,7 +172,7 @@ def _settle(view: object, age_s: float) -> Answer:
 
 
 def read_written_answer(found: Answer) -> Written:
-    """Return what a lane wrote, of an answer to `settle`."""
+    """Return the written files of an answer to `settle`."""
     written: Written = _read(found, "written", Written)
     return written
 

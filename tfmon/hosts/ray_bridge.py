@@ -177,7 +177,7 @@ class Lane:
             self._end()
 
     def _end(self) -> Any:  # noqa: ANN401
-        """Have the command end; return what Ray calls that."""
+        """End the command; return Ray's object reference."""
         return self._shell.end.options(concurrency_group="down").remote()
 
     def _pass_up(self) -> NoReturn:

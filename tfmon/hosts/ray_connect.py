@@ -83,7 +83,7 @@ def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
     """Return Ray; raises Refusal where this Python has none."""
     if words["token"]:
         # Of a cluster of our own: Ray listens on the loopback interface alone where it takes the machine for one
-        # that is no part of a larger cluster.
+        # that is not part of a larger cluster.
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN_PATH"] = "token", words["token"]
         os.environ.pop("RAY_AUTH_TOKEN", None)
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -103,7 +103,7 @@ def reach(address: str) -> None:
     _, colon, port = address.rpartition(":")
     if "//" in address or not colon or not port.isdigit():
         raise Refusal(
-            f"{address} is no address of a Ray cluster that lanes can be started on",
+            f"{address} is not an address of a Ray cluster that lanes can be started on",
             "name HOST:PORT of its head, such as 10.0.0.5:6379, on a machine that is part of it",
         )
     if why := why_silent(address):

@@ -27,7 +27,7 @@ class Refusal(Exception):
 def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     """Return the nodes that are alive, with what they have and what of it is free."""
     free: dict[str, dict[str, float]] = {}
-    with contextlib.suppress(Exception):  # it is no public part of Ray
+    with contextlib.suppress(Exception):  # not a public part of Ray
         from ray._private.state import available_resources_per_node
 
         free = available_resources_per_node()

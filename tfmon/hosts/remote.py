@@ -14,7 +14,7 @@ from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
 
-CONNECT_AGAIN = "r connects again and starts it anew"
+CONNECT_AGAIN = "r connects again and restarts it"
 
 
 class Link(Protocol):

@@ -70,7 +70,7 @@ class Reservation:
     """The nice value that the lanes there ought to have, once it is known: that of lanes here."""
 
     def words(self) -> str:
-        """Return what the bridge is told."""
+        """Return the request for the bridge."""
         words = {**asdict(self), "variables": INHERITED}
         for own in ("python", "nice"):
             del words[own]

@@ -79,7 +79,7 @@ def _file_of(module: str) -> Path | None:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Return what a module imports of ours; of `from tfmon.a import b`, b may be a module or a name."""
+    """Return the imports of tfmon in a module; of `from tfmon.a import b`, b may be a module or a name."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Import(names=names):

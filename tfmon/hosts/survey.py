@@ -38,7 +38,7 @@ class Surveyed:
 
 
 def survey(hosts: Sequence[Host]) -> list[Surveyed]:
-    """Return what is known of some hosts, all of them at once; none keeps another from being surveyed.
+    """Return the surveys of several hosts, taken at once; a failed one does not delay the others.
 
     Thread: any; takes a second or two, and as long as the launcher of a host tries to reach it.
     """

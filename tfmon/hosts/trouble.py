@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tfmon.errors import TfmonError
 from tfmon.hosts.host import Host
 from tfmon.hosts.reservation import told
@@ -13,7 +15,7 @@ _KEYS = "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes key
 _SSH = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "the host key of {host} is another than before",
+        "the host key of {host} changed",
         "if that is right, `ssh-keygen -R {address}` forgets the old one; then run `ssh {host}` once",
     ),
     (
@@ -21,8 +23,8 @@ _SSH = (
         "the host key of {host} is not known here",
         "run `ssh {host}` once and compare the fingerprint",
     ),
-    ("Too many authentication failures", "{host} let no key in: {said}", _KEYS),
-    ("Permission denied", "{host} let no key in: {said}", _KEYS),
+    ("Too many authentication failures", "{host}: permission denied: {said}", _KEYS),
+    ("Permission denied", "{host}: permission denied: {said}", _KEYS),
     (
         "Could not resolve hostname",
         "there is no host {host}: {said}",
@@ -87,9 +89,7 @@ def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> Ho
 def no_python(host: Host) -> HostError:
     """Return the error for a host without the Python that the settings name, or any."""
     name = f"no {host.python}" if host.python else "no Python"
-    return HostError(
-        f"there is {name} on {host.name}", f'python = "~/…/bin/python" under [hosts.{_table(host)}] names one'
-    )
+    return HostError(f"there is {name} on {host.name}", f'python = "~/…/bin/python" under {_table(host)} sets one')
 
 
 def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
@@ -108,7 +108,7 @@ def no_tensorflow(host: Host, path: str) -> HostError:
 
 def other_python(host: Host) -> str:
     """Return how to name another Python of a host."""
-    return f'python = "~/…/bin/python" under [hosts.{_table(host)}] names another'
+    return f'python = "~/…/bin/python" under {_table(host)} sets another'
 
 
 def no_agent(host: Host, why: str) -> HostError:
@@ -164,8 +164,10 @@ def _cut(text: str) -> str:
 
 
 def _table(host: Host) -> str:
+    """Name the table of a host, and the file that it belongs into."""
     name = host.name
-    return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
+    plain = name.replace("-", "").replace("_", "").isalnum()
+    return f"[hosts.{name if plain else json.dumps(name)}] in {host.settings}"
 
 
 def _by_ssh(host: Host) -> bool:
@@ -175,4 +177,4 @@ def _by_ssh(host: Host) -> bool:
 def _look_at_run(host: Host) -> str:
     if host.ray is not None:
         return "`tfmon hosts --ray` says which nodes there are"
-    return f"see run under [hosts.{_table(host)}]; it must pass stdin and stdout"
+    return f"see run under {_table(host)}; it must pass stdin and stdout"

@@ -99,7 +99,7 @@ class Wire:
     # ---------------------------------------------------------------- until the agent is ready
 
     def greet(self) -> tuple[Greeting, bytes]:
-        """Return what the agent says of itself, and what came behind it.
+        """Return the agent's greeting, and the bytes after it.
 
         Raises:
             TfmonError: There is no agent there; the launcher has ended.
@@ -134,7 +134,7 @@ class Wire:
             pid=int(ready["pid"]),
             launcher=tuple(self.said()),
         )
-        self._said = b""  # what was said until now is no reason for an end later on
+        self._said = b""  # output until now does not explain a later end
         return greeting, self._received
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Children:
         return list(self._processes.values())
 
     def suspendable(self) -> list[Suspendable]:
-        """Return what is suspended along with tfmon: the processes, and the hosts that lanes ran on."""
+        """Return the processes and hosts that are suspended along with tfmon."""
         return [*self._processes.values(), *self._places.values()]
 
     def pids(self) -> dict[str, int]:

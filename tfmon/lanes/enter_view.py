@@ -143,7 +143,7 @@ def liken(upper: str, folder: str) -> None:
 
 
 def mounts_below(folder: str) -> list[str]:
-    """Return what is mounted in the folder, which an overlay would hide; not what lies below another of them."""
+    """Return the mount points in the folder, which an overlay would hide; not those below another of them."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
         points = [line.split()[4] for line in file]
     for code in ("040", "011", "012", "043", "134"):  # the kernel quotes blanks, # and \\

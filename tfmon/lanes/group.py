@@ -157,7 +157,7 @@ class LaneGroup(RunningLanes):
             self._scheduler.set_mode(mode)
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices of so many seconds; "" ends that."""
+        """Let one lane train by itself, in slices of `slice_s` seconds; "" ends that."""
         with self._lock:
             self._session.set_exclusive(lane)
             self._scheduler.set_exclusive(lane, slice_s)
@@ -220,7 +220,7 @@ class LaneGroup(RunningLanes):
         self._in_background(start_again)
 
     def _begin_again(self, plan: RacePlan) -> None:
-        """Begin a race anew with the settings and the mode in effect; the caller holds the lock."""
+        """Begin the race again with the settings and the mode in effect; the caller holds the lock."""
         mode = self._session.snapshot().race.mode
         lanes = [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in plan.lanes]
         again = replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
@@ -251,6 +251,7 @@ class LaneGroup(RunningLanes):
 
     def kill(self, lane: str) -> None:
         """End one lane, by force if it does not end itself, or at once the second time; the others go on."""
+        self._record_request("end", [lane])
         with self._lock:
             process = self._children.find(lane)
             if self._session.snapshot().lane(lane).ending is not None:

@@ -33,7 +33,7 @@ class ProcessLauncher:
     def __call__(
         self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
     ) -> Result:
-        """Call a function; return what it returns and raise what it raises."""
+        """Call a function in the thread that starts processes; its result and exceptions are passed on."""
         return self._pool.submit(function, *args, **kwargs).result()
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
 
 
 def digest(path: Path) -> str:
-    """Return what tells one version of a file from another; "" for one that cannot be read."""
+    """Return the digest of a file; "" for one that cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     except OSError:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_log import without_profiles
+from tfmon.model.lane_log import without_chatter
 from tfmon.model.requests import Request, Stop
 
 STACK_SIGNAL = signal.SIGUSR1
@@ -137,7 +137,7 @@ class LaneProcess(ABC):
                 exit_code=code if code is None or code >= 0 else None,
                 signal=_signal_name(-code) if code is not None and code < 0 else None,
                 requested=self.end_requested,
-                output_tail=tuple(without_profiles(self._output.tail())),
+                output_tail=tuple(without_chatter(self._output.tail())),
             )
         )
         # Last: whoever waits for the end of all lanes reads next how they ended.

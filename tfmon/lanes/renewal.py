@@ -32,7 +32,7 @@ class Renewal:
         seconds: float | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Renew every so many seconds, never for None, in a race of `seconds`, endless for None."""
+        """Renew every `every_s` seconds, never for None, in a race of `seconds`, endless for None."""
         self.every_s = every_s
         self._seconds = seconds
         self._clock_ns = clock_ns

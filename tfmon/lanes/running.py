@@ -190,7 +190,7 @@ class RunningLanes:
     def renew(self, lanes: Sequence[str]) -> bool:
         """Replace the processes of lanes by fresh ones, between two rounds; return whether that is due.
 
-        They go on with the settings and with the measurement; the weights begin anew.
+        They go on with the settings and with the measurement; the weights are initialised again.
         """
         plan = self._plan
         if plan is None or self._finished is plan:
@@ -258,7 +258,7 @@ class RunningLanes:
                 self._scheduler.skip(lane)
 
     def give_up(self, lane: str, silent_s: float) -> None:
-        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+        """Fail a lane that was silent for `silent_s` seconds while it started, and end its process."""
         with self._lock:
             process = self._children.find(lane)
             if process is None:
@@ -319,7 +319,7 @@ class RunningLanes:
 
 
 def _with_stops(event: Window | SliceEnded, stops: Sequence[Stop]) -> Window | SliceEnded:
-    """Return what a lane said of a slice in which it was suspended, without the times of that."""
+    """Return an event of a slice without the times in which the lane was suspended."""
     if isinstance(event, SliceEnded):
         return replace(event, load=None)  # It was counted while others trained, too.
     began_ns = event.at_ns - event.span_ns

@@ -235,7 +235,7 @@ class Scheduler:
         self._change_over(before)
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices of so many seconds; "" lets all train as the mode says."""
+        """Let one lane train by itself, in slices of `slice_s` seconds; "" lets all train as the mode says."""
         before = self._interleaved
         self._exclusive, self._exclusive_slice_s = lane, slice_s
         self._change_over(before)

@@ -101,7 +101,7 @@ class SpareWorker:
         return process
 
     def hear(self, event: Event) -> None:
-        """Take an event of the process while it is no lane's."""
+        """Take an event of the process before it belongs to a lane."""
         match event:
             case Hello():
                 self.hello = event

@@ -77,7 +77,7 @@ class Suspender:
         self._record(since_ns, until_ns, lasted_s)
 
     def call_after(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something after so many seconds in which nothing was suspended, in a thread of its own."""
+        """Call a function after some seconds in which nothing was suspended, in a thread of its own."""
         before_ns = self._total_ns
 
         def ring() -> None:

@@ -25,7 +25,7 @@ TIMES_WINDOW, TIMES_WARM_UP = 5, 3
 """How many of its longest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
 say nothing."""
 PREPARING_S = 600.0
-"""Patience with imports, building, tracing, and a step that is compiled anew."""
+"""Patience with imports, building, tracing, and a step that is compiled again."""
 STARTING_S = 60.0
 """Patience with a process that has not said a word; a script's first comes after its imports and data."""
 SCRIPT_S = 60.0
@@ -83,7 +83,7 @@ class Lanes(Protocol):
         """Record that a lane hangs; the race goes on without it until it says something."""
 
     def give_up(self, lane: str, silent_s: float) -> None:
-        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+        """Fail a lane that was silent for `silent_s` seconds while it started, and end its process."""
 
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""

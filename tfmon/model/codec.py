@@ -156,7 +156,7 @@ def parse(line: bytes) -> object:
 
 
 def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: ANN401
-    """Return what `plain` was given, of this type: a dataclass, or a union of some.
+    """Return the object that `plain` was given, of this type: a dataclass, or a union of some.
 
     `strict` refuses keys that the type does not have, as recordings need it; messages allow them, so that a newer
     child can say more.
@@ -279,7 +279,7 @@ def _read_pairs(key: _Reader, item: _Reader, value: object) -> dict[object, obje
     return {key(name): item(one) for name, one in value}
 
 
-def _limits(kind: Any) -> tuple[float, float] | None:  # noqa: ANN401 - a type; None for one that is no limited int
+def _limits(kind: Any) -> tuple[float, float] | None:  # noqa: ANN401 - a type; None for one that is not a limited int
     origin, arguments = get_origin(kind), get_args(kind)
     limited = origin is Annotated and arguments[0] is int and isinstance(arguments[1], Range)
     return (max(arguments[1].low, -LARGEST_INT), min(arguments[1].high, LARGEST_INT)) if limited else None
@@ -323,7 +323,7 @@ def _read_range(reader: _Reader, low: float, high: float, least: float, most: fl
 
 def _read_int(value: object) -> int:
     if type(value) is not int or not -LARGEST_INT <= value <= LARGEST_INT:
-        raise CodecError(f"{cut(value)} is no whole number")
+        raise CodecError(f"{cut(value)} is not a whole number")
     return value
 
 
@@ -341,7 +341,7 @@ def _read_bool(value: object) -> bool:
 
 def _read_text(limit: int, value: object) -> str:
     if not isinstance(value, str):
-        raise CodecError(f"{cut(value)} is no text")
+        raise CodecError(f"{cut(value)} is not text")
     return clean(value, limit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
@@ -16,6 +17,8 @@ PORTS = 'port + int(os.environ["TFMON_LANE_NUMBER"]) keeps the lanes apart'
 OWN = "without --in-place each lane has its own"
 NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
 PORT, IN_USE = "port ", "Address already in use"
+FULL = "No space left on device"
+ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
 MOST = 5
 """Collisions that are told."""
 
@@ -34,7 +37,7 @@ class Collision:
 
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
-    """Return what lanes of one machine are in each other's way with, each once; not what each has in its view."""
+    """Return the collisions of lanes of one machine, each once; not those inside a view."""
     found: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
         if one.spec.host != other.spec.host or not (one.uses and other.uses):
@@ -52,7 +55,7 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
 
 
 def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
-    """Return what lanes are in each other's way with, in words; a few of many."""
+    """Return a line for each collision; a few of many."""
     found = collisions(lanes, views)
     lines = [f"{one.text}: {one.helps}" for one in found[:MOST]]
     return lines + ([f"{len(found) - MOST} more are used by several lanes"] if len(found) > MOST else [])
@@ -79,12 +82,16 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
-    """Return a lane whose script has just failed with the collision that its last words name, if one does."""
-    trouble, output = lane.trouble, "\n".join(lane.ended.output_tail) if lane.ended is not None else ""
-    for one in collisions(lanes, views) if trouble is not None and lane.command and output else ():
-        named = PurePath(one.name).name in output or (one.name.startswith(PORT) and IN_USE in output)
-        if lane.title in one.lanes and named and trouble is not None and one.text not in trouble.message:
-            return replace(
-                lane, trouble=replace(trouble, message=f"{one.text}; {trouble.message}", hint=one.helps)
-            )
+    """Return a lane whose script has just failed, with the collision or the full disk that its reason names."""
+    trouble, view = lane.trouble, views.get(lane.spec.host)
+    if trouble is None or not lane.command:
+        return lane
+    if FULL in trouble.message and view is not None and view.kind != IN_PLACE:
+        return replace(lane, trouble=replace(trouble, hint=ROOM.format(PurePath(view.store).parent)))
+    for one in collisions(lanes, views):
+        name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
+        named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
+        if lane.title in one.lanes and named and one.text not in trouble.message:
+            message = f"{one.text}; {trouble.message}"
+            return replace(lane, trouble=replace(trouble, message=message, hint=one.helps))
     return lane

@@ -196,7 +196,7 @@ class UserRequested(RaceEvent):
     """The user or an experiment requested something besides a knob; other events say what came of it."""
 
     action: str
-    """`pause`, `resume`, `restart`, `profile` or `race`."""
+    """`pause`, `resume`, `restart`, `profile`, `end` or `race`."""
     lanes: tuple[str, ...] = ()
     scenario: str = ""
     """Which one to race instead."""

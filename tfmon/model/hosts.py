@@ -10,16 +10,19 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model import gpu_others
-from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
 from tfmon.model.lane_reducer import disturbed, has_device, take_gpu_sample, take_others, trains_on
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, HostSample, ProcessName
+from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
 from tfmon.model.records import replace
 
 HISTORY_SAMPLES = 60
 """Samples of a GPU or of a machine that are kept: a minute at one a second."""
+SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
+
+SWAP_BYTES_PER_S = 1e6
+THROTTLED_PCT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ Lanes: TypeAlias = tuple[LaneState, ...]
 
 
 def machine_key(hosts: Hosts, host: str) -> str:
-    """Return what two hosts share if they are one machine: its boot id, else the name of the host."""
+    """Return the key of a host's machine: its boot id, else the name of the host."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
 
@@ -83,7 +86,7 @@ def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
-    """Return a machine that is connected again, with what was known of its devices, unless it was started anew."""
+    """Return a machine that is connected again, with what was known of its devices, unless it was rebooted."""
     if not now.boot or now.boot != before.boot:
         return now
     return replace(
@@ -98,7 +101,7 @@ def _same_start(before: Machine, now: Machine) -> Machine:
 
 
 def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
-    """Return what is known after a sample of a machine; what disturbed it counts for its own lanes."""
+    """Return the hosts after a sample of a machine; its disturbances count for its own lanes."""
     state = hosts.get(sample.host, HostState())
     if state.sample is not None:
         before, reasons = state.sample, host_disturbances(sample)
@@ -110,7 +113,7 @@ def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[H
 
 
 def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
-    """Return what is known after a sample of a GPU."""
+    """Return the hosts after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
     key = machine_key(hosts, sample.host)
@@ -150,3 +153,26 @@ def _disturbed(
     for reason in reasons:
         lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
     return lane
+
+
+def host_disturbances(sample: HostSample) -> tuple[str, ...]:
+    """Return what disturbed every lane; a reading that is missing is no disturbance.
+
+    Stolen time is none: it hits all lanes alike, and `analysis.contention` reports it beside the figures.
+    """
+    limits = (
+        (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
+        (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
+        (THROTTLED, sample.throttled_pct, THROTTLED_PCT),
+    )
+    found = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
+    return tuple(dict.fromkeys(found))
+
+
+def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
+    """Return what disturbed the lanes on this GPU: clocks lowered by heat or hardware.
+
+    A power cap is no disturbance: at full load most GPUs reach it.
+    """
+    reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
+    return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()

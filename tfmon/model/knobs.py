@@ -37,7 +37,7 @@ class Knob:
     default: KnobValue
     help: str
     kind: Literal["live", "restart"] = "restart"
-    """`live` takes effect in the running child with its weights kept; `restart` starts the lane anew."""
+    """`live` takes effect in the running child with its weights kept; `restart` restarts the lane."""
     choices: tuple[KnobValue, ...] = ()
     """All allowed values, or for a number those that a key steps through."""
     low: float | None = None
@@ -164,7 +164,7 @@ CACHE = Knob(
 )
 GRAPH = Knob("graph", default=True, help="Run the step as one tf.function; off: eagerly, op by op.", kind="live")
 XLA = Knob(
-    "xla", default=False, help="Compile the tf.function with XLA; each batch size is compiled anew.", kind="live"
+    "xla", default=False, help="Compile the tf.function with XLA; each batch size is compiled again.", kind="live"
 )
 MIXED_PRECISION = Knob(
     "mixed_precision",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tfmon.model.events import LaneEnded
+from tfmon.model.gpu_others import held_text
 from tfmon.model.lane_state import (
     LOWER_THE_BATCH,
     NO_STEPS_HINT,
@@ -16,6 +17,8 @@ from tfmon.model.lane_state import (
     LaneState,
     Trouble,
 )
+from tfmon.model.readings import GpuSample
+from tfmon.model.records import replace
 
 MOST_CHARACTERS = 300
 """Of a script's own words in one line."""
@@ -24,6 +27,9 @@ _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
 """What a Python into which tfmon was loaded tells first, as not measured for no reason."""
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
+ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
+_SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
+"""How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
 
 
 def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None:
@@ -112,3 +118,22 @@ def reason_in(output: Sequence[str]) -> str:
     if message.strip() in ("", _IN_GRAPH) and after[place + 1 :]:
         message = after[-1]
     return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]
+
+
+def explained(lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int]) -> LaneState:
+    """Return a lane that ran out of its GPU's memory with who else holds it; any other lane as it is.
+
+    Args:
+        lane: A lane that has just failed.
+        gpus: The latest samples of its GPUs; the first on which others hold much explains it.
+        own: The processes of all lanes on its machine.
+    """
+    trouble = lane.trouble
+    if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):
+        return lane
+    held = next(filter(None, (held_text(gpu, lane.spec.place_of(gpu.index), own) for gpu in gpus)), "")
+    if not held or held in trouble.message:
+        return lane
+    message = f"out of memory, because {held}. The lane said: {trouble.message}"
+    hint = "; ".join(filter(None, (ELSEWHERE, trouble.hint)))
+    return replace(lane, trouble=replace(trouble, message=message, hint=hint))

@@ -317,6 +317,13 @@ class NotMeasured(LaneEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepDescribed(LaneEvent):
+    """What is counted as a step of a script's own loop."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackReported(LaneEvent):
     """The stacks of a child's threads, on request; a scenario's are read by the monitor from its stderr."""
 
@@ -348,6 +355,7 @@ FromLane: TypeAlias = (
     | KnobOffered
     | Progressed
     | NotMeasured
+    | StepDescribed
     | StackReported
     | PathsUsed
 )

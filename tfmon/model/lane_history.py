@@ -19,7 +19,11 @@ MOST_FINE = 301
 """Five minutes, and the second that is cut at their beginning."""
 MOST_COARSE = 361
 """Thirty minutes, likewise."""
+NEVER_NS = -(2**63)
+"""Before any event, also of a machine whose clock began later than this one's."""
 NO_SAMPLE = Missing("not sampled")
+MOST_POINTS = 256
+"""Losses of a lane that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,7 @@ class Stretch:
 class _Sums:
     """The stretch that is under way."""
 
-    start_ns: int = -1
-    """-1 before the first event."""
+    start_ns: int = NEVER_NS
     since_ns: int = 0
     until_ns: int = 0
     in_slice: bool = False
@@ -171,15 +174,37 @@ class History:
         if start_ns <= self.second.start_ns:
             return self
         new = _Sums(start_ns)
-        if self.second.start_ns < 0:
+        if self.second.start_ns == NEVER_NS:
             return replace(self, second=new)
         fine = (*self.fine[1 - MOST_FINE :], self.second.stretch(FINE_NS))
         coarse, five = self.coarse, self.five
         since_ns = self.second.start_ns // COARSE_NS * COARSE_NS
         if since_ns > five.start_ns:
-            if five.start_ns >= 0:
+            if five.start_ns > NEVER_NS:
                 coarse = (*coarse[1 - MOST_COARSE :], five.stretch(COARSE_NS))
             five = replace(self.second, start_ns=since_ns)
         else:
             five = five.with_sums(self.second)
         return History(fine, coarse, new, five)
+
+
+@dataclass(frozen=True, slots=True)
+class LossCurve:
+    """Losses that windows reported; when there are too many, every second one is dropped, and so on from then."""
+
+    points: tuple[tuple[int, float], ...] = ()
+    """Steps and losses, in the order of the steps."""
+    every: int = 1
+    """One of so many losses is kept."""
+    seen: int = 0
+
+    def plus(self, step: int, loss: float | None) -> LossCurve:
+        """Return the curve with the loss of a step; the same one for None."""
+        if loss is None:
+            return self
+        if self.seen % self.every:
+            return LossCurve(self.points, self.every, self.seen + 1)
+        points = (*self.points, (step, loss))
+        if len(points) < MOST_POINTS:
+            return LossCurve(points, self.every, self.seen + 1)
+        return LossCurve(points[::2], 2 * self.every, self.seen + 1)

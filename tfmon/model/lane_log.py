@@ -29,6 +29,17 @@ _OF_A_PROFILE = re.compile(
 )
 """What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
+_CHATTER = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\]"
+    r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
+)
+"""What TensorFlow prints of itself when it is loaded."""
+
+
+def without_chatter(lines: Iterable[str]) -> list[str]:
+    """Return the lines of an output but for what TensorFlow tells of itself."""
+    return [line for line in lines if not _CHATTER.match(line)]
+
 
 def without_profiles(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines of an output but for those about tfmon's own profiles."""
@@ -38,6 +49,11 @@ def without_profiles(lines: Iterable[str]) -> Iterator[str]:
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event; the same object if there is nothing to add."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
+    if isinstance(event, LanePrinted) and event.dropped_bytes:
+        dropped = event.dropped_bytes + sum(line.dropped_bytes for line in log)
+        told = f"dropped {dropped:,} bytes in all, printed faster than they are shown"
+        new = (*new, LogLine(event.at_ns, "trouble", told, dropped))
+        log = tuple(line for line in log if not line.dropped_bytes)
     return (*log, *new)[-LOG_LINES:] if new else log
 
 
@@ -47,8 +63,6 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             if event.traced_steps:
                 yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
         case LanePrinted():
-            if event.dropped_bytes:
-                yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
             for line in without_profiles(event.lines):
                 yield "printed", line
         case LaneStarted():

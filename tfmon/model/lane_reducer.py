@@ -31,9 +31,11 @@ from tfmon.model.lane_events import (
     NotMeasured,
     PathsUsed,
     PhaseEntered,
+    Profiled,
     Progressed,
     SliceEnded,
     StackReported,
+    StepDescribed,
     Window,
 )
 from tfmon.model.lane_log import append_log
@@ -59,6 +61,7 @@ from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
 MOST_KNOB_MARKS = 64
+NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
 OTHERS_MARK = "others "
 """Beginning of a mark in the charts: others use the lane's GPU from here on."""
 OTHERS_MARK_EVERY_NS = 30_000_000_000
@@ -91,9 +94,10 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(
                 restart_measurement(state),
                 settings={**state.settings, event.knob: event.value},
+                computing_share=None,
                 requested=_without(state.requested, event.knob, event.request),
                 refused="",
-                knob_marks=_marked(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
+                knob_marks=_marks(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
             )
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
@@ -135,7 +139,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Hello():
             stack = event.reports_stack
             told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
-            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told)
+            greeted = replace(
+                state, pid=event.pid, python=event.python, not_measured=told, steps_before=state.steps
+            )
             return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
@@ -169,13 +175,22 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
             known = f"{reason} after {state.steps:,} steps"
             return replace(state, not_measured={**state.not_measured, event.what: known})
+        case NotMeasured(what="processes"):
+            others = [*filter(None, [state.not_measured.get("processes", "").partition(": ")[2]]), event.reason]
+            text = f"several processes train at once, and the first alone is counted, {state.pid}; not: "
+            return replace(state, not_measured={**state.not_measured, "processes": text + ", ".join(others)})
         case NotMeasured():
-            return replace(state, not_measured={**state.not_measured, event.what: event.reason})
+            told = {**state.not_measured, event.what: event.reason}
+            return _without_unknown(replace(state, not_measured=told), event)
+        case StepDescribed():
+            return replace(state, step=event.text)
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
-            return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
+            return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
+        case Profiled() if (share := event.profile.computing_share) is not None:
+            return replace(state, computing_share=share)
         case StackReported():
             return replace(state, stack=event)
         case PathsUsed():
@@ -196,14 +211,30 @@ def _without(requested: dict[str, KnobRequest], knob: str, request: int) -> dict
     return {name: one for name, one in requested.items() if name != knob or one.request > request}
 
 
-def _marked(state: LaneState, at_ns: int, text: str, gap_ns: int) -> tuple[KnobMark, ...]:
+def marked(state: LaneState, at_ns: int, text: str) -> LaneState:
+    """Return the state with a mark in the charts; a lane that has ended needs none."""
+    return state if state.over else replace(state, knob_marks=_marks(state, at_ns, text))
+
+
+def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[KnobMark, ...]:
     return (*state.knob_marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
 # ---------------- what was measured
 
 
+def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
+    """Forget figures that were told before it was known that they may be wrong."""
+    if event.what == "examples" and event.reason and state.examples:
+        return replace(restart_measurement(state), examples=0)
+    return replace(state, first_loss=None, last_loss=None) if event.what == "loss" and event.reason else state
+
+
 def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
+    if state.not_measured.get("examples"):
+        window = replace(window, examples=0, sampled_examples=0)
+    if state.not_measured.get("loss"):
+        window = replace(window, loss=None)
     steady, loss = not window.marks, window.loss
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
@@ -222,7 +253,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         step_clock=state.step_clock.sampled(window.at_ns),
         history=state.history.with_window(window),
         settings=window.settings,
-        computing_share=window.computing_share,
+        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
         traced=window.traced or state.traced,
         gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
         gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
@@ -232,7 +263,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
 
 
 def restart_measurement(state: LaneState) -> LaneState:
-    """Return the state with steady state beginning anew, because something else is measured from now on."""
+    """Return the lane with a new steady state, because something else is measured from now on."""
     measurements = state.measurements.restarted(state.settings)
     parts = gpu_parts.measured_anew(state.gpu_parts)
     return replace(state, measurements=measurements, gpu_parts=parts, gpu_taken={})
@@ -335,7 +366,7 @@ def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
     if more.counts:
         last_ns = max((one.at_ns for one in marks if one.text.startswith(OTHERS_MARK)), default=None)
         if last_ns is None or more.since_ns - last_ns > OTHERS_MARK_EVERY_NS:
-            marks = _marked(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %", 0)
+            marks = _marks(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
         since_ns, until_ns = more.since_ns, more.until_ns
         hit = {one.at_ns for one in points if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns}
         points = tuple(replace(one, others=True) if one.at_ns in hit else one for one in points)
@@ -369,7 +400,8 @@ def _is_uuid(key: str, uuid: str) -> bool:
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    state = replace(state, ended=event, requested={})
+    lost = {"end": NOT_SENT} if state.command and event.signal is not None and state.steps else {}
+    state = replace(state, ended=event, requested={}, not_measured={**state.not_measured, **lost})
     if state.over:
         return state
     of_script = trouble_of_script(state, event) if state.command else None

@@ -13,10 +13,9 @@ from tfmon.model.gpu_others import Taken
 from tfmon.model.gpu_parts import GpuParts
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
-from tfmon.model.lane_history import History
+from tfmon.model.lane_history import History, LossCurve
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
-from tfmon.model.loss_curve import LossCurve
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
@@ -77,6 +76,8 @@ class LogLine:
     """For a printed line, when it was read."""
     kind: Literal["printed", "event", "trouble"]
     text: str
+    dropped_bytes: int = 0
+    """How much of the output the log lacks, where the line tells that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class Heartbeat:
         return self
 
     def marks(self, window: Window) -> tuple[str, ...]:
-        """Return why a window that comes now is no measurement; empty if it is one."""
+        """Return why a window that comes now is not measured; empty if it is."""
         began_ns = window.at_ns - window.span_ns
         suspended = any(one.since_ns < window.at_ns and began_ns < one.until_ns for one in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
@@ -204,6 +205,8 @@ class LaneState:
     """How far a user's script is in what Keras does for it; None before it says so."""
     not_measured: dict[str, str] = field(default_factory=dict)
     """What cannot be known of a user's script, such as `examples`, and why."""
+    step: str = ""
+    """What is counted as a step of a script's own loop, by its file and line; empty where that was not told."""
     points: tuple[Point, ...] = ()
     history: History = field(default_factory=History)
     """Of the last half hour, for the charts; the children before this one included."""
@@ -239,6 +242,8 @@ class LaneState:
     trouble: Trouble | None = None
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
+    killed: bool = False
+    """Whether the user ended this lane, and not the race."""
     ended: LaneEnded | None = None
     files: str = ""
     """The place of the files that it writes; empty in the working folder itself."""
@@ -338,6 +343,18 @@ class LaneState:
     def over(self) -> bool:
         """True when the lane cannot train on without a restart."""
         return self.phase in OVER
+
+    @property
+    def to_change(self) -> dict[str, KnobValue]:
+        """The values that are requested and not in effect, by knob."""
+        now = self.in_effect.items()
+        return {name: one.value for name, one in self.requested.items() if (name, one.value) not in now}
+
+    @property
+    def state(self) -> str:
+        """Its phase; of a lane that was ended before it was done, that."""
+        ended = self.phase == DONE and (self.killed or self.ending is not None)
+        return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
         """Return for how long the present step has run, or that in which the lane ended, without others' slices.

@@ -219,7 +219,7 @@ class EarlierSlices:
 class Measurements:
     """What was measured of one lane.
 
-    Steady state begins anew when a knob or the mode changes; the slices before that are kept under their settings.
+    A new steady state begins when a knob or the mode changes; earlier slices are kept under their settings.
     """
 
     steady: WindowSums = field(default_factory=WindowSums)
@@ -292,7 +292,7 @@ class Measurements:
         )
 
     def restarted(self, settings: Settings) -> Measurements:
-        """Return the measurements with steady state beginning anew; `settings` are those in effect until now."""
+        """Return the measurements with a new steady state; `settings` are those in effect until now."""
         earlier = self.earlier
         if self.slices:
             before = next((one for one in earlier if one.settings == settings), None)

@@ -218,7 +218,7 @@ class Runs(Protocol):
         """Return the comparison of two races as text, the second with the first."""
 
     def report(self, path: str) -> str:
-        """Write a report of the recording in a file into the working directory; return what to say about it."""
+        """Write a report of the recording in a file into the working directory; return the message to show."""
 
     def replay(self, id: str) -> OpenReplay:
         """Open a recording to play it; the caller closes it."""

@@ -179,3 +179,11 @@ class Profile:
     """The lane's GPU left nothing in the trace, so that only what the host did is known."""
     notes: tuple[str, ...]
     """What else has to be said, a sentence each."""
+
+    @property
+    def computing_share(self) -> float | None:
+        """Share of the calls' time in which an operation ran on the CPU, 0 to 1; None where it is not known."""
+        call = self.call
+        if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
+            return None
+        return min(1.0, call.compute_ns / call.total_ns)

@@ -11,6 +11,8 @@ from tfmon.model.views import View
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
+MODE_MARKS = {TURNS: "taking turns", CONCURRENT: "all at once"}
+"""What the charts say where a race changed its mode."""
 MARGIN = 0.03
 """Differences below this matter to nobody, unless the user says otherwise."""
 

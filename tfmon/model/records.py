@@ -21,7 +21,7 @@ else:
 
 @functools.cache
 def _copier(kind: type) -> Callable[[Any, Mapping[str, Any]], Any]:
-    """Return what copies values of a type; through the slots, where it has slots and checks nothing itself."""
+    """Return a function that copies values of a type, through the slots where it has slots and checks nothing."""
     names = [field.name for field in dataclasses.fields(kind)]
     members = [getattr(kind, name, None) for name in names]
     if len(names) < 2 or hasattr(kind, "__post_init__") or not all(map(_is_slot, members)):

@@ -21,6 +21,7 @@ from tfmon.model.events import (
     RaceBegan,
     RecordingChanged,
     SliceGranted,
+    UserRequested,
 )
 from tfmon.model.gpu_parts import counted
 from tfmon.model.hosts import HISTORY_SAMPLES as HISTORY_SAMPLES
@@ -35,13 +36,14 @@ from tfmon.model.hosts import (
     with_machine,
 )
 from tfmon.model.knobs import Knob
+from tfmon.model.lane_end import explained
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
-from tfmon.model.lane_reducer import advance, restart_measurement, take_tree_sample, trains_on
+from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample, trains_on
 from tfmon.model.lane_state import LaneState
-from tfmon.model.memory_trouble import explained
 from tfmon.model.naming import named
-from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.periods import CAUSES, Periods, after_event
+from tfmon.model.race import CONCURRENT, MODE_MARKS, TURNS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec
@@ -63,6 +65,8 @@ class Snapshot:
     """The series of measurements that runs, or ran last in this race."""
     tuned: TuneState | None = None
     """The advice that is tried, or was last in this race."""
+    periods: Periods = ()
+    """What was measured until each change of this race, the latest last; the present one is in `lanes`."""
     recording: RecordingState | None = None
     """Where this race is recorded, and whether it still is; None for a race that is not."""
     charted: bool = True
@@ -74,6 +78,13 @@ class Snapshot:
             if lane.spec.name == name:
                 return lane
         raise KeyError(name)
+
+    def called(self, lane: LaneState) -> str:
+        """Return the name of a lane for people: with more than two lanes, its id and what tells it apart."""
+        place, short = lane.spec.place, lane.short_title
+        if len({one.spec.place for one in self.lanes}) > 1 and not short.startswith(place):
+            short = f"{place}, {short}"
+        return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {short}".strip()
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -110,7 +121,7 @@ class Snapshot:
         return self.hosts[""].sample
 
     def place_of(self, lane: LaneState) -> HostState:
-        """Return what is known of the machine that a lane trains on."""
+        """Return the machine that a lane trains on."""
         return self.hosts.get(lane.spec.host) or HostState()
 
     def machine_of(self, lane: LaneState) -> Machine:
@@ -118,7 +129,7 @@ class Snapshot:
         return self.place_of(lane).machine
 
     def machine_key(self, lane: LaneState) -> str:
-        """Return what two lanes share if they train on one machine, whatever its hosts are called."""
+        """Return the key of the machine that a lane trains on, whatever its hosts are called."""
         return machine_key(self.hosts, lane.spec.host)
 
     @property
@@ -157,7 +168,7 @@ class Snapshot:
 def why_mode_stays(known: Snapshot) -> str:
     """Return why the lanes cannot share the machine in another way; empty where they can."""
     if len(known.lanes) < 2:
-        return "one lane has the machine for itself: turns take two"
+        return "one lane has the machine for itself: turns need two lanes"
     if known.over:
         return "the race is over and its result stays: r races again"
     ended = [lane.spec.id or lane.spec.name for lane in known.lanes if lane.over and lane.steady.windows]
@@ -182,8 +193,11 @@ def concerns(known: Snapshot, event: Event) -> bool:
 
 
 def after(known: Snapshot, event: Event) -> Snapshot:
-    """Return what is known after an event that concerns the race, with the lanes named as they now differ."""
+    """Return the snapshot after an event that concerns the race, with the lanes named as they now differ."""
     then = _after(known, event)
+    if isinstance(event, CAUSES):
+        periods = after_event(known.periods, event, known.race, known.lanes, then.lanes, known.experiment)
+        then = replace(then, periods=periods)
     pairs = zip(then.lanes, known.lanes, strict=False)
     same = len(then.lanes) == len(known.lanes) and all(
         lane is before or (lane.settings == before.settings and lane.differs is not None) for lane, before in pairs
@@ -199,7 +213,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             lanes = tuple(
                 LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, history=history) for one in event.specs
             )
-            return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None)
+            return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None, periods=())
         case MachineKnown():
             return replace(known, hosts=with_machine(known.hosts, event.machine, event.host))
         case HostEvent():
@@ -211,8 +225,13 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case ModeChanged():
             lanes = known.lanes
             if event.mode != known.race.mode:
-                lanes = _measured_anew(lanes)
+                lanes = tuple(marked(lane, event.at_ns, MODE_MARKS[event.mode]) for lane in _measured_anew(lanes))
             return replace(known, race=replace(known.race, mode=event.mode, training=()), lanes=lanes)
+        case UserRequested(action="end"):
+            lanes = tuple(
+                replace(lane, killed=lane.spec.name in event.lanes or lane.killed) for lane in known.lanes
+            )
+            return replace(known, lanes=lanes)
         case ExclusiveChanged():
             lanes = known.lanes
             alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
@@ -302,7 +321,7 @@ class Session:
         self.accept(ClockStarted(at_ns=at_ns))
 
     def set_mode(self, mode: str) -> None:
-        """Set how the lanes share the machine; a change begins steady state anew."""
+        """Set how the lanes share the machine; a change begins a new steady state."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
@@ -312,7 +331,7 @@ class Session:
     def set_exclusive(self, lane: str) -> None:
         """Set which lane has the machine for itself; "" for none.
 
-        Concurrent lanes then begin steady state anew: a lane is faster when it trains by itself.
+        Concurrent lanes then begin a new steady state: a lane is faster when it trains by itself.
         """
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 

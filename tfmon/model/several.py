@@ -1,11 +1,20 @@
-"""Lanes on several devices: the examples of a step, and the settings that they cannot train under. Pure."""
+"""Lanes on several devices: the examples of a step, what they cannot train under, and sweeps over their number."""
 
 from __future__ import annotations
 
-from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, PER_REPLICA, Settings
+from collections.abc import Iterable
+
+from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, PER_REPLICA, Knob, KnobError, Settings
+from tfmon.model.spec import MOST_DEVICES
 
 SCOPE_HINT = (
     f"{BATCH_SCOPE.name} is for races with a lane on several devices, such as --lane 2xcpu or --lane gpu:all"
+)
+KINDS = {"gpus": "gpu", "cpus": "cpu"}
+"""What counts devices in `--over`, and the kind of device."""
+KNOBS = tuple(
+    Knob(name, default=1, help=f"On how many devices {kind} a lane trains.", low=1, high=MOST_DEVICES)
+    for name, kind in KINDS.items()
 )
 
 
@@ -35,3 +44,23 @@ def obstacle(settings: Settings, devices: int) -> str:
             f"or {BATCH_SCOPE.name}={PER_REPLICA} gives each device so many"
         )
     return ""
+
+
+def counted(names: Iterable[str]) -> str:
+    """Return which of these names counts devices: `gpus`, `cpus` or "".
+
+    Raises: KnobError for both.
+    """
+    found = [name for name in names if name in KINDS]
+    if len(set(found)) > 1:
+        raise KnobError("gpus and cpus are on different devices; sweep one of them")
+    return found[0] if found else ""
+
+
+def devices_of(settings: Settings, kind: str = "") -> int:
+    """Return on how many devices a combination trains, in places such as `gpu` or `2xcpu`."""
+    name = counted(settings)
+    if name:
+        return int(settings[name])
+    count, times, _ = kind.partition("x")
+    return int(count) if times and count.isdecimal() else kind.count("+") + 1

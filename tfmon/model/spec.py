@@ -142,9 +142,9 @@ def check_host(host: str) -> None:
     if not host:
         raise SpecError("there is no host before the /; name one, as in gpu2/gpu:0, or leave out the /")
     if host.startswith("-"):
-        raise SpecError(f"{host!r} is no host: a name does not begin with -")
+        raise SpecError(f"{host!r} is not a host: a name does not begin with -")
     if not host.isprintable() or any(char.isspace() for char in host):
-        raise SpecError(f"{host!r} is no host: a name has no spaces and no control characters")
+        raise SpecError(f"{host!r} is not a host: a name has no spaces and no control characters")
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
@@ -168,7 +168,7 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
             replace(spec, name=title(replace(spec, apart=apart, number=number)), apart=apart, number=number)
         )
     kinds = [spec.kind for spec in specs]
-    if len(set(kinds)) == len(kinds):
+    if len(set(kinds)) == len(kinds) > 1:
         ids = [kind[0].upper() for kind in kinds]
     else:
         ids = [chr(ord("A") + index % 26) for index in range(len(specs))]
@@ -192,9 +192,10 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Write only what tells a lane apart, for narrow places: "batch 256 · graph off", or else its place."""
+    """Write only what tells a lane apart, for narrow places: "batch 256, graph off", or else its place."""
     values = {**spec.settings, **settings}
-    words = [f"{short_name(knob)} {show(values[knob])}" for knob in differs if knob in values]
+    told = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
+    words = [value if value.endswith("float16") else f"{name} {value}" for name, value in told]
     elsewhere = spec.kind == "gpu" or spec.host or spec.devices > 1
     words = [spec.place, *words] if elsewhere or not words else words
-    return " · ".join(words) + (f" #{spec.number}" if spec.number else "")
+    return ", ".join(words) + (f" #{spec.number}" if spec.number else "")

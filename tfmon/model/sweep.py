@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfmon.model.device_counts import devices_of
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
 from tfmon.model.records import replace
-from tfmon.model.several import step_batch
+from tfmon.model.several import devices_of, step_batch
 from tfmon.model.spec import LaneSpec
 
 MOST_DEATHS = 3
@@ -170,7 +169,7 @@ class SweepState:
 
 
 def after(state: SweepState, event: SweepEvent) -> SweepState:
-    """Return what is known after an event; one of no combination of this sweep changes nothing."""
+    """Return the sweep after an event; one of another sweep changes nothing."""
     if not 0 <= event.number < len(state.combinations):
         return state
     known, running = state.combinations[event.number], state.running
@@ -193,7 +192,7 @@ def after(state: SweepState, event: SweepEvent) -> SweepState:
 
 
 def kind_of(spec: LaneSpec) -> str:
-    """Return what places share that measure the same combinations: `cpu`, `gpu`, or several devices."""
+    """Return the kind of places that measure the same combinations: `cpu`, `gpu`, or several devices."""
     kind, _, number = spec.device.partition(":")
     return kind if not number or number.isdecimal() else spec.device
 

@@ -18,7 +18,7 @@ Failed = Callable[[str], object]
 
 def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threading.Thread:
     """Return a started daemon thread that does `work`; `failed` is called if that raises."""
-    thread = threading.Thread(target=_guarded, args=(name, work, failed), name=name, daemon=True)
+    thread = threading.Thread(target=guarded, args=(name, work, failed), name=name, daemon=True)
     thread.start()
     return thread
 
@@ -28,26 +28,27 @@ def start_hidden(name: str, work: Callable[[], object], failed: Failed) -> None:
 
     It must not ask for `threading.current_thread()`, as logging does: that would make it known.
     """
-    _thread.start_new_thread(_guarded, (name, work, failed))
+    _thread.start_new_thread(guarded, (name, work, failed))
 
 
 def is_ours(frame: FrameType) -> bool:
     """Return whether the thread of this frame was started here."""
     outer: FrameType | None = frame
-    while outer is not None and outer.f_code is not _guarded.__code__:
+    while outer is not None and outer.f_code is not guarded.__code__:
         outer = outer.f_back
     return outer is not None
 
 
 def call_later(name: str, seconds: float, work: Callable[[], object], failed: Failed) -> threading.Timer:
     """Return the started timer that does `work` in a thread of its own; `failed` is called if that raises."""
-    timer = threading.Timer(seconds, _guarded, (name, work, failed))
+    timer = threading.Timer(seconds, guarded, (name, work, failed))
     timer.name, timer.daemon = name, True
     timer.start()
     return timer
 
 
-def _guarded(name: str, work: Callable[[], object], failed: Failed) -> None:
+def guarded(name: str, work: Callable[[], object], failed: Failed) -> None:
+    """Do `work` in a thread that another owns; `failed` is called if that raises."""
     try:
         work()
     except BaseException as error:  # noqa: BLE001 - top of a thread

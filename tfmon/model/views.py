@@ -115,7 +115,7 @@ def entry(view: LaneView, pipe: int) -> list[str]:
 
 
 def describe(views: Mapping[str, View]) -> list[str]:
-    """Return what views mean for the user's files, a line for each machine."""
+    """Return a line for each machine that says where lanes write."""
     return [f"on {host}: {view.text}" if host else view.text for host, view in views.items()]
 
 

@@ -196,7 +196,7 @@ def _number(path: Path, scale: float = 1.0) -> Reading:
     except OSError as error:
         return Missing(f"the kernel does not report it now: {error.strerror}")
     except ValueError:
-        return Missing("the kernel's answer is no number")
+        return Missing("the kernel's answer is not a number")
 
 
 def _sensors(folder: Path) -> Readings:

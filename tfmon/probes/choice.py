@@ -1,4 +1,4 @@
-"""Which probes a machine gets, and one look at its GPUs without a race."""
+"""Which probes a machine gets, and one look at all its GPUs."""
 
 from __future__ import annotations
 

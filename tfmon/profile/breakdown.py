@@ -199,7 +199,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
     evidence = evidence_of(profile)
     kinds = find_kinds(evidence)
     if kinds[0] == "retracing":
-        text = f"retracing: {profile.retraced_steps} of {profile.steps} steps traced or compiled anew"
+        text = f"retracing: {profile.retraced_steps} of {profile.steps} steps traced or compiled again"
     else:
         text = sentence(kinds, evidence, _PHRASES)
     dispatch: BottleneckKind = "eager" if evidence.eager else "dispatch"

@@ -27,7 +27,8 @@ BUILDING = "tf.function-graph_building"
 EAGER = "EagerLocalExecute: "
 HOST = "/host:CPU"
 
-_INPUT = ("IteratorGetNextOp::DoCompute", f"{EAGER}IteratorGetNext")
+TAKES_BATCH, RUN = "IteratorGetNextOp::DoCompute", "FunctionRun"
+_INPUT = (TAKES_BATCH, f"{EAGER}IteratorGetNext")
 _RUNTIME = ("TFE_Py_ExecuteCancelable", "TFE_Py_Execute", "TFE_Py_FastPathExecute_C")
 _SINGLE = ("EagerExecute", *_RUNTIME)
 _COMPILE = re.compile(r"\w*Compiler::(Compile\w*|Run\w*)|HLO Transforms:.*|XlaCompile.*")
@@ -90,6 +91,8 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
 
     marked = [event for event in line.events if event.name == CALL]
     waits = _before(marks, marked) if marked else times(lambda event: event.name in _INPUT)
+    if not waits:
+        waits = both(_taken_in_calls(space, line), window)
     calls = without(times(lambda event: CALL_STAT in event.stats), waits)
     single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
     eager = total(single) > total(calls)
@@ -120,6 +123,13 @@ def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
     """Return the time from the beginning of each step to that of its call, in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
     return unite((start, call.start_ps) for start, found in firsts for call in found)
+
+
+def _taken_in_calls(space: Space, loop: Line) -> Times:
+    """Return the time in which functions that the loop's thread called took a batch, as those of Keras 3 do."""
+    called = {event.stats.get("id") for event in loop.events if event.name == RUN}
+    taken = (event for line in host_lines(space) for event in line.events if event.name == TAKES_BATCH)
+    return unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called)
 
 
 def host_lines(space: Space) -> list[Line]:

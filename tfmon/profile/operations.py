@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from tfmon.model.profile import Stage
-from tfmon.profile.loop_thread import EAGER, LoopThread
+from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
 from tfmon.profile.trace import PIPELINE, Interval, Line, Stat, Times, TraceEvent
 
 Function: TypeAlias = Stat | None
@@ -18,7 +18,7 @@ Function: TypeAlias = Stat | None
 
 CPU = "CPU"
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-PROCESS, RUN = "ExecutorState::Process", "FunctionRun"
+PROCESS = "ExecutorState::Process"
 _KERNEL, _HLO = "KernelAndDeviceFunc::Run", "hlo_op"
 _NOT_SINGLE = (f"{EAGER}IteratorGetNext", f"{EAGER}__inference_", f"{EAGER}__forward_", f"{EAGER}__backward_")
 _OP = re.compile(r"([A-Za-z0-9.][\w.\-/>]*):(_?[A-Za-z]\w*)")
@@ -159,9 +159,10 @@ def tells(line: str, event: str, names: Collection[str]) -> bool:
 
     The executor, most of a trace, does where a stage only starts its functions or a function calls Python.
     """
-    if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or event == _RUN_ASYNC or _is_python(event):
+    if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
-    return event in (PROCESS, RUN) and (_RUN_ASYNC in names or any(map(_is_python, names)))
+    runs = event in (PROCESS, RUN) and (_RUN_ASYNC in names or any(map(_is_python, names)))
+    return runs or event in (_RUN_ASYNC, TAKES_BATCH)
 
 
 def _is_python(event: str) -> bool:

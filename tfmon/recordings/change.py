@@ -7,13 +7,14 @@ it. Of several races on each side, how much their means scatter tells all of tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
+from tfmon.analysis.history import center_of
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.means import AT_THE_END, Center, trimmed_in_time
+from tfmon.analysis.means import AT_THE_END, Center
 from tfmon.analysis.repeated import Shift, shift
 from tfmon.model.lane_state import NOT_SAMPLED, LaneState
 from tfmon.model.race import BetweenProcesses
@@ -21,8 +22,6 @@ from tfmon.model.readings import Reading
 from tfmon.model.readings import known as known_value
 from tfmon.model.session import Snapshot
 
-BLOCK = 5
-"""Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
 LEAST_RACES = 3
 """Several races on each side must be so many of which the throughput is known; others may have too few slices."""
 BETWEEN_RACES_SD = 0.01
@@ -46,14 +45,15 @@ class Measured:
 
     @classmethod
     def of(cls, lane: LaneState, known: Snapshot) -> Measured:
-        """Return what its slices tell; of a lane that has the race to itself, what its windows and the host do."""
-        if len(known.lanes) > 1:
+        """Return the statistics of its slices; of a lane that is alone in its race, those of its windows."""
+        sliced = len(known.lanes) > 1
+        center = center_of(lane, sliced=sliced)
+        if sliced:
             took = contention([lane.slices])
-            logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
-            return cls(trimmed_in_time(logs), took.others_cores, took.stolen_share)
+            return cls(center, took.others_cores, took.stolen_share)
         hosts = known.place_of(lane).history
         return cls(
-            trimmed_in_time(list(_blocks(lane))),
+            center,
             _mean_cores([one.others_cpu_pct for one in hosts]),
             _mean_cores([one.steal_pct for one in hosts]),
         )
@@ -106,16 +106,6 @@ def _of_one_race(before: Center, after: Center, prior: BetweenProcesses | None, 
     reach = math.hypot(*(part.reach(looks) for part in (before, after, processes, machine)))
     value = after.value - before.value
     return Shift(value, value - reach, value + reach)
-
-
-def _blocks(lane: LaneState) -> Iterator[float]:
-    """Yield the logarithm of the throughput in each second or so of steady windows since a knob last changed."""
-    since_ns = lane.knob_marks[-1].at_ns if lane.knob_marks else 0
-    steady = [one for one in lane.points if one.steady and one.at_ns - one.span_ns >= since_ns]
-    for place in range(0, len(steady) - BLOCK + 1, BLOCK):
-        block = steady[place : place + BLOCK]
-        if examples := sum(one.examples for one in block):
-            yield math.log(examples / sum(one.span_ns for one in block) * 1e9)
 
 
 def _mean_cores(readings: Sequence[Reading]) -> Reading:

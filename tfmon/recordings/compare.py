@@ -51,7 +51,7 @@ class Side:
     """What a JSON result says of its verdict; None for a recording."""
 
     def measured(self, lane: LaneState) -> Measured:
-        """Return what was measured of one of its lanes."""
+        """Return the measurements of one of its lanes."""
         return self.told.get(lane.spec.name) or Measured.of(lane, self.end)
 
     @property

@@ -63,7 +63,7 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """Return what `tfmon diff` leaves with."""
+        """Return the exit code of `tfmon diff`."""
         return {SLOWER: EXIT_SLOWER, CANNOT_TELL: EXIT_CANNOT_TELL}.get(self.kind, EXIT_FINE)
 
     @property
@@ -107,7 +107,7 @@ def _same(one: LanePair, other: LanePair) -> bool:
 
 
 def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: float, looks: Looks) -> LaneGate:
-    """Return what the gate says of one lane, which every race should have."""
+    """Return the gate's outcome for one lane, which every race should have."""
     measured = [(one.first.measured(pair.first), one.second.measured(pair.second)) for one, pair in pairs]
     obstacles = [] if len(pairs) == count else ["not every race has it"]
     for (one, pair), figures in zip(pairs, measured, strict=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.verdict import find_verdict
+from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
 from tfmon.model.knobs import KnobValue, show
@@ -151,13 +151,13 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
     """Return the last line of a race that is over."""
-    said = find_verdict(known)
+    found = analyse(known)
     return Closed(
         at_ns=at_ns,
         events=events,
         seconds=raced_s(known),
-        verdict=said.text,
-        ratio=said.ratio,
+        verdict=found.outcome,
+        ratio=found.verdict.ratio,
         tensorflow=next((lane.tensorflow for lane in known.lanes if lane.tensorflow), None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),

@@ -115,7 +115,7 @@ class Run:
         return self.modified_s if self.header is None else self.header.started_s
 
     def info(self) -> RunInfo:
-        """Return what a list says of it."""
+        """Return its line in a list."""
         header, closed = self.header, self.closed
         about = RunInfo(run_id(self.path), str(self.path), self.name, bytes=self.size, problem=self.problem)
         if header is None:
@@ -197,7 +197,7 @@ def delete(path: Path) -> None:
 
 
 def name_of(path: Path) -> str:
-    """Return what the user called a recording; empty for none."""
+    """Return the name that the user gave a recording; empty for none."""
     try:
         with _name_file(path).open(encoding="utf-8", errors="replace") as file:
             text = file.read(LONGEST_NAME + 1).strip()
@@ -229,9 +229,11 @@ def rename(path: Path, name: str) -> None:
 
 
 def _check_name(path: Path, name: str) -> None:
-    allowed = f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is no id and not last"
+    allowed = (
+        f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is neither an id nor last"
+    )
     if len(name) > LONGEST_NAME or not name.isprintable() or os.sep in name or name.startswith("-"):
-        raise RecordingError(f"{name[:LONGEST_NAME]!r} is no name for a recording", allowed)
+        raise RecordingError(f"{name[:LONGEST_NAME]!r} is not a name for a recording", allowed)
     if re.fullmatch(r"last(~\d*)?", name):
         raise RecordingError(f"{name!r} means a recording by its place in the list", allowed)
     for other in _files(path.parent):
@@ -266,7 +268,7 @@ def _remove(path: Path) -> None:
 
 
 def _run(path: Path) -> Run:
-    """Return what one file tells; raises FileNotFoundError."""
+    """Return the run of one file; raises FileNotFoundError."""
     status = path.stat()
     run = Run(path, status.st_size, status.st_mtime, name_of(path))
     try:

@@ -100,7 +100,7 @@ class Recording:
     def _open(self) -> BinaryIO:
         try:
             if not self.path.is_file():
-                raise RecordingError(f"{self.path} is no file")
+                raise RecordingError(f"{self.path} is not a file")
             file = self.path.open("rb")
             try:
                 start = file.read(2)
@@ -144,7 +144,7 @@ class Recording:
         except CodecError:
             body = None
         if not isinstance(body, dict) or body.get("type") != "Header" or "schema" not in body:
-            raise RecordingError(f"{self.path} is no recording of tfmon")
+            raise RecordingError(f"{self.path} is not a recording of tfmon")
         schema, by = codec.cut(body["schema"]), clean(str(body.get("tfmon", "?")), 20)
         if schema != str(SCHEMA):
             raise RecordingError(
@@ -158,7 +158,7 @@ class Recording:
         except CodecError as error:
             raise RecordingError(f"{self.path}: {error}", self._hint(by)) from None
         except (ValueError, OverflowError, OSError):
-            raise RecordingError(f"{self.path}: Header.started is no time") from None
+            raise RecordingError(f"{self.path}: Header.started is not a time") from None
         return header
 
     def _index(self) -> None:
@@ -195,8 +195,8 @@ class Recording:
             return None
         if kind not in _EVENTS:
             raise CodecError(f"unknown type {codec.cut(kind)}")
-        if isinstance(at_ns, bool) or not isinstance(at_ns, int) or not 0 <= at_ns <= codec.LARGEST_INT:
-            raise CodecError(f"at_ns {codec.cut(at_ns)} is no time")
+        if isinstance(at_ns, bool) or not isinstance(at_ns, int) or abs(at_ns) > codec.LARGEST_INT:
+            raise CodecError(f"at_ns {codec.cut(at_ns)} is not a time")
         if kind in MARKING and len(self.marks) < MOST_MARKS:
             self.marks += mark_of(codec.read(body, Event), self.header.lane_names)
         return at_ns
@@ -250,7 +250,7 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
             raise RecordingError(f"{path} has schema {codec.cut(body.get('schema'))}")
         header: Header = codec.read(body, Header)
     except CodecError as error:
-        raise RecordingError(f"{path} is no recording of tfmon ({error})") from None
+        raise RecordingError(f"{path} is not a recording of tfmon ({error})") from None
     try:
         closed: Closed | None = codec.read(codec.parse(lines[1]), Closed)
     except CodecError:

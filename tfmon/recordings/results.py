@@ -27,7 +27,7 @@ from tfmon.recordings.header import Header, RecordingError
 SCHEMA = 2
 """Of the results that are read; the same as `reports.SCHEMA`."""
 LARGEST_BYTES = 64 * 2**20
-"""A larger file is no result."""
+"""A larger file is not a result."""
 Made = TypeVar("Made", BetweenProcesses, Center)
 
 
@@ -47,7 +47,7 @@ def side_of_result(path: Path) -> Side:
     """Return the race of a JSON result, or of what `tfmon export --json` wrote.
 
     Raises:
-        RecordingError: the file cannot be read, or is no such result.
+        RecordingError: the file cannot be read, or is not a result.
     """
     return side_of_json(_load(path), path.name.removesuffix(".json"), str(path))
 
@@ -61,7 +61,7 @@ def side_of_json(told: object, id: str, where: str) -> Side:
         where: What it is called where it cannot be used.
 
     Raises:
-        RecordingError: it is no such result.
+        RecordingError: it is not a result.
     """
     if isinstance(told, dict) and isinstance(told.get("result"), dict):
         told = told["result"]
@@ -69,13 +69,13 @@ def side_of_json(told: object, id: str, where: str) -> Side:
         raise RecordingError(f"{where} is JSON, but no result of a race", "tfmon race --json writes one")
     if told.get("schema") != SCHEMA:
         by = f"schema {told.get('schema')!r}, by tfmon {told.get('tfmon')!r}"
-        raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race anew with this version")
+        raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race again with this version")
     try:
         return _side(id, told)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise RecordingError(
-            f"{where} is no result that can be compared: {what}", "tfmon race --json writes one of this version"
+            f"{where} is not a result that can be compared: {what}", "tfmon race --json writes one of this version"
         ) from None
 
 
@@ -87,11 +87,11 @@ def _load(path: Path) -> object:
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{path} is no JSON result: {error}", "it may be cut off") from None
+        raise RecordingError(f"{path} is not a JSON result: {error}", "it may be cut off") from None
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no figure")
+    raise ValueError(f"{constant} is not a figure")
 
 
 def _side(id: str, told: Mapping[str, Any]) -> Side:
@@ -179,23 +179,23 @@ def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value
 
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"{value!r} is not a count")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 
 def _knob(value: object) -> KnobValue:
     if not isinstance(value, bool | int | float | str):
-        raise ValueError(f"{value!r} is no value of a knob")
+        raise ValueError(f"{value!r} is not a value of a knob")
     return value

@@ -24,7 +24,7 @@ SCHEMA = 1
 SUFFIX = ".sweep"
 _BEGINS = b'{"type":"SweepHeader",'
 LARGEST = 256 * 2**20
-"""A larger file is no sweep."""
+"""A larger file is not a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,10 @@ def create_in(folder: Path, scenario: str, state: SweepState) -> SweepFile:
 
 
 def read(path: Path) -> SweepState:
-    """Return what a sweep came to by the end of its file; a last line that is cut off does not count.
+    """Return the state of a sweep at the end of its file; a last line that is cut off does not count.
 
     Raises:
-        TfmonError: it cannot be read, or is no sweep.
+        TfmonError: it cannot be read, or is not a sweep.
     """
     return _parse(path, _load(path))[0]
 
@@ -147,10 +147,10 @@ def began(path: Path) -> str:
 
 
 def resume(path: Path) -> tuple[SweepState, SweepFile]:
-    """Return what is known of a sweep, and its file to write on.
+    """Return the state of a sweep, and its file to write on.
 
     Raises:
-        TfmonError: it cannot be read or written, is no sweep, or another tfmon writes it.
+        TfmonError: it cannot be read or written, is not a sweep, or another tfmon writes it.
     """
     path = path.absolute()
     try:
@@ -175,22 +175,22 @@ def _load(path: Path) -> bytes:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST:
-        raise UsageError(f"{path} is no sweep: it is too large")
+        raise UsageError(f"{path} is not a sweep: it is too large")
     return data
 
 
 def _parse(path: Path, data: bytes) -> tuple[SweepState, int]:
-    """Return what the whole lines say, and where they end."""
+    """Return the events of the whole lines, and where they end."""
     whole = data[: data.rfind(b"\n") + 1]
     first, *lines = whole.split(b"\n")
     try:
         header: SweepHeader = codec.read(codec.parse(first), SweepHeader)
     except codec.CodecError as error:
-        raise UsageError(f"{path} is no sweep ({error})", "tfmon sweep says where it writes one") from None
+        raise UsageError(f"{path} is not a sweep ({error})", "tfmon sweep says where it writes one") from None
     if header.schema != SCHEMA:
         raise UsageError(f"{path} was written by tfmon {header.tfmon}, in a form that this one cannot read")
     if any(one.number != place for place, one in enumerate(header.combinations)):
-        raise UsageError(f"{path} is no sweep: its combinations are not in order")
+        raise UsageError(f"{path} is not a sweep: its combinations are not in order")
     state = SweepState(header.plan, header.combinations)
     for number, line in enumerate(lines[:-1], 2):
         try:

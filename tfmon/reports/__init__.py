@@ -6,11 +6,14 @@ known is null.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import tfmon
 from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.history import HEADS
 from tfmon.analysis.scaling import Scaling
 from tfmon.model.collisions import collision_lines
 from tfmon.model.lane_state import LaneState
@@ -21,6 +24,8 @@ from tfmon.model.views import describe
 SCHEMA = 2
 """Of every JSON object. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
 `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
+
+_NO_BREAK = "\u00a0"
 
 
 def head() -> dict[str, Any]:
@@ -92,8 +97,33 @@ def _files(count: int) -> str:
     return "1 file" if count == 1 else f"{count:,} files"
 
 
+def fitted(text: str) -> str:
+    """Return a text whose lines are broken between words where the terminal that shows it is narrower."""
+    lines = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        lines += _wrapped(line, indent) or [""]
+    return "\n".join(lines)
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def history_table(found: Analysis) -> list[Sequence[str]]:
+    """Return the history of a race as a table, the head first; none where nothing was changed."""
+    rows = [row.cells(found.snapshot) for row in found.history]
+    return [HEADS, *rows] if rows else []
+
+
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Return rows as lines whose columns are as wide as they must be.
+
+    Where the terminal is narrower: a line with the first cell of each row, then the others with their heads.
 
     Args:
         rows: Cells of every row, the head first.
@@ -107,4 +137,14 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
         space = " " * (widths[place] - cell_len(cell))
         return space + cell if place in right else cell + space
 
-    return ["  ".join(padded(cell, place) for place, cell in enumerate(row)).rstrip() for row in rows]
+    lines = ["  ".join(padded(cell, place) for place, cell in enumerate(row)).rstrip() for row in rows]
+    if all(len(_wrapped(line, "")) < 2 for line in lines):
+        return lines
+    lines = []
+    for first, *cells in rows[1:]:
+        named = [
+            f"{head} {cell}".replace(" ", _NO_BREAK) for head, cell in zip(rows[0][1:], cells, strict=True) if cell
+        ]
+        told = _wrapped("  " + "   ".join(named), "  ")
+        lines += [first, *(line.replace(_NO_BREAK, " ") for line in told)]
+    return lines

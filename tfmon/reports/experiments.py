@@ -10,7 +10,7 @@ from tfmon.analysis.crossover import Curve, CurvePoint, ahead_text, ended_text
 from tfmon.analysis.curve_chart import draw_curve
 from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, outcome_text
 from tfmon.model.knobs import show
-from tfmon.model.race import Attempt, CrossoverState
+from tfmon.model.race import CrossoverState, TuneState
 from tfmon.model.readings import Estimate
 from tfmon.reports import estimate_json, head, lane_json, recording_json, recording_lines, table
 
@@ -30,7 +30,7 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
         **head(),
         "scenario": snapshot.race.scenario,
         "knob": curve.knob,
-        "lanes": [{**lane_json(lane), "title": lane.title} for lane in lanes],
+        "lanes": [{**lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
         "values": [
             {
                 "value": point.value,
@@ -71,7 +71,7 @@ def crossover_to_text(found: Analysis) -> str:
         lines += [*chart.lines, ""]
     rows = [[curve.knob.replace("_", " "), *(f"{id} ex/s" for id in ids), "ahead"]]
     lines += table(rows + [_point_cells(point, ids) for point in curve.places], right=(0, 1, 2))
-    lines += ["", *(f"{lane.spec.id}: {lane.title}" for lane in lanes)]
+    lines += ["", *map(": ".join, zip(ids, curve.titles, strict=True))]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines + recording_lines(snapshot))
@@ -143,15 +143,17 @@ def tuning_to_text(found: Analysis) -> str:
         lines.append(f"now {analysed.bottleneck.text}")
     lines.append(f"ended early: {state.ended}" if state.ended else ALL_TRIED)
     if state.attempts:
-        rows = [["tried", "throughput", "pairs", "outcome"], *map(_attempt_cells, state.attempts)]
-        lines += ["", *table(rows, right=(2,))]
+        lines += ["", *table(attempt_table(state), right=(2,))]
     lines += ["", best_text(tuned.best), *(f"  {line}" for line in tuned.best.code)]
     if lane.trouble is not None:
         lines += ["", f"{lane.trouble.message} {lane.trouble.hint}".rstrip()]
     return "\n".join(lines + recording_lines(snapshot))
 
 
-def _attempt_cells(attempt: Attempt) -> list[str]:
-    gain = attempt.gain
-    gained = gain_text(gain) if gain else "–"
-    return [change_text(attempt), gained, str(gain.pairs if gain else 0), outcome_text(attempt)]
+def attempt_table(state: TuneState) -> list[list[str]]:
+    """Return what was tried as a table, the head first."""
+    rows = [["tried", "throughput", "pairs", "outcome"]]
+    for one in state.attempts:
+        gained, pairs = (gain_text(one.gain), one.gain.pairs) if one.gain else ("–", 0)
+        rows.append([change_text(one), gained, str(pairs), outcome_text(one)])
+    return rows

@@ -1,10 +1,12 @@
-"""What is known of hosts: a table for people, and one JSON object."""
+"""What is known of hosts, and of the nodes of a Ray cluster: a table for people, and one JSON object."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from tfmon.hosts.ray_cluster import RayNode
 from tfmon.hosts.survey import Surveyed
 from tfmon.hosts.trouble import other_python
 from tfmon.model.codec import clean
@@ -14,6 +16,7 @@ from tfmon.units import cores, memory, milliseconds, offset
 
 _HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip", "clock offset")
 _RIGHT = (4, 5, 6)
+_NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 _PLAIN = str.maketrans({"±": "+-", "×": "x", "…": "..."})
 
 
@@ -123,3 +126,31 @@ def _json(one: Surveyed, here: Machine) -> dict[str, Any]:
         "clock_offset_ms": None if link is None else link.offset_ns / 1e6,
         "clock_error_ms": None if link is None else link.error_ns / 1e6,
     }
+
+
+def nodes_to_text(nodes: Sequence[RayNode], *, ascii_only: bool = False) -> str:
+    """Write a table of the nodes."""
+    text = "\n".join(table([_NODE_HEAD, *(_node(node) for node in nodes)], (5,)))
+    return text.encode("ascii", "replace").decode() if ascii_only else text
+
+
+def _node(node: RayNode) -> tuple[str, ...]:
+    return (
+        _line(node.name if node.name != node.address else node.hostname or node.name),
+        _line(node.address),
+        _free(node.free_cpus, node.cpus),
+        _free(node.free_gpus, node.gpus),
+        _line(", ".join(node.kinds)) or ("unknown" if node.gpus else ""),
+        memory(node.memory_bytes),
+    )
+
+
+def _free(free: float | None, total: float) -> str:
+    if not total:
+        return "none"
+    return f"{total:g}" if free is None else f"{free:g} of {total:g} free"
+
+
+def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
+    """Return the nodes as plain values."""
+    return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}

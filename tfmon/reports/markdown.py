@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
@@ -12,11 +13,14 @@ from tfmon.analysis.sweep import Found
 from tfmon.analysis.sweep_text import answer, progress_text, troubles
 from tfmon.errors import TfmonError
 from tfmon.recordings.header import Header
+from tfmon.reports import history_table
 from tfmon.reports.html import sweep
 from tfmon.reports.html.report import Wanted, race_hider, sweep_hider
+from tfmon.reports.race import cells
 from tfmon.reports.sweep import NUMBERS, learns_note, rows_of
 
 _HEADS = ("lane", "examples/s", "95 % CI", "step p50", "p95", "loss", "memory", "CPU", "bottleneck")
+Table: TypeAlias = Sequence[Sequence[str]]
 MOST_ROWS = 40
 """Most combinations in a table that is pasted."""
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
@@ -33,8 +37,11 @@ def to_markdown(found: Analysis, header: Header, wanted: Wanted) -> str:
         again = wanted.again(snapshot)
     except TfmonError as error:
         again, notes = "", [*notes, f"no command line repeats it: {error.line}"]
-    table = [_HEADS, *map(_cells, found.lanes)]
-    return _written([verdict.text], table, notes, again, race_hider(wanted, snapshot), left=(0, 8))
+    lanes: Table = [_HEADS, *map(_cells, found.lanes)]
+    verdicts = [*filter(None, [found.earlier]), verdict.text]
+    return _written(
+        verdicts, [(lanes, (0, 8)), (history_table(found), range(6))], notes, again, race_hider(wanted, snapshot)
+    )
 
 
 def sweep_to_markdown(found: Found, wanted: Wanted) -> str:
@@ -51,32 +58,28 @@ def sweep_to_markdown(found: Found, wanted: Wanted) -> str:
     ]
     left = [place for place, name in enumerate(heads) if name not in NUMBERS]
     hide, again = sweep_hider(found, wanted), sweep.command_line(plan)
-    return _written(answer(found), [heads, *rows[:MOST_ROWS]], notes, again, hide, left=left)
+    return _written(answer(found), [([heads, *rows[:MOST_ROWS]], left)], notes, again, hide)
 
 
 def _written(
     verdicts: Sequence[str],
-    table: Sequence[Sequence[str]],
+    tables: Sequence[tuple[Table, Collection[int]]],
     notes: Sequence[str],
     again: str,
     hide: Callable[[str], str],
-    *,
-    left: Collection[int],
 ) -> str:
-    """Return verdicts, a table whose columns at `left` hold words, notes, and the command that does it again."""
+    """Return verdicts, tables with the places of their columns of words, notes, and the command that does it."""
 
     def text(words: str) -> str:
         return _SPECIAL.sub(r"\\\1", hide(" ".join(words.split())))
 
-    heads, *rows = table
-    ruled = [heads, ["---" if place in left else "---:" for place in range(len(heads))]]
-    ruled += [[text(cell) for cell in row] for row in rows]
     lines = [line for verdict in verdicts for line in (f"**{text(verdict)}**", "")]
-    lines += [
-        *("| " + " | ".join(row) + " |" for row in ruled),
-        "",
-        *(f"- {text(note)}" for note in notes if note),
-    ]
+    for table, left in tables:
+        for heads, *rows in [table] if table else []:
+            ruled = [heads, ["---" if place in left else "---:" for place in range(len(heads))]]
+            ruled += [[text(cell) for cell in row] for row in rows]
+            lines += [*("| " + " | ".join(row) + " |" for row in ruled), ""]
+    lines += [f"- {text(note)}" for note in notes if note]
     if again := hide(again):
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", again)), default=0))
         lines += ["", fence, again, fence]
@@ -85,20 +88,10 @@ def _written(
 
 def _cells(found: LaneAnalysis) -> tuple[str, ...]:
     lane, speed = found.lane, found.speed
-    rate, p50, p95 = lane.steady.examples_per_s, lane.steady.step_ms(0.5), lane.steady.step_ms(0.95)
-    losses = [units.loss(one) for one in (lane.first_loss, lane.last_loss) if one is not None]
-    cpu = lane.racing_cpu_pct.value
-    return (
-        f"{lane.spec.id} {lane.title}".strip(),
-        "n/a" if rate is None else units.rate(rate),
-        "n/a" if speed is None else f"{units.rate(speed.low)} to {units.rate(speed.high)}",
-        "n/a" if p50 is None else units.milliseconds(p50),
-        "n/a" if p95 is None else units.milliseconds(p95),
-        " → ".join(losses) or "n/a",
-        "n/a" if not isinstance(lane.memory_bytes, float | int) else units.memory(lane.memory_bytes),
-        "n/a" if cpu is None else units.percent(cpu),
-        found.bottleneck.text if found.bottleneck else "n/a",
-    )
+    rate, _, *more, _ = cells(lane)
+    between = "n/a" if speed is None else f"{units.rate(speed.low)} to {units.rate(speed.high)}"
+    bottleneck = found.bottleneck.text if found.bottleneck else "n/a"
+    return (f"{lane.spec.id} {lane.title}".strip(), rate, between, *more, bottleneck)
 
 
 def _measured(found: Analysis) -> str:

@@ -149,7 +149,7 @@ def _site(op: Op) -> str:
 def _repeats(profile: Profile) -> Iterator[str]:
     found = [("traced", one) for one in profile.retraces] + [("compiled", one) for one in profile.compiles]
     if found:
-        yield from _title("made anew during the capture")
+        yield from _title("built again during the capture")
         for what, one in found:
             yield f"  {_repeat(what, one)}"
 

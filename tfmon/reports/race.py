@@ -28,6 +28,7 @@ from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
     estimate_json,
     head,
+    history_table,
     interval,
     recording_json,
     recording_lines,
@@ -76,29 +77,40 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         ],
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
-            "kind": verdict.kind or None,
-            **_winner(snapshot, verdict.winner),
+            **_verdict(snapshot, verdict),
+            "winner": snapshot.lane(verdict.winner).title if verdict.winner is not None else None,
             "also_differs": list(verdict.also),
             "machines_differ": {
                 one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
             },
             "scaling": [{"id": snapshot.lane(one.lane).spec.id, **scaling_json(one)} for one in verdict.scaling],
-            "ratio": verdict.ratio,
-            "ratio_ci95": interval(verdict.interval),
             "interval_kind": verdict.interval_kind,
             "margin": snapshot.race.margin,
             "left_s": verdict.left_s,
             "at_least": verdict.at_least,
             "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
-            "pairs": verdict.interval.pairs if verdict.interval else None,
             "ranking": [
                 {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
                 for rank in verdict.ranking
                 for lane in [snapshot.lane(rank.lane)]
             ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "ranked": list(verdict.ranked),
+            "earlier": found.earlier or None,
             "finish": list(finish_lines(snapshot)),
         },
+        "history": [
+            {
+                "at_s": row.at_s,
+                "lane_id": row.lane or None,
+                "change": row.what,
+                "examples_per_s_before": row.before,
+                "examples_per_s_after": row.after,
+                **estimate_json("effect", row.effect),
+                "verdict": _verdict(snapshot, row.verdict) if row.verdict else None,
+            }
+            for row in found.history
+        ],
         **recording_json(snapshot),
     }
 
@@ -107,7 +119,7 @@ def to_text(found: Analysis) -> str:
     """Return the result as a table of plain text, no wider than it must be."""
     snapshot, verdict = found.snapshot, found.verdict
     titles = ["lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"]
-    rows = [titles, *([lane.title, *_cells(lane)] for lane in snapshot.lanes)]
+    rows = [titles, *([snapshot.called(lane), *cells(lane)] for lane in snapshot.lanes)]
     lines = table(rows, right=range(1, len(titles)))
     chosen = {lane.spec.place: lane.spec.chosen for lane in snapshot.lanes if lane.spec.chosen}
     lines += [f"{place} is {reason}" for place, reason in chosen.items()]
@@ -117,15 +129,17 @@ def to_text(found: Analysis) -> str:
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             if lane.trouble.kind == "error" and lane.ended is not None:
                 lines.extend(f"  | {line}" for line in lane.ended.output_tail[-OUTPUT_LINES:])
-    bottlenecks = [f"{one.lane.title}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
+    bottlenecks = [f"{snapshot.called(one.lane)}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
     lines += ["", *bottlenecks] if bottlenecks else []
-    lines += ["", verdict.text, *finish_lines(snapshot)]
+    lines += ["", *filter(None, [found.earlier]), verdict.text, *verdict.ranked, *finish_lines(snapshot)]
     lines += [
         text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
     ]
     lines += view_lines(snapshot)
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
+    if changed := history_table(found):
+        lines += ["", *table(changed, right=(4,)), ""]
     return "\n".join(lines + recording_lines(snapshot))
 
 
@@ -135,7 +149,7 @@ def machine_json(machine: Machine) -> dict[str, Any]:
         **asdict(machine),
         "gpus": list(machine.gpus),
         "power_limits_w": list(machine.power_limits_w),
-        "no_gpu": machine.no_gpu or None,
+        **{name: getattr(machine, name) or None for name in ("no_gpu", "python")},
     }
 
 
@@ -177,11 +191,15 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
 
     took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
     center = asdict(measured.center) if measured.center is not None else None
+    unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
+    no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
+    no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
         script = {
             "command": lane.command,
+            "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
             "fit": named("fit", _fit(lane), "no Keras fit was seen"),
             "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
         }
@@ -201,21 +219,23 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         },
         "disturbed_by": list(lane.unlike),
         "source": named("source", lane.source, "the scenario's file was not read"),
-        "steps": lane.steps,
+        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
         "measured_steps": lane.measured_steps,
-        "examples": lane.examples,
-        "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
+        "examples": whole("examples", lane.examples or (None if lane.steps else 0), no_examples),
+        "examples_per_s": number(
+            "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
+        ),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
         "measured_examples": lane.steady.examples,
         "measured_ns": lane.steady.span_ns,
         "log_examples_per_s": named("log_examples_per_s", center, FEW_SLICES),
         "step_ms": {
-            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100))
+            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
             for percent in (50, 95, 99)
         },
         "loss": {
-            "first": number("loss.first", lane.first_loss, "no loss was read"),
-            "last": number("loss.last", lane.last_loss, "no loss was read"),
+            "first": number("loss.first", lane.first_loss, unknown.get("loss", "no loss was read")),
+            "last": number("loss.last", lane.last_loss, unknown.get("loss", "no loss was read")),
         },
         "private_bytes": whole("private_bytes", lane.memory_bytes),
         "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
@@ -297,9 +317,14 @@ def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
     return cpu_ratio(snapshot.lane(ranked[0]).slices, slowest.slices) if slowest is not None else None
 
 
-def _winner(snapshot: Snapshot, name: str | None) -> dict[str, str | None]:
-    winner = snapshot.lane(name) if name is not None else None
-    return {"winner": winner.title if winner else None, "winner_id": winner.spec.id if winner else None}
+def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "kind": verdict.kind or None,
+        "winner_id": snapshot.lane(verdict.winner).spec.id if verdict.winner is not None else None,
+        **estimate_json("ratio", verdict.interval),
+        "pairs": verdict.interval.pairs if verdict.interval else None,
+        "text": verdict.text,
+    }
 
 
 def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
@@ -312,7 +337,8 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
     if progress is None:
         return None
     return {
-        **{name: getattr(progress, name) for name in ("epoch", "epochs", "batch", "batches")},
+        "epoch": min(progress.epoch, progress.epochs or progress.epoch) or None,
+        **{name: getattr(progress, name) or None for name in ("epochs", "batch", "batches")},
         "metrics": {name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
@@ -349,7 +375,9 @@ def _discarded(found: Analysis) -> str:
     return units.discarded(shares) if shares else ""
 
 
-def _cells(lane: LaneState) -> list[str]:
+def cells(lane: LaneState) -> list[str]:
+    """Return the figures of a lane as text: examples/s, steps/s, step p50, p95, loss, memory, CPU, GPU busy."""
+
     def cell(value: float | None, write: Callable[[float], str]) -> str:
         return "n/a" if value is None else write(value)
 

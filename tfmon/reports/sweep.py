@@ -13,7 +13,7 @@ from tfmon.analysis.sweep_text import answer, progress_text, scaling_of, trouble
 from tfmon.model.knobs import short_name, show
 from tfmon.reports import estimate_json, head, scaling_json, table
 
-LEARNS = "* does not learn the same as the baseline (another {}): a faster step is not all that counts"
+LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
 NUMBERS = ("ratio", "ex/s", "memory")
 """Columns of the table that are aligned to the right."""
@@ -154,7 +154,7 @@ def _cells(row: Row, *, several: bool) -> list[str]:
 
 
 def ratio_cells(row: Row) -> tuple[str, str]:
-    """Return the ratio and its interval; a ratio of what does not learn the same has a mark."""
+    """Return the ratio and its interval; a ratio of what trains differently has a mark."""
     if row.ratio is None:
         return "–", "–"
     if row.outcome == BASELINE:
@@ -166,7 +166,6 @@ def ratio_cells(row: Row) -> tuple[str, str]:
 def progress_line(found: Found, rows: Sequence[Row] = ()) -> str:
     """Say in one line how far it is, what is measured, and the best so far."""
     now = [f"{_name(row)} on {row.place}" for row in rows or found.rows if row.place]
-    best = [
-        f"best {_name(row)} {ratio_cells(row)[0]}" for kind in found.state.plan.kinds if (row := found.best(kind))
-    ]
+    bests = [found.best(kind) for kind in found.state.plan.kinds]
+    best = [f"best {_name(row)} {ratio_cells(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
     return "   ".join([progress_text(found), *now[:2], *best])

@@ -85,7 +85,7 @@ def _named(spec: LaneSpec, found: GpuSearch) -> tuple[Gpu, ...]:
 
 
 def _listed(spec: LaneSpec, found: GpuSearch) -> str:
-    """Return what can be named instead."""
+    """Return the names that are allowed."""
     if not found.whole:
         return instances.listed(found)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.whole)

@@ -57,7 +57,7 @@ def _together(hosts: Sequence[str], reports: Sequence[str]) -> str:
 
 
 def others_load(machine: HostState) -> OthersLoad:
-    """Return what others took from a machine over the samples that the screen shows, too.
+    """Return the load by others on a machine over the samples that the screen shows, too.
 
     Units: cores, and a share of the CPU time of all cores; the samples have both in percent of one core.
     """

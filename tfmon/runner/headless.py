@@ -152,7 +152,7 @@ def go_on_alone(program: Program) -> bool:
 
 
 def pass_on(stream: TextIO) -> Callable[[bytes], None]:
-    """Return what writes bytes to a stream, and nothing more once nobody reads it."""
+    """Return a function that writes bytes to a stream until nobody reads it."""
     broken = False
 
     def write(chunk: bytes) -> None:

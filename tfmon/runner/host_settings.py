@@ -34,7 +34,7 @@ def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:
 
 
 def _wrong_with_host(name: str, entry: object) -> str:
-    """Return what is wrong with one host, or ""."""
+    """Return the error in the settings of one host, or ""."""
     try:
         check_host(name)
     except SpecError as error:

@@ -154,7 +154,7 @@ class CommandPaths:
 
 
 def command_paths(command: Sequence[str]) -> CommandPaths:
-    """Return what of a command must be there: its program, and every word that names a file or folder here."""
+    """Return the paths that a command needs: its program, and every argument that names a file or folder here."""
     program, *words = command
     files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
     return CommandPaths(working_folder(), tuple(dict.fromkeys(files)), (program,))

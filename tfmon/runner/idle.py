@@ -37,7 +37,7 @@ class Idle:
     wait_s: float | None = None
     """For how long to wait until a GPU is free; None for not at all."""
     tell: Callable[[str], None] = lambda _: None
-    """Gets a line that says what is waited for, again and again; "" at the end."""
+    """Gets a progress line every few seconds; "" at the end."""
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample
 
 
 def tell_on_stderr() -> Callable[[str], None]:
-    """Return what shows the line on a terminal; elsewhere it is written once, and again whenever it is another."""
+    """Return the function that shows the line on a terminal; elsewhere it is written whenever it changes."""
     if sys.stderr.isatty():
         from tfmon.runner.headless import show_progress
 

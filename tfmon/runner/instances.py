@@ -42,7 +42,7 @@ def short_name(instance: Gpu, found: GpuSearch) -> str:
 
 
 def listed(found: GpuSearch, part_of: str = "") -> str:
-    """Return what can be named instead."""
+    """Return the names that are allowed."""
     instances = [one for one in found.instances if part_of in ("", one.part_of)]
     if not instances:
         return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"

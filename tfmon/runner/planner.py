@@ -194,7 +194,7 @@ def plan_race(
 
 
 def _interval_kind(race_options: RaceOptions) -> IntervalKind:
-    """Return what the intervals of a race must hold for."""
+    """Return how the intervals of a race are looked at."""
     if race_options.until_ci is not None:
         return ALWAYS_VALID
     if not race_options.watched:

@@ -83,7 +83,7 @@ class Program:
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         kept, file = race_options.record, race_options.record_file
-        self._views = Views(self.session, self._place, kept=kept, recording=file)
+        self._views = Views(self.session, self._place, self.lanes.thread_failed, kept=kept, recording=file)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         """UUIDs of the GPUs of this machine whose readings come."""

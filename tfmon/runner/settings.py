@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -141,7 +141,7 @@ SETTINGS = (
         "start_timeout",
         300.0,
         Seconds(10),
-        "A lane that says nothing for so many seconds before it trains is ended; a script only with --seconds.",
+        "Seconds that a lane may be silent before it trains; then it is ended, a script only with --seconds.",
     ),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
     Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
@@ -254,7 +254,7 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
         from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
-    return host or Host(name)
+    return replace(host or Host(name), settings=str(config_path()))
 
 
 def ascii_only() -> bool:
@@ -290,7 +290,7 @@ def config_path() -> Path:
 
 
 def config_file() -> ConfigFile:
-    """Return what the user's file says.
+    """Return the settings in the user's file.
 
     Raises:
         UsageError: the file has mistakes; the message has a line for each.
@@ -303,14 +303,14 @@ def config_file() -> ConfigFile:
 
 @functools.lru_cache(maxsize=4)
 def read_file(path: Path) -> ConfigFile:
-    """Return what a file says and what is wrong with it; one that is not there says nothing."""
+    """Return the settings in a file and the mistakes in it; a missing file has none."""
     try:
         words = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         named = os.environ.get(FILE_VARIABLE)
         return ConfigFile(path, mistakes=(f"{FILE_VARIABLE}: {path} is not there",) if named else ())
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         return ConfigFile(path, exists=True, mistakes=(f"{path} cannot be read: {reason}",))
     if sys.version_info >= (3, 11):
         import tomllib
@@ -319,7 +319,7 @@ def read_file(path: Path) -> ConfigFile:
     try:
         table = tomllib.loads(words)
     except tomllib.TOMLDecodeError as error:
-        return ConfigFile(path, exists=True, mistakes=(f"{path} is no TOML: {error}",))
+        return ConfigFile(path, exists=True, mistakes=(f"{path} is not TOML: {error}",))
     values, mistakes = _values(table)
     keys, wrong = _keys(table.get("keys", {}))
     hosts, unreachable = read_hosts(table.get("hosts", {}))

@@ -27,7 +27,7 @@ def path(name: str) -> Path:
 
 
 def read(place: Path) -> dict[str, Any]:
-    """Return what is in a file; nothing for one that is not there or broken."""
+    """Return the content of a file; empty for one that is missing or broken."""
     try:
         table = json.loads(place.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -12,9 +12,9 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.hosts.reservation import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.device_counts import KINDS, counted, devices_of
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.session import Session
+from tfmon.model.several import KINDS, counted, devices_of
 from tfmon.model.sweep import kind_of
 from tfmon.model.views import View
 from tfmon.runner.planner import RaceOptions
@@ -142,7 +142,9 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
     for word in [part.strip() for one in words for part in one.split(",")]:
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
-            raise UsageError(f"--on {word} is no place", "such as --on cpu, --on gpu:0,gpu2/gpu or --on ray/gpu*2")
+            raise UsageError(
+                f"--on {word} is not a place", "such as --on cpu, --on gpu:0,gpu2/gpu or --on ray/gpu*2"
+            )
         on_ray = is_ray(name.partition("/")[0])
         if star and not on_ray:
             raise UsageError(f"--on {word}: only a Ray cluster has a place several times", f"--on {name}")

@@ -23,7 +23,7 @@ def path() -> Path:
 
 
 def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
-    """Return what earlier races of a scenario told on these machines; None where nothing is known.
+    """Return the between-process variance of a scenario on these machines; None where it is not known.
 
     Args:
         machines: That of each lane.
@@ -66,7 +66,7 @@ def forget() -> int:
 
 
 def lines() -> list[str]:
-    """Return what is remembered, a line each."""
+    """Return a line for each known variance."""
     table = sorted(state_file.read(path()).items())
     return [f"{key}: {_text(entry)}" for key, value in table if (entry := _read_entry(value)) is not None]
 

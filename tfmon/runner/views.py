@@ -7,11 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
+from tfmon.model import threads
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, FilesWritten, LaneEnded, LaneStarted, RaceBegan
 from tfmon.model.session import Session
@@ -31,19 +33,27 @@ class Views:
     """
 
     def __init__(
-        self, session: Session, connection: Callable[[str], Connection], *, kept: bool, recording: Path | None
+        self,
+        session: Session,
+        connection: Callable[[str], Connection],
+        failed: threads.Failed,
+        *,
+        kept: bool,
+        recording: Path | None,
     ) -> None:
         """Listen to a session.
 
         Args:
             session: That of the race.
             connection: Returns the connection to a host.
+            failed: Takes the reason why nothing can be settled any more.
             kept: Whether the files that lanes write are kept.
             recording: The file that the user named for the recording, which may be in the folder.
         """
         self._recording = recording.absolute() if recording is not None else None
         self._session = session
         self._connection = connection
+        self._failed = failed
         self._kept = kept
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-views")
         self._running: dict[str, tuple[str, LaneView, float]] = {}
@@ -106,17 +116,20 @@ class Views:
                 case LaneEnded():
                     self._retire(event.lane)
 
+    def _submit(self, work: Callable[[], object]) -> None:
+        self._pool.submit(threads.guarded, "tfmon-views", work, self._failed)
+
     def _end_race(self) -> None:
         for lane in list(self._running):
             self._retire(lane)
         for store in self._stores:
-            self._pool.submit(close_store, store)
+            self._submit(partial(close_store, store))
         self._stores = []
 
     def _retire(self, lane: str) -> None:
         """Settle the process of a lane that has ended."""
         if (ended := self._running.pop(lane, None)) is not None:
-            self._pool.submit(self._settle, lane, *ended)
+            self._submit(partial(self._settle, lane, *ended))
 
     def _settle(self, lane: str, host: str, view: LaneView, started_s: float) -> None:
         age_s = time.monotonic() - started_s

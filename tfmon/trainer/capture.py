@@ -202,7 +202,7 @@ class ComputingShares:
 
 
 def read(trace: Path, steps: int) -> ShortProfile:
-    """Return what a profile of this many steps says.
+    """Return the summary of a profile.
 
     TensorFlow does not record operations shorter than about 3 µs, so they do not count as computing. What runs on
     the pipeline's own threads is not the step's.
@@ -216,13 +216,11 @@ def read(trace: Path, steps: int) -> ShortProfile:
         if size > MOST_BYTES:
             return ShortProfile(step_events=size / EVENT_BYTES / steps)
         space = read_space(trace, lambda line, *_: not line.startswith(PIPELINE))
-        call = profile_of(space).call
+        profile = profile_of(space)
     except (TraceError, OSError):
         return UNKNOWN
-    each = space.events / steps
-    if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
-        return ShortProfile(step_events=each)
-    return ShortProfile(call.compute_ns / call.total_ns, each, call.total_ns)
+    call_ns = 0.0 if isinstance(profile.call, Missing) else profile.call.total_ns
+    return ShortProfile(profile.computing_share, space.events / steps, call_ns)
 
 
 def _key(settings: Settings) -> tuple[tuple[str, KnobValue], ...]:

@@ -67,7 +67,7 @@ class LaneControl(ABC):
         Args:
             device: `cpu` or `gpu`; a GPU's clocks take longer to rise after a switch.
             sink: takes the events.
-            settings: the knobs in effect; read anew for each window.
+            settings: the knobs in effect; read for each window.
             sampler: adds up the steps that are run between two barriers.
             gpu_memory: returns what TensorFlow has allocated now and at its peak.
         """
@@ -183,13 +183,13 @@ class LaneControl(ABC):
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
     def begin_window(self, at_ns: int) -> None:
-        """Begin a window; what the current one has is dropped."""
+        """Begin a window; the steps of the current one count as trained, and are in no window."""
+        self.sampler.sums.examples += self.clock.examples
         self.clock.reset(at_ns)
         self.stretch_began_ns = self.clock.last_end_ns = at_ns
 
     def discard_steps(self) -> None:
-        """Begin the window anew: its steps count as trained, and are in no window. Marks are kept."""
-        self.sampler.sums.examples += self.clock.examples
+        """Begin a new window with the same marks."""
         marks = self.clock.marks
         self.begin_window(time.monotonic_ns())
         self.clock.marks.update(marks)
@@ -209,7 +209,7 @@ class LaneControl(ABC):
         elif self.slices.starting:
             clock.marks.add(SLICE_START)
             if not last:
-                if not self.slices.stretch_over(at_ns - self.stretch_began_ns, clock.steps):
+                if not self.slices.stretch_over(at_ns - self.stretch_began_ns):
                     return False
                 if self.slices.still_rising(at_ns, self.stretch_began_ns, clock.steps, clock.examples):
                     self.stretch_began_ns = at_ns

@@ -164,7 +164,7 @@ def _uuid(cuda: ctypes.CDLL, index: int) -> str:
 
 
 def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
-    """Return what TensorFlow has allocated now and at its peak, on all its GPUs together; None for unknown.
+    """Return the bytes that TensorFlow has allocated now and at most, on all its GPUs together; None for unknown.
 
     Units: bytes of tensors, without the rest of the allocator's pool and without the CUDA context. The peaks of
     several GPUs may have been at different times.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 from tfmon.model.requests import RunSlice
 
 WINDOW_NS = 200_000_000
 """Shortest length of a window; it ends with the step that is then running, or with the slice. In a slice, one that
 would leave less than half a window behind it lasts until the end: every window costs time."""
-STRETCH_NS, STRETCH_STEPS = 10_000_000, 3
-LONG_STRETCH_NS = 25_000_000
+STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
 """The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
-stretches: of `STRETCH_NS` and `STRETCH_STEPS`, but at most of `LONG_STRETCH_NS` or one step; on a GPU, whose
-clocks take longer to rise, of `LONG_STRETCH_NS`. There are at least two, and more until a stretch is not faster
-than the one before by the factor `STILL_RISING`. All stretches that are compared are discarded, so that what is
-kept is not selected by its speed. At most half of the slice is discarded."""
+stretches of `STRETCH_NS` or one step; on a GPU, whose clocks take longer to rise, of `GPU_STRETCH_NS`. There are
+at least two, and more until a stretch is not faster than the one before by the factor `STILL_RISING`. Stretches
+that are compared are discarded, so that what is kept is not selected by its speed. At most half of the slice is
+discarded."""
+LONG_STEP_NS = 20_000_000
+"""On a CPU, one step as long as this is the whole start: a switch costs it 3 ms, and the next one nothing."""
 KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
-"""A first step that takes as long is kept: on a CPU a switch costs it about a hundredth. On a GPU, whose clocks
+"""A first step that takes as long is kept: on a CPU a switch costs it 3 ms. On a GPU, whose clocks
 take longer to rise, it must be as long as the usual slice, which a second step would double.
 
 Source: `tests/benchmarks/slow_steps.py switch`."""
@@ -36,8 +39,10 @@ class Slices:
         self.start_done = False
         """False while the start of the slice is discarded."""
         self.ends_ns = 0
-        self.stretch_ns = LONG_STRETCH_NS if device == "gpu" else STRETCH_NS
-        self._kept_ns = GPU_KEPT_NS if device == "gpu" else KEPT_NS
+        gpu = device == "gpu"
+        self.stretch_ns = GPU_STRETCH_NS if gpu else STRETCH_NS
+        self._long_step_ns = math.inf if gpu else LONG_STEP_NS
+        self._kept_ns = GPU_KEPT_NS if gpu else KEPT_NS
         self._speed: float | None = None
         self._steps = self._examples = 0
 
@@ -72,15 +77,9 @@ class Slices:
             return since_ns + self.stretch_ns
         return since_ns + WINDOW_NS if self.ends_ns - since_ns >= 1.5 * WINDOW_NS else self.ends_ns
 
-    def stretch_over(self, span_ns: int, steps: int) -> bool:
-        """Return whether a stretch of the start is long enough; a request may have interrupted it.
-
-        Args:
-            span_ns: How long it has lasted.
-            steps: Those of the window, its earlier stretches included.
-        """
-        enough = span_ns >= self.stretch_ns and steps - self._steps >= STRETCH_STEPS
-        return enough or span_ns >= LONG_STRETCH_NS
+    def stretch_over(self, span_ns: int) -> bool:
+        """Return whether a stretch of the start has lasted long enough; a request may have interrupted it."""
+        return span_ns >= self.stretch_ns
 
     def keeps(self, span_ns: int, steps: int) -> bool:
         """End the start with its first stretch if that is one long step, which counts; return whether it did.
@@ -96,16 +95,19 @@ class Slices:
     def still_rising(self, now_ns: int, since_ns: int, steps: int, examples: int) -> bool:
         """Return whether the start goes on: the stretch from `since_ns` to `now_ns` was the first, or faster.
 
+        It does not after one long step.
+
         Args:
             steps: Those of the window, its earlier stretches included.
             examples: Theirs; 0 where examples are not counted.
         """
         if self.current is None or self.start_done:
             return False
+        single = steps - self._steps == 1 and now_ns - since_ns >= self._long_step_ns
         done = examples - self._examples if examples else steps - self._steps
         before, self._speed = self._speed, done / (now_ns - since_ns)
         self._steps, self._examples = steps, examples
-        if now_ns >= self.ends_ns - int(self.current.seconds * 0.5e9):
+        if single or now_ns >= self.ends_ns - int(self.current.seconds * 0.5e9):
             return False
         return before is None or self._speed > before * STILL_RISING
 

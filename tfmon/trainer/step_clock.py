@@ -142,7 +142,7 @@ class Sampler:
         return now_ns >= self._due_ns
 
     def expect_change(self) -> None:
-        """Drop the next sample: a function's first call with a batch on the device builds it anew, 50 to 95 ms."""
+        """Drop the next sample: a function's first call with a batch on the device rebuilds it, 50 to 95 ms."""
         self._drops, self._due_ns = self._drop_first, 0
 
     def add(self, sample: Samples, ended_ns: int, extra_ns: float) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -136,7 +136,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
         self._quit_was_requested = False
         self._question = ("", "")
         """The key that asked before it ends a user's training, and what it asked."""
-        self._ticks = 0
+        self._ticks = self._said = 0
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
         self.theme = "ansi-dark" if colourless else theme
@@ -229,9 +229,18 @@ class MonitorApp(Display, TerminalApp[Ending]):
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
+        self._said += 1
         until_ns = self.session.snapshot().at_ns + MESSAGE_NS
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
+
+    async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
+        """Run what a key does; the message of the key before goes."""
+        before = self._said
+        found = await super().run_action(*call, **more)
+        if self._said == before:
+            self.view = replace(self.view, message_until_ns=0)
+        return found
 
     def may_change(self) -> bool:
         """Return whether keys may change the race; if not, say so."""

@@ -42,7 +42,8 @@ RACE_KEYS = (
     Key("mode", "t", "switch_mode", "take turns (a fair race), or train all at once", "Race"),
     Key("crossover", "c", "show_crossover", "find the value of a knob at which the lead changes", "Race"),
     Key("try", "e", "try_advice", "try what may help a lane, and keep it if it does", "Race"),
-    Key("undo", "u", "undo_advice", "take back what was kept last", "Race"),
+    Key("undo", "u", "undo_advice", "take back the last change, yours or one that was kept", "Race"),
+    Key("history", "H", "show_history", "every change of a setting, and what came of it", "Race"),
     Key("tune", "E", "show_tuning", "try one change after the other until nothing helps", "Race"),
     Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
     Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
@@ -70,7 +71,13 @@ RACE_KEYS = (
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
-    Key("quit", "q", "app.quit", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
+    Key(
+        "quit",
+        "q",
+        "app.quit",
+        "end the lanes and leave, twice: at once; on a page: back",
+        "tfmon",
+    ),
 )
 """Keys of the race screen."""
 
@@ -83,15 +90,15 @@ PAGE_KEYS = (
     Key("move.left", "left,minus", "step(-1)", "the value before", "On a page"),
     Key("move.next", "tab", "turn(1)", "the next lane, or down", "On a page"),
     Key("move.previous", "shift+tab", "turn(-1)", "the lane before, or up", "On a page"),
-    Key("move.page.down", "pagedown", "scroll_rows(10)", "down by ten lines", "On a page"),
-    Key("move.page.up", "pageup", "scroll_rows(-10)", "up by ten lines", "On a page"),
+    Key("move.page.down", "pagedown", "scroll_page(1)", "down by a page", "On a page"),
+    Key("move.page.up", "pageup", "scroll_page(-1)", "up by a page", "On a page"),
     Key("move.home", "home", "scroll_home", "to the first line", "On a page"),
     Key("move.end", "end", "scroll_end", "to the last line; the log follows from there on", "On a page"),
     Key("lane.stack", "S", "ask_stack", "the stacks of a lane's threads, on its page", "On a page"),
     Key("lane.kill", "K", "kill", "end the lane, by force if necessary, on its page", "On a page"),
     Key("filter", "slash", "filter", "show only what contains the words that are typed", "On a page"),
     Key("sort", "o", "sort", "sort a list by its next column", "On a page"),
-    Key("sort.reverse", "O", "reverse", "turn the order of a list round", "On a page"),
+    Key("sort.reverse", "O", "reverse", "reverse the sort order", "On a page"),
     Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
     Key("match.next", "n", "find_match(1)", "log: the next line that matches, among all others", "On a page"),
     Key("match.previous", "N", "find_match(-1)", "log: the line before that matches", "On a page"),
@@ -139,7 +146,7 @@ REPLAY_KEYS = (
 """Keys that only a replay has."""
 
 _WATCHING = (
-    "show_help", "show_crossover", "show_palette", "show_copy", "save_picture", "save_report",
+    "show_help", "show_crossover", "show_history", "show_palette", "show_copy", "save_picture", "save_report",
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",
@@ -220,7 +227,9 @@ def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         keys = [key_named(word) for word in words.split(",")]
         wrong = [word.strip() for word, key in zip(words.split(","), keys, strict=True) if not key]
         if wrong:
-            mistakes.append(f"{binding}: {wrong[0]!r} is no key; such are f, F, ctrl+f, f5, space, enter, comma")
+            mistakes.append(
+                f"{binding}: {wrong[0]!r} is not a key; such are f, F, ctrl+f, f5, space, enter, comma"
+            )
         else:
             keymap[binding] = ",".join(dict.fromkeys(keys))
     return keymap, mistakes

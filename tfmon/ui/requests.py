@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobError, KnobValue, find, show
 from tfmon.model.knobs import short_name as short_name
@@ -98,7 +99,7 @@ def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[L
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
     """Return the value in effect of a knob in all the lanes, such as `off/auto`, and what is requested."""
     now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
-    requested = [lane.requested[knob.name].value for lane in lanes if knob.name in lane.requested]
+    requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 
@@ -155,20 +156,28 @@ def may_act(app: MonitorApp) -> bool:
     """Return whether keys may act on the lanes now; if not, say why: read only, a replay, or an experiment."""
     if not app.may_change():
         return False
-    experiment = app.snapshot.experiment
+    if running := running_line(app.snapshot, app.view.keys):
+        app.say(running)
+    return not running
+
+
+def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
+    """Return which experiment runs, how far it is, and the keys that stop it; empty for none."""
+    experiment = snapshot.experiment
     if experiment is None or experiment.over:
-        return True
+        return ""
     if isinstance(experiment, TuneState):
-        attempt, key = experiment.latest, key_of("tune", app.view.keys)
+        attempt, key = experiment.latest, key_of("tune", keys)
         settings = attempt.change.items() if attempt else ()
         change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
-        id = next((one.spec.id for one in app.snapshot.lanes if one.spec.name == experiment.lane), experiment.lane)
+        id = next((one.spec.id for one in snapshot.lanes if one.spec.name == experiment.lane), experiment.lane)
         doing = f"{id} is {f'trying {change}' if change else 'being tuned'}"
     else:
-        key = key_of("crossover", app.view.keys)
-        doing = f"a crossover over {short_name(experiment.knob)} is running"
-    app.say(f"{doing}; {key}, {key_of('choose', app.view.keys)} stops it")
-    return False
+        key, at, left_s = key_of("crossover", keys), experiment.at, experiment.left_s
+        left = f", about {units.clock(left_s)} left" if left_s is not None else ""
+        doing = f"crossover over {short_name(experiment.knob)}: "
+        doing += f"measuring {show(at)}{left}" if at is not None else "waiting for the lanes"
+    return f"{doing}; {key}, {key_of('choose', keys)} stops it"
 
 
 def step_knob(app: MonitorApp, name: str, direction: int) -> None:
@@ -205,6 +214,13 @@ def start(app: MonitorApp, experiment: Callable[[], object]) -> bool:
         return False
     app.pull()
     return True
+
+
+def try_advice(app: MonitorApp, lanes: Sequence[LaneState]) -> None:
+    """Try on the lane that most likely needs it what may help it most."""
+    lane = to_improve(app.analysis, lanes) if may_act(app) else None
+    if lane is not None:
+        start(app, lambda: app.experiments.start_tuning(lane, everything=False))
 
 
 def undo(app: MonitorApp) -> None:

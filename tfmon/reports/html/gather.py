@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.analysis.analysis import Analysis, analyse
-from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import Event, RecordingChanged, Suspended
+from tfmon.model.hosts import gpu_disturbances, host_disturbances
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.lane_state import RACING, STALL, SUSPENDED, LaneState

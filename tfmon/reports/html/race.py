@@ -9,13 +9,15 @@ from tfmon.analysis.analysis import LaneAnalysis
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.crossover import ahead_text, ended_text
 from tfmon.analysis.finish import finish_lines
-from tfmon.analysis.tuning import best_text, change_text, gain_text, outcome_text
+from tfmon.analysis.tuning import best_text
 from tfmon.doctor.report import Report
 from tfmon.model import lane_statistics as histogram
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Missing, known
+from tfmon.reports import history_table
+from tfmon.reports.experiments import attempt_table
 from tfmon.reports.html import charts, course, facts
 from tfmon.reports.html.charts import Series
 from tfmon.reports.html.gather import Run
@@ -43,7 +45,7 @@ def head(writer: Writer, run: Run, level: str = "h1") -> Html:
     """Return the title, the verdict in words, and what limits it."""
     header, snapshot, verdict = run.header, run.end, run.found.verdict
     when = f"{header.started[:16].replace('T', ' ')}, {units.clock((run.until_ns - run.since_ns) / 1e9)} long"
-    notes = [verdict.note, run.found.news, snapshot.race.interrupted, *finish_lines(snapshot)]
+    notes = [run.found.earlier, verdict.note, run.found.news, snapshot.race.interrupted, *finish_lines(snapshot)]
     torn = "The recording is cut off at its end; this is what it holds." if run.torn else ""
     return Html("".join((
         writer.tag(level, f"{header.scenario}: {header.title}" if header.title else header.scenario),
@@ -82,7 +84,7 @@ def sections(writer: Writer, run: Run, again: str, doctor: Report | None) -> lis
         ),
         writer.section("Loss", course.loss(writer, run)),
         writer.section("CPU, memory and GPU", course.sampled(writer, run)),
-        writer.section("What was tried", tried(writer, run), crossover(writer, run)),
+        writer.section("What was tried", _history(writer, run), tried(writer, run), crossover(writer, run)),
         writer.section("How it was measured", facts.method(writer, run)),
         writer.section("Settings", facts.settings_table(writer, run), facts.again(writer, again)),
         writer.section("Machine and versions", facts.machine_table(writer, run), facts.doctor(writer, doctor)),
@@ -241,29 +243,22 @@ def _parts(shares: Shares) -> dict[str, float | None]:
 # ---------------------------------------------------------------- what was tried
 
 
+def _history(writer: Writer, run: Run) -> Html:
+    """Return every change of the race and what came of it."""
+    rows = history_table(run.found)
+    return writer.table(rows, "Every change, and the verdict from then on", left=range(6)) if rows else NOTHING
+
+
 def tried(writer: Writer, run: Run) -> Html:
     """Return the changes that were tried and what each gained."""
     state, tuned = run.end.tuned, run.found.tuning
     if state is None or tuned is None or not state.attempts:
         return NOTHING
-    names = run.names
-    rows = [["lane", "tried", "against", "throughput", "pairs", "outcome"]]
-    values: list[list[float | None]] = []
-    for one in state.attempts:
-        gained = gain_text(one.gain) if one.gain else DASH
-        pairs = one.gain.pairs if one.gain else 0
-        rows.append(
-            [
-                names.get(one.lane, one.lane),
-                change_text(one),
-                one.bottleneck,
-                gained,
-                str(pairs),
-                outcome_text(one),
-            ]
-        )
-        values.append([None, None, None, one.gain.value if one.gain else None, pairs, None])
-    table = writer.table(rows, left=(0, 1, 2, 5), sortable=True, values=values)
+    heads, *rows = attempt_table(state)
+    lanes = [run.names.get(one.lane, one.lane) for one in state.attempts]
+    table = writer.table(
+        [["lane", *heads], *([lane, *row] for lane, row in zip(lanes, rows, strict=True))], left=(0, 1, 2, 4)
+    )
     ended = [writer.tag("p", f"ended early: {state.ended}")] if state.ended else []
     code = [writer.tag("pre", "\n".join(tuned.best.code))] if tuned.best.code else []
     return Html("".join((table, *ended, writer.tag("p", best_text(tuned.best)), *code)))

@@ -16,7 +16,7 @@ from tfmon.ui.render.final import elapsed, shows
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, fit, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
-from tfmon.ui.requests import effect, in_effect, reachable, targets
+from tfmon.ui.requests import effect, in_effect, reachable, running_line, targets
 from tfmon.ui.view import View
 
 _COMMON = ("batch_size", "prefetch")
@@ -142,9 +142,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         left = _fitting(left, width - cells(right) - (2 if right else 0))
     if looking := plots.looking(snapshot, view):
         left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
-    if message and cells(left) + cells(right) > width:
-        right = looking
-    elif looking and not message and cells(left) + cells(right) >= width:
+    if (message or looking) and cells(left) + cells(right) >= width:
         right = ()
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
@@ -225,7 +223,7 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
 
 
 def message_of(view: View, snapshot: Snapshot) -> str:
-    """Return the message to show now, or a failure that the user has not seen; empty for none."""
+    """Return the message to show now, a failure that the user has not seen, or what runs; empty for none."""
     if view.stopping:
         again, ending = key_of("quit", view.keys), ending_line(snapshot)
         return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
@@ -234,7 +232,9 @@ def message_of(view: View, snapshot: Snapshot) -> str:
         return view.message
     if ending := ending_line(snapshot):
         return ending
-    return failure_line(view, snapshot, key_of("focus.all", view.keys))
+    running = running_line(snapshot, view.keys)
+    running = running.partition(";")[0] if view.readonly or view.replay else running
+    return failure_line(view, snapshot, key_of("focus.all", view.keys)) or running
 
 
 def failure_line(view: View, snapshot: Snapshot, key: str) -> str:

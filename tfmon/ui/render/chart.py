@@ -119,6 +119,15 @@ def plot(values: Sequence[float | None], top: float, height: int, charset: Chars
     ]
 
 
+def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
+    """Return a drawn chart with a mark on each column that ends above it; `shares` are how high its parts are."""
+    above = [at for at, share in enumerate(shares) if share is not None and share > 1]
+    top = list(lines[0]) if above and lines else []
+    for at in above if top else ():
+        top[at * len(top) // len(shares)] = "▲"
+    return ["".join(top), *lines[1:]] if top else lines
+
+
 def _plot_braille(values: Sequence[float | None], top: float, height: int) -> list[str]:
     levels = [_level(value, top, height * 4) for value in values]
     columns = [_braille_column(left, right, height) for left, right in zip(levels[::2], levels[1::2], strict=True)]
@@ -178,6 +187,8 @@ def short_number(value: float) -> str:
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
     """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
 
+    The latest ones stand before the word at the right end until they have moved there.
+
     Args:
         marks: The changes.
         axis: The time.
@@ -186,12 +197,13 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] 
     line = ["─"] * axis.width
     taken = [False] * axis.width
     ticks = [(axis.cell_of(mark.at_ns), _mark_words(mark)) for mark in marks]
-    shown = [(place, text) for place, text in ticks if 0 <= place < axis.width]
+    left, right = ends
+    free = axis.width - len(right) - 1
+    free = free if _write(line, taken, free, f" {right}") else axis.width
+    shown = [(min(place, free - 1), text) for place, text in ticks if 0 <= place < axis.width]
     for place, _ in shown:
         line[place] = "┬"
         taken[place] = True
-    left, right = ends
-    _write(line, taken, axis.width - len(right) - 1, f" {right}")
     for place, text in reversed(shown):
         words = f" {text} "
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)

@@ -10,7 +10,7 @@ from tfmon.analysis.prediction import least_rounds, round_s
 from tfmon.analysis.unfinished import LONG_STEP_S, unfinished
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
-from tfmon.model.race import TURNS
+from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import hosts, lifecycle
 from tfmon.ui.render.rows import cell_len
@@ -58,7 +58,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     if not differs:
         return ""
     if len(lanes) == 2:
-        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place} · ") for lane in lanes)
+        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place}, ") for lane in lanes)
     told = []
     for knob in differs:
         values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
@@ -92,16 +92,19 @@ def _sentence(text: str) -> str:
 
 def awaited(analysis: Analysis) -> str:
     """Return what the first verdict waits for and for about how long; empty where there is one, or none comes."""
-    snapshot = analysis.snapshot
+    snapshot, curve = analysis.snapshot, analysis.curve
+    if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
+        return f"crossover: {curve.text}"
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
     if analysis.verdict.ratio is not None or len(lanes) < 2 or any(lane.over for lane in lanes):
         return ""
     waiting = [lane for lane in lanes if lane.phase in lifecycle.STAGES and not lane.points]
     if any(lane.phase != lifecycle.STAGES[-1] for lane in waiting):
         return "no verdict yet: the lanes are getting ready"
-    if snapshot.race.mode != TURNS:
-        return ""
     changed = _changed(snapshot, lanes)
+    if snapshot.race.mode != TURNS:
+        measured = all(lane.steady.windows for lane in lanes)
+        return f"measuring again: {changed}" if changed and not measured else ""
     rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race)
     what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
@@ -132,8 +135,13 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
-    """Return the knob that was changed last and in which lanes, if the measurement began anew for it."""
+    """Return the mode or the knob that was changed last, if the measurement began again for it."""
     started_ns = snapshot.race.started_ns or 0
+    latest = max(
+        (mark for lane in lanes for mark in lane.knob_marks[-1:]), key=lambda mark: mark.at_ns, default=None
+    )
+    if latest is not None and latest.text == MODE_MARKS[snapshot.race.mode]:
+        return f"now {latest.text}"
     found: dict[str, list[str]] = {}
     least = least_rounds(snapshot.race)
     for lane in lanes:

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.crossover import Curve, CurvePoint, ahead_text, ended_text
 from tfmon.analysis.curve_chart import LABEL_CELLS, draw_curve
+from tfmon.analysis.history import HEADS
 from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, outcome_text
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, fit, wrap
+from tfmon.ui.render.rows import BLANK, Row, cell_len, entry, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
 
-__all__ = ["LABEL_CELLS", "chart_rows", "crossover_rows", "tune_rows"]
+__all__ = ["LABEL_CELLS", "chart_rows", "crossover_rows", "history_rows", "tune_rows"]
 
 _CHANGE_CELLS, _GAIN_CELLS = 26, 34
+
+
+def history_rows(analysis: Analysis, width: int) -> list[Row]:
+    """Return the history as a table; where that is too wide, each change with what came of it beside its time."""
+    heads, *cells = [HEADS, *(row.cells(analysis.snapshot) for row in analysis.history)]
+    if not cells:
+        return [(("   no setting was changed yet", TEXT),)]
+    sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    if sum(sizes) + 3 * len(sizes) > width:
+        return [row for at, *told in cells for row in entry(at, "   ".join(filter(None, told)), width, STRONG)]
+    lines = ["   ".join(map(str.ljust, row, sizes)) for row in (heads, *cells)]
+    return [((f" {line}", TEXT if place else DIM),) for place, line in enumerate(lines)]
 
 
 def tune_rows(analysis: Analysis, lane: LaneState, width: int) -> list[Row]:
@@ -69,11 +82,11 @@ def _attempt_row(analysis: Analysis, attempt: Attempt) -> Row:
 # ---------------------------------------------------------------- crossover
 
 
-def lane_rows(snapshot: Snapshot, names: Sequence[str], width: int) -> list[Row]:
-    """Return a row for each lane of these names: its id, and what it is."""
-    places = [place for place, lane in enumerate(snapshot.lanes) if lane.spec.name in names]
-    lanes = [(snapshot.lanes[place], strong(lane_style(place))) for place in places]
-    return [fit(((f"   {lane.spec.id}  ", style), (lane.title, TEXT)), width) for lane, style in lanes]
+def lane_rows(snapshot: Snapshot, titles: Mapping[str, str], width: int) -> list[Row]:
+    """Return a row for each lane of these names: its id, and what it is called."""
+    places = [place for place, lane in enumerate(snapshot.lanes) if lane.spec.name in titles]
+    lanes = [(snapshot.lanes[place].spec, strong(lane_style(place))) for place in places]
+    return [fit(((f"   {lane.id}  ", style), (titles[lane.name], TEXT)), width) for lane, style in lanes]
 
 
 def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
@@ -85,24 +98,15 @@ def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
     places = [names.index(name) for name in experiment.lanes]
     ids = (snapshot.lanes[places[0]].spec.id, snapshot.lanes[places[1]].spec.id)
     styles = (lane_style(places[0]), lane_style(places[1]))
-    rows: list[Row] = [*lane_rows(snapshot, experiment.lanes, width), BLANK]
+    rows = [*lane_rows(snapshot, dict(zip(experiment.lanes, curve.titles, strict=True)), width), BLANK]
     rows += [((f" {line}", STRONG),) for line in wrap(curve.text, width - 2, 3)]
-    rows += [((f" {_progress(experiment)}", DIM),), BLANK]
+    rows += [((f" {ended_text(experiment)}", DIM),), BLANK] if experiment.over else [BLANK]
     table = _table(curve, ids, styles)
     chart_height = min(16, height - len(rows) - len(table) - 1)
     if chart_height >= 6:
         chart = chart_rows(curve, ids, styles, min(width - 2, 100), chart_height)
         rows += [*chart, BLANK] if chart else []
     return [fit(row, width) for row in (*rows, *table)]
-
-
-def _progress(experiment: CrossoverState) -> str:
-    if experiment.over:
-        return ended_text(experiment)
-    left = f" · about {units.clock(experiment.left_s)} left" if experiment.left_s is not None else ""
-    if experiment.at is None:
-        return "waiting for the lanes"
-    return f"measuring {short_name(experiment.knob)} {show(experiment.at)}{left}"
 
 
 def _table(curve: Curve, ids: tuple[str, str], styles: tuple[str, str]) -> list[Row]:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import PurePath
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.analysis import Analysis, LaneAnalysis, trained_text
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import loss_warnings, time_to_finish
-from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import readings
 from tfmon.ui.render.rows import Row, fit, wrap
@@ -32,8 +31,9 @@ def shows(snapshot: Snapshot, view: View) -> bool:
 def elapsed(snapshot: Snapshot) -> str:
     """Return the time since the start signal; it stops once every lane is over."""
     started_ns = snapshot.race.started_ns
-    if started_ns is None:
+    if started_ns is None and not snapshot.over:
         return "0:00"
+    started_ns = min(lane.started_ns for lane in snapshot.lanes) if started_ns is None else started_ns
     now_ns = max(lane.phase_since_ns for lane in snapshot.lanes) if snapshot.over else snapshot.at_ns
     return units.clock((now_ns - started_ns) / 1e9)
 
@@ -65,22 +65,16 @@ def _result(analysis: Analysis, view: View, width: int, height: int) -> list[Row
     lead: Row = (("  ", TEXT),)
     if winner is not None:
         lead = (("▲ ", strong(lane_style(winner))),)
-    text = verdict.text if len(snapshot.lanes) > 1 else _trained(snapshot.lanes[0])
+    text = verdict.text if len(snapshot.lanes) > 1 else trained_text(snapshot.lanes[0])
     lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(text, width, max(1, min(3, height)))]
     for text, style in (
         *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
-        (analysis.news, STRONG), (snapshot.race.interrupted, strong(WARN)), (verdict.note, TEXT),
+        (analysis.earlier, STRONG), (analysis.news, STRONG),
+        (snapshot.race.interrupted, strong(WARN)), (verdict.note, TEXT),
         (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
     ):  # fmt: skip
         lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]
     return [(*(lead if place == 0 else (("  ", TEXT),)), line) for place, line in enumerate(lines)]
-
-
-def _trained(lane: LaneState) -> str:
-    """Return what the only lane came to."""
-    if lane.trouble is not None:
-        return f"{lane.title} {lane.phase}: {lane.trouble.message}"
-    return f"{lane.title}: {units.count(lane.steps)} steps, {units.count(lane.examples)} examples"
 
 
 def _discarded(analysis: Analysis) -> str:
@@ -117,7 +111,7 @@ def lane_rows(
         (5, lambda _: [readings.loss_row(lane)]),
         (4, lambda _: [readings.done_row(lane, width, discarded=False)]),
         (6, lambda most: _lines(_told(found, width * most), width, most, DIM)),
-        (8, lambda _: [readings.knobs_row(lane, width)]),
+        (8, lambda most: readings.knobs_rows(lane, width, most)),
     ]
     kept: dict[int, list[Row]] = {}
     left = height

@@ -30,9 +30,13 @@ class _Item:
     knob: str = ""
 
 
-def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
-    """Return the keys that apply now with the values they change, and where each can be clicked."""
-    items = [(item, cells(item.spans)) for item in _items(snapshot, view)]
+def keys_row(snapshot: Snapshot, view: View, width: int, y: int, *, hides: bool = False) -> tuple[Row, list[Zone]]:
+    """Return the keys that apply now with the values they change, and where each can be clicked.
+
+    With `hides` it says how to get to the lanes that are not shown, for which no other line has room.
+    """
+    turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
+    items = [(item, cells(item.spans)) for item in (*turns, *_items(snapshot, view))]
     for least in range(9, 0, -1):
         kept = [(item, size) for item, size in items if item.importance < least]
         if sum(size + _GAP for _, size in kept) <= width:
@@ -53,6 +57,9 @@ def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, l
 def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
     """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
+    if view.stopping:
+        yield _item(0, "quit", "leave at once", keys)
+        return
     if final.shows(snapshot, view):
         yield _item(1, "picture", "save", keys)
         yield _item(3, "report", "report", keys)
@@ -64,7 +71,8 @@ def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
         yield from _of_a_race(snapshot, view, script=script)
     if snapshot.lanes:
         yield _item(6, "lane.detail", "detail", keys)
-        yield _item(7, "zoom", "all lanes" if view.zoomed else "zoom", keys)
+        back = "all lanes" if len(snapshot.lanes) > 1 else "back"
+        yield _item(7, "zoom", back if view.zoomed else "zoom", keys)
         yield _item(7, "lane.log", "log", keys)
         yield _item(8, "copy", "copy", keys)
     yield _item(0, "help", "help", keys)

@@ -61,6 +61,7 @@ AROUND = (
     ("the same", "The whole interval lies within the margin (--margin, ±3 %). Not known yet: it lies on neither "
      "side; the time beside it is predicted from the scatter so far. At the end that is too close to call."),
     ("95 % CI", "Where the ratio lies with 95 % certainty; what two equal processes differ by is a part of it. "
+     "It is valid at every look, or where the length of the race is known, for that length or at its end. "
      "Always valid: it holds whenever you look and stop. Valid for this length: it holds at every look within "
      "--seconds, and is narrower towards the end. Valid at the end: it holds at one look, and is the narrowest."),
     ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),

@@ -87,11 +87,11 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
         counted = f"{lane.spec.devices}x{lane.spec.kind}"
         return [lane.title, lane.short_title, *([counted] if lane.spec.devices > 1 else [])]
     place, short = lane.spec.place, lane.short_title
-    settings = "" if short == place else short.removeprefix(f"{place} · ")
+    settings = "" if short == place else short.removeprefix(f"{place}, ")
     brief = "/".join(filter(None, (_brief(lane.spec.host), lane.spec.device)))
     return [
         lane.title,
-        *(f"{where} · {settings}" if settings else where for where in (place, brief)),
+        *(f"{where}, {settings}" if settings else where for where in (place, brief)),
         place,
         brief,
     ]

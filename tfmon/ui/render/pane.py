@@ -9,6 +9,7 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
+from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
@@ -23,6 +24,7 @@ from tfmon.ui.view import View
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
+TRAINING = "▸ training"
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
@@ -39,8 +41,12 @@ class Pane:
     lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     found: LaneAnalysis
+    figure_cells: int
+    """Cells of the widest throughput of any lane drawn large, so that no lane's is smaller than another's."""
     bottleneck_rows: int
     """Rows that the longest bottleneck of any lane takes, so that lines have the same place in every pane."""
+    knob_rows: int = 1
+    """The same for the knobs in which the lanes differ."""
 
     @property
     def focused(self) -> bool:
@@ -97,6 +103,8 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
     lane = found.lane
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
+    knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
+    speeds = [_figure(one.lane).examples_per_s or 0.0 for one in analysis.lanes]
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
@@ -105,7 +113,9 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
         accent=lane_style(index),
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
         found=found,
+        figure_cells=max(len(large(units.rate(speed))[0]) for speed in speeds),
         bottleneck_rows=max(rows, default=1),
+        knob_rows=max(knobs, default=1),
     )
 
 
@@ -132,11 +142,11 @@ def _frame(pane: Pane) -> tuple[tuple[str, ...], str]:
 def _title(pane: Pane, width: int) -> Row:
     lane = pane.lane
     (left, right, _, _, flat, _), edge = _frame(pane)
-    state = _state(pane)
+    state = _state(pane, width)
     silent = hosts.silent_s(pane.snapshot, lane) is not None
     warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
-    room = width - 7 - len(state)
+    room = width - 7 - max(len(state), len(state.replace("waiting", TRAINING)))
     id = lane.spec.id or "?"
     names = hosts.lane_names(pane.snapshot, lane)
     fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
@@ -159,8 +169,8 @@ _LEAST_NAME = 4
 
 def _telling_part(title: str, width: int) -> str:
     """Return a title that has no room with its values whole: "parallel… off", for the value tells lanes apart."""
-    parts = [part.rpartition(" ") for part in title.split(" · ")]
-    values = " · ".join(value for _, _, value in parts)
+    parts = [part.rpartition(" ") for part in title.split(", ")]
+    values = ", ".join(value for _, _, value in parts)
     left = width - cell_len(values) - 1
     if len(parts) == 1 and left >= _LEAST_NAME:
         return f"{whole_words(parts[0][0], left)} {values}"
@@ -181,12 +191,14 @@ def _device_words(name: str, width: int) -> str:
     return " ".join(words) if len(words) >= least else ""
 
 
-def _state(pane: Pane) -> str:
+def _state(pane: Pane, width: int) -> str:
     lane = pane.lane
     if lane.over:
         began_ns = pane.snapshot.race.started_ns
         after = max(0, lane.phase_since_ns - (lane.started_ns if began_ns is None else began_ns)) / 1e9
-        return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
+        return lane.phase if lane.phase == ABSENT else f"{lane.state} after {units.clock(after)}"
+    if pane.view.stopping:
+        return "ending"
     hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
     if hung_s is not None:
         return f"stalled {units.clock(hung_s)}"
@@ -196,7 +208,8 @@ def _state(pane: Pane) -> str:
     since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
     race = pane.snapshot.race
     if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
-        return f"▸ training {since}" if lane.spec.name in race.training else f"waiting {since}"
+        doing = TRAINING if lane.spec.name in race.training else "waiting"
+        return f"{doing} {since}" if width >= 56 else doing
     return f"{lane.phase} {since}"
 
 
@@ -222,24 +235,27 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     if pane.snapshot.over:
         rows, room = final.lane_rows(pane.found, width, height - large, pane.accent, _LEAST_CHART + 2)
         return figure + rows, room
-    shown, chart_height, bottleneck_rows = _planned(pane, height)
+    shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
     rows = figure
     for name in _ORDER:
         if name == "bottleneck" and name in shown:
             wrapped = readings.bottleneck_rows(pane.bottleneck, width, bottleneck_rows)
             rows += (wrapped + [BLANK] * bottleneck_rows)[:bottleneck_rows]
+        elif name == "knobs" and name in shown:
+            rows += (readings.knobs_rows(pane.lane, width, knob_rows) + [BLANK] * knob_rows)[:knob_rows]
         elif name in shown:
             rows.append(BLANK if name.startswith("gap") else makers[name]())
     return rows, chart_height
 
 
-def _planned(pane: Pane, height: int) -> tuple[set[str], int, int]:
-    """Return the lines that a pane shows, how high its chart is, and how many rows the bottleneck has."""
+def _planned(pane: Pane, height: int) -> tuple[set[str], int, int, int]:
+    """Return the lines that a pane shows, how high its chart is, and how many rows bottleneck and knobs have."""
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
     several = any(lane.spec.kind == "gpu" and lane.spec.devices > 1 for lane in pane.snapshot.lanes)
     shown, chart_height = _plan(height - figure_height(height), any_gpu, several=several)
     more = max(0, min(pane.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
-    return shown, chart_height - more, 1 + more
+    knobs = max(0, min(pane.knob_rows - 1, chart_height - more - _COMFORTABLE_CHART))
+    return shown, chart_height - more - knobs, 1 + more, 1 + knobs
 
 
 def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
@@ -265,7 +281,7 @@ _OF_SEVERAL = {"memory": "gpu memory", "gpu memory": "memory"}
 _LEAST_CHART = 3
 _COMFORTABLE_CHART = 6
 """Rows of a chart above which it gives some to the text of the bottleneck."""
-_MOST_BOTTLENECK = 3
+_MOST_BOTTLENECK, _MOST_KNOBS = 3, 4
 
 
 def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
@@ -303,7 +319,7 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "memory": lambda: readings.memory_row(lane),
         "gpu": lambda: lane_gpus.load_row(lane, pane.snapshot, width, accent),
         "gpu memory": lambda: lane_gpus.memory_row(lane, pane.snapshot, width),
-        "knobs": lambda: readings.knobs_row(lane, width),
+        "knobs": lambda: readings.knobs_rows(lane, width)[0],
         "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
     }
 
@@ -312,10 +328,15 @@ _FIGURE_CELLS = len(large("8 888")[0])
 """Least width of the large figure, so that the words beside it keep their place."""
 
 
+def _figure(lane: LaneState) -> WindowSums:
+    """Return the windows whose throughput is shown: of a lane that is over, all."""
+    return lane.steady if lane.over else lane.recent()
+
+
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane = pane.lane
-    recent = lane.steady if lane.over else lane.recent()
+    recent = _figure(lane)
     speed, steps = recent.examples_per_s, recent.steps_per_s
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
         lane, pane.snapshot.at_ns
@@ -328,8 +349,8 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     unit = ("examples/s", DIM if resting else STRONG)
     if height < HEIGHT:
         return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
-    figure = [row.ljust(_FIGURE_CELLS) for row in large(number)]
-    beside = max(len(unit[0]), len(per_step), cells(lead)) + 2
+    figure = [row.ljust(max(_FIGURE_CELLS, pane.figure_cells)) for row in large(number)]
+    beside = max(len(unit[0]), len("99 999 steps/s")) + 2
     if pane.view.charset == "ascii" or len(figure[0]) + beside > width:
         return [((number, style), (" ", TEXT), unit), ((per_step, DIM),), lead]
     return [

@@ -42,7 +42,7 @@ def chart_rows(
         values = series.values(lane, metric, series.end_ns(snapshot, view.back_ns), axis, per_cell)
         shares = _shares(scale, values)
         if plain and not view.zoomed and _flat(shares):
-            about = crop(f" {key_of('chart.scale', view.keys)}: a scale of its own ", cells)
+            about = crop(f" press {key_of('chart.scale', view.keys)} for its own scale ", cells)
         top = series.scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = series.scale_words(metric, series.middle(scale)) if top and height > _MIDDLE_HEIGHT else ""
         edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
@@ -85,7 +85,7 @@ def _area(
         about: What is drawn, written over the beginning of the top row; "" for nothing.
     """
     edge, inside = colours
-    lines = chart.plot(shares, 1.0, height, charset)
+    lines = chart.clipped(chart.plot(shares, 1.0, height, charset), shares)
     blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
     rows: list[Row] = []
     for place, line in enumerate(lines):

@@ -113,7 +113,8 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     elif looking and not layout.status.height:
         rows.append(((" ", TEXT), *looking))
     else:
-        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y)
+        hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
+        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
         rows.append(keys)
         zones += key_zones
     return rows
@@ -213,6 +214,9 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
         return [BLANK] * height
     spare = 1 if height >= 5 else 0
     rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= 3 else 1)
+    told = analysis.earlier or "; ".join(analysis.verdict.ranked)
+    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - 1))):
+        rows.append((("   " + line, TEXT),))
     for line in wrap(_tried(analysis, key_of("undo", view.keys)), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
@@ -224,16 +228,17 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
 
 
 def _tried(analysis: Analysis, undo_key: str) -> str:
-    """Return what is tried on a lane, or its result and the key that undoes it."""
+    """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it."""
     news, state = analysis.news, analysis.snapshot.tuned
-    kept = news and state is not None and state.over and state.latest and state.latest.outcome == KEPT
-    return f"{news} · {undo_key} to undo" if kept else news
+    kept = state is not None and state.over and state.latest and state.latest.outcome == KEPT
+    changed = analysis.snapshot.periods and analysis.snapshot.periods[-1].changes
+    return f"{news} · {undo_key} to undo" if news and (kept or changed) else news
 
 
 def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
     """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
     verdict, room = analysis.verdict, width - _LEAD_CELLS
-    waits = awaited(analysis)
+    waits = "" if view.stopping else awaited(analysis)
     if waits:
         return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
     names_fit = len(wrap(verdict.text, room, most + 1)) <= most
@@ -241,7 +246,8 @@ def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list
     for index, lane in enumerate(analysis.snapshot.lanes):
         if lane.spec.name == verdict.winner:
             style = strong(lane_style(index))
-            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if names_fit else "", style))
+            unnamed = names_fit and len(analysis.snapshot.lanes) < 3
+            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if unnamed else "", style))
             more: Row = ((" " * cells(lead), TEXT),)
             return [(*(more if place else lead), (line, STRONG)) for place, line in enumerate(lines)]
     return [(("   ", TEXT), (line, TEXT)) for line in lines]

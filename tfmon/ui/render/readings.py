@@ -269,13 +269,18 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     return [((line, TEXT),) for line in wrap(bottleneck.text, width, most)]
 
 
-def knobs_row(lane: LaneState, width: int) -> Row:
+def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
     """Show every knob: the value in effect, and dim what is requested and not yet in effect.
 
-    Knobs in which the lanes differ come first, marked. Where they do not all fit, the last of those without a
-    request and without a difference are dropped first.
+    Knobs in which the lanes differ come first, marked; only they take more than one row. Where not all fit, the
+    last of those without a request and without a difference are dropped first.
     """
-    return _knobs_row(_knobs(lane), width, TEXT if lane.points else DIM)
+    left, style, rows = _knobs(lane), TEXT if lane.points else DIM, list[Row]()
+    while not rows or (left and len(rows) < most):
+        row, shown = _knobs_row(left, width, style, "" if rows else "knobs")
+        left = tuple(knob for knob in left if knob[2] and knob not in shown)
+        rows.append(row)
+    return rows
 
 
 _Knob: TypeAlias = tuple[str, str, bool, str]
@@ -289,7 +294,7 @@ def knob_words(lane: LaneState) -> list[str]:
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
     """Return the knobs of a lane; behind its batch size stands whether that is of all its devices or of each."""
-    requested = {name: show(one.value) for name, one in lane.requested.items()}
+    requested = {name: show(value) for name, value in lane.to_change.items()}
     scope = lane.in_effect.get(BATCH_SCOPE.name)
     brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
     after = {BATCH_SIZE.name: f" {scope}"} if brief and lane.spec.devices > 1 else {}
@@ -303,14 +308,15 @@ def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str) -> Row:
+def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> tuple[Row, tuple[_Knob, ...]]:
+    """Return a row, and the knobs that it shows."""
     left = list(knobs)
     while True:
-        row = labelled("knobs", *_knob_spans(left, style))
+        row = labelled(label, *_knob_spans(left, style))
         idle = [knob for knob in left if not knob[3]]
         equal = [knob for knob in idle if not knob[2]]
         if cells(row) <= width or not idle or len(left) < 2:
-            return row
+            return row, tuple(left)
         left.remove((equal or idle)[-1])
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tfmon import units
-from tfmon.model.lane_history import COARSE_NS, FINE_NS, Stretch
+from tfmon.model.lane_history import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
@@ -21,6 +21,8 @@ from tfmon.ui.view import SHARED, Scale, View
 Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
 """Interval at which charts are drawn again."""
+SPIKE, SPIKES = 2.0, 0.05
+"""What is so many times as high as all but this share of a lane's columns does not set the scale."""
 LONGEST_REST_NS = 10_000_000_000
 """A longer rest before a slice is drawn as a gap."""
 LONGEST_WAIT_NS = 3_000_000_000
@@ -160,7 +162,7 @@ def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_ce
     points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
     fine = _between(history.fine, axis.start_ns, until_ns, _end)
     coarse = _between(history.coarse, axis.start_ns, until_ns, _end)
-    started = history.second.start_ns >= 0
+    started = history.second.start_ns > NEVER_NS
     latest = None
     if not points and started and history.second.start_ns + FINE_NS <= until_ns:
         latest = history.second.stretch(FINE_NS)
@@ -261,23 +263,30 @@ def scales(snapshot: Snapshot, view: View, width: int, per_cell: int) -> dict[st
     axis = axis_of(snapshot, view, width)
     found = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
     if view.scale == "own":
-        return {name: _scale(metric, one, view.scales.get(name), view.scale) for name, one in found.items()}
-    every = [value for one in found.values() for value in one]
-    shared = _scale(metric, every, view.scales.get(SHARED), view.scale)
+        return {name: _scale(metric, [one], view.scales.get(name), view.scale) for name, one in found.items()}
+    shared = _scale(metric, list(found.values()), view.scales.get(SHARED), view.scale)
     return {SHARED: shared, **dict.fromkeys(found, shared)}
 
 
-def _scale(metric: Metric, found: Sequence[float | None], before: Scale | None, kind: str) -> Scale:
-    known = [value for value in found if value is not None and math.isfinite(value)]
+def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: Scale | None, kind: str) -> Scale:
+    lanes = [[value for value in one if value is not None and math.isfinite(value)] for one in of_lanes]
+    known = [value for one in lanes for value in one]
     if kind == "log":
         return _logarithmic(metric, [value for value in known if value > 0], before)
     before = before if before is not None and not before.log else Scale()
     low = -nice_top(max(0.0, -min(known, default=0.0)), -before.low) if min(known, default=0.0) < 0 else 0.0
-    peak = max(known, default=0.0)
+    peak = max(map(_typical_peak, lanes), default=0.0)
     if metric.full and kind == SHARED and peak <= metric.full:
         return Scale(0.0, metric.full)
     top = _power_of_two(peak, before.high) if metric.binary else nice_top(peak, before.high)
     return Scale(low, top)
+
+
+def _typical_peak(known: Sequence[float]) -> float:
+    """Return the highest value, or where a few are far above all others, the highest of the others."""
+    others = sorted(known)[: math.ceil((1 - SPIKES) * len(known))]
+    peak, typical = max(known, default=0.0), max(others, default=0.0)
+    return typical if typical > 0 and peak > SPIKE * typical else peak
 
 
 def _power_of_two(peak: float, before: float) -> float:

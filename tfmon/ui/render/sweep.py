@@ -121,7 +121,7 @@ def _about(row: Ranked) -> str:
         pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
         said.append(f"{pairs} in {visits}, raced for {units.about(known.measured_s)}")
     if row.learns:
-        said.append(f"* does not learn the same: {learns_text(row)}")
+        said.append(f"* {learns_text(row)}")
     if figures is not None and figures.baseline_examples_per_s:
         said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
     if figures is not None and figures.bottleneck_text:

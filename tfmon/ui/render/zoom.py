@@ -148,7 +148,7 @@ def _readings(pane: Pane, width: int, height: int) -> list[Row]:
     total = sum(map(len, groups.values()))
     if total > height:
         left -= 1
-        groups["knobs"] = [readings.knobs_row(pane.lane, width)] if several else groups["knobs"]
+        groups["knobs"] = readings.knobs_rows(pane.lane, width) if several else groups["knobs"]
     first = ("gpu", "step", "time", "knobs") if several else ()
     for name in dict.fromkeys((*first, *_PRIORITY)):
         if groups[name] and len(groups[name]) <= left:

@@ -118,7 +118,11 @@ class CrossoverDialog(Dialog):
         """Return who races, the three fields, and what they come to."""
         self._known = candidates(snapshot)
         lanes = [lane for lane in snapshot.lanes if not lane.over]
-        rows: list[Row] = [BLANK, *lane_rows(snapshot, [lane.spec.name for lane in lanes[:2]], width), BLANK]
+        rows: list[Row] = [
+            BLANK,
+            *lane_rows(snapshot, {lane.spec.name: lane.title for lane in lanes[:2]}, width),
+            BLANK,
+        ]
         if len(lanes) < 2:
             return [*rows, *_said("a crossover compares two lanes that train; this race has fewer", width)]
         if self._chosen is None:

@@ -1,4 +1,4 @@
-"""The page of tuning: it starts a series, shows it while it is measured, and stops it; closed, it goes on."""
+"""The pages of what is tried: the history of a race, and tuning, which goes on while its page is closed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,35 @@ from textual.binding import BindingType
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.experiments import tune_rows
+from tfmon.ui.render.experiments import history_rows, tune_rows
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import TEXT
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.requests import may_act, start, undo
 from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.scroll import ScrollPage
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
+
+
+class HistoryPage(ScrollPage):
+    """Shows every change of the race, what it did to its lane, and the verdict from then on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", "undo")]
+    title_text = "History: every change of the race, and what came of it"
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the table."""
+        return [BLANK, *history_rows(self.monitor.analysis, width)]
+
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do now."""
+        return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
+
+    def action_undo(self) -> None:
+        """Take back the last change."""
+        undo(self.monitor)
 
 
 class TunePage(Page):

@@ -24,8 +24,8 @@ from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.one_lane import OneLanePage
-from tfmon.ui.screens.page import bound
+from tfmon.ui.requests import try_advice
+from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.ui.screens.scroll import ScrollPage
 
 _MEANINGS = {
@@ -34,7 +34,7 @@ _MEANINGS = {
     "dispatch": "starting the step's operations, while none of them ran",
     "compute": "the device computes",
     "retrace": "tracing a tf.function again",
-    "step": "the step: no profile says how much of it computes",
+    "step": "not profiled yet: P",
     "sync": "waiting for the device where the loss is read",
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
@@ -61,6 +61,7 @@ class LanePage(ScrollPage, OneLanePage):
         bound("move.previous"),
         bound("lane.stack"),
         bound("lane.kill"),
+        bound("try"),
     ]
     tab = "lane"
 
@@ -78,8 +79,12 @@ class LanePage(ScrollPage, OneLanePage):
         lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
         if lane is not None and not lane.over and self.monitor.may_change_lanes:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
-            hints += [Hint(("lane.kill",), "end the lane")]
+            hints += [Hint(("lane.kill",), "end the lane"), Hint(("try",), "try advice")]
         return hints
+
+    def action_try_advice(self) -> None:
+        """Try on this lane what may help it most."""
+        try_advice(self.monitor, [self.lane] if self.lane is not None else [])
 
     def action_ask_stack(self) -> None:
         """Request the stacks of the lane's threads."""
@@ -213,13 +218,17 @@ def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _of_lane(lane: LaneState) -> Lines:
+    if lane.step:
+        yield "a step", lane.step
     if lane.spec.chosen:
         yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
-    yield "process", f"{lane.pid or '–'}, with {lane.processes or 1} in its tree; Python {lane.python or '–'}"
+    more = (lane.processes or 1) - 1
+    children = f" and {more} {'child' if more == 1 else 'children'}" if more > 0 else ""
+    yield "process", f"{lane.pid or '–'}{children}; Python {lane.python or '–'}"
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     peak = _said(lane.peak_private_bytes, units.memory)
-    yield "memory", _said(lane.memory_bytes, units.memory, f" that no other process shares, {peak} at most")
+    yield "memory", _said(lane.memory_bytes, units.memory, f" private, {peak} at most")
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")

@@ -42,8 +42,8 @@ class ListPage(FilterPage):
         bound("choose", "choose", "enter"),
         bound("move.down"),
         bound("move.up"),
-        bound("move.page.down", "move(10)"),
-        bound("move.page.up", "move(-10)"),
+        bound("move.page.down"),
+        bound("move.page.up"),
         bound("move.home"),
         bound("move.end"),
         bound("sort"),
@@ -152,6 +152,10 @@ class ListPage(FilterPage):
         if abs(direction) == 1 and self.shown and not self.wraps:
             place %= len(self.shown)
         self.choose(place)
+
+    def action_scroll_page(self, direction: int) -> None:
+        """Choose the entry a page further."""
+        self.choose(self.cursor + direction * self.page_rows)
 
     def action_scroll_home(self) -> None:
         """Choose the first entry."""

@@ -12,8 +12,7 @@ from tfmon.ui.render.log import COLUMNS, VIEWS, log_entries
 from tfmon.ui.render.table import Entry, arranged, matches
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.lists import ListPage
-from tfmon.ui.screens.one_lane import OneLanePage
-from tfmon.ui.screens.page import WHEEL_ROWS, bound
+from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp

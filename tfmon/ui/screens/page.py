@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
@@ -54,6 +55,7 @@ class Page(Tabbed, Screen[str | None]):
     CSS = "Page { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *EVERYWHERE,
+        closer("quit"),
         bound("report"),
         bound("palette"),
         bound("help"),
@@ -98,6 +100,11 @@ class Page(Tabbed, Screen[str | None]):
     def on_screen_resume(self) -> None:
         """Draw what happened while another page was shown."""
         self.redraw()
+
+    @property
+    def page_rows(self) -> int:
+        """How far a key goes that turns pages: one row stays in sight."""
+        return max(1, self.app.size.height - FRAME_ROWS - 1)
 
     def key(self, binding: str) -> str:
         """Return how a key is written, as remapped."""
@@ -208,6 +215,30 @@ class Page(Tabbed, Screen[str | None]):
             self.monitor.pages.show("race")
         else:
             self.dismiss(result)
+
+
+class OneLanePage(Page):
+    """A page of one lane; a key goes to the next one."""
+
+    @property
+    def lane(self) -> LaneState | None:
+        """The lane that is shown; None where there is none."""
+        return self.monitor.pages.lane_of(self.monitor.snapshot.lanes)
+
+    def lane_hints(self) -> list[Hint]:
+        """Return the key that goes to the next lane, where there are several."""
+        several = len(self.monitor.snapshot.lanes) > 1
+        return [Hint(("move.next",), "next lane", "turn(1)")] if several else []
+
+    def start_over(self) -> None:
+        """Show the page of another lane from where such a page begins."""
+        raise NotImplementedError
+
+    def action_turn(self, direction: int) -> None:
+        """Show another lane."""
+        self.monitor.pages.lane += direction
+        self.start_over()
+        self.redraw()
 
 
 class Dialog(Page, inherit_bindings=False):

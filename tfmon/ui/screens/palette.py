@@ -80,7 +80,8 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":
             key = keys.get(binding.id or "", binding.key).split(",")[0]
-            found.append((f"{binding.description}  ({label(key)})", binding.action))
+            tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
+            found.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
     themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
     return found + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
 

@@ -173,14 +173,10 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
     def action_try_advice(self) -> None:
         """Try on a lane what may help it most."""
-        if not requests.may_act(self.monitor):
-            return
-        lane, experiments = requests.to_improve(self.monitor.analysis, self._targets()), self.monitor.experiments
-        if lane is not None:
-            requests.start(self.monitor, lambda: experiments.start_tuning(lane, everything=False))
+        requests.try_advice(self.monitor, self._targets())
 
     def action_undo_advice(self) -> None:
-        """Take back the change that was kept last."""
+        """Take back the last change of the user or of tuning."""
         requests.undo(self.monitor)
 
     def _targets(self) -> list[LaneState]:
@@ -237,6 +233,12 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         from tfmon.ui.screens.crossover import open_crossover
 
         open_crossover(self.monitor)
+
+    def action_show_history(self) -> None:
+        """Open the page of every change and what came of it."""
+        from tfmon.ui.screens.experiments import HistoryPage
+
+        self.app.push_screen(HistoryPage(self.monitor))
 
     def action_show_tuning(self) -> None:
         """Open the page of what was tried, for the focused lane or the one that most likely needs it."""

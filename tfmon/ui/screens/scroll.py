@@ -79,6 +79,10 @@ class ScrollPage(FilterPage):
         self.cursor = max(0, self.cursor + amount)
         self.redraw()
 
+    def action_scroll_page(self, direction: int) -> None:
+        """Move by what is shown."""
+        self.action_scroll_rows(direction * self.page_rows)
+
     def action_scroll_home(self) -> None:
         """Show the first row."""
         self.action_scroll_rows(-self.cursor)

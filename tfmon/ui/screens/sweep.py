@@ -10,9 +10,9 @@ from textual.screen import Screen
 
 from tfmon.analysis.sweep import Found
 from tfmon.analysis.sweep_text import curves_of, progress_text
-from tfmon.model.device_counts import KINDS
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Session, Snapshot
+from tfmon.model.several import KINDS
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import BY_ID, PAGE_KEYS, STOP, SWEEP_KEYS, Key
 from tfmon.ui.render.rows import BLANK, Row, spread

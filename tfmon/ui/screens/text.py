@@ -16,8 +16,7 @@ from tfmon.ui.render.glossary import SECTIONS
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.one_lane import OneLanePage
-from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.page import OneLanePage, Page, bound, closer
 from tfmon.ui.screens.scroll import ScrollPage
 
 if TYPE_CHECKING:

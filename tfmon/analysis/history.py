@@ -1,0 +1,174 @@
+"""The history of a race: each change of a setting, what it did to its lane, and the verdict from then on. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tfmon import units
+from tfmon.analysis import statistics
+from tfmon.analysis.concurrent import stretches
+from tfmon.analysis.crossover import curve_of
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.means import Center, trimmed_in_time
+from tfmon.analysis.tuning import best_of, best_text, gain_text
+from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
+from tfmon.model.lane_state import LaneState
+from tfmon.model.periods import Period, in_slices
+from tfmon.model.race import CrossoverState, Race
+from tfmon.model.readings import ALWAYS_VALID, Estimate
+from tfmon.model.session import Snapshot
+
+TOO_WIDE = 4.0
+"""An effect that is not clear is not told where its interval ends at more than so many times where it begins."""
+LOOKS = Looks(ALWAYS_VALID)
+"""Effects are looked at whenever the user likes."""
+HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then on")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one period came to."""
+
+    period: Period | None
+    """None for the present one."""
+    verdict: Verdict
+    centers: Mapping[str, Center | None]
+    """The mean logarithm of each lane's throughput in examples/s, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One change, and what came of it."""
+
+    at_s: float
+    """From the start signal on."""
+    what: str
+    lane: str = ""
+    """Id of the lane that was changed; empty where it is not one."""
+    before: float | None = None
+    """Throughput of that lane in examples/s; None where too little was measured."""
+    after: float | None = None
+    effect: Estimate | None = None
+    """The throughput after over that before."""
+    verdict: Verdict | None = None
+    """The verdict under these settings; None where the next row has it."""
+
+    @property
+    def effect_text(self) -> str:
+        """The effect with its interval, or that it is too early for one."""
+        effect = self.effect
+        sure = effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low)
+        return gain_text(effect) if effect is not None and sure else "too early to say"
+
+    def cells(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the row as text, a cell for each of the `HEADS`; the verdict by the ids of the lanes."""
+        speeds = [units.rate(speed) if speed is not None else "–" for speed in (self.before, self.after)]
+        ratio, winner = (self.verdict.interval, self.verdict.winner) if self.verdict else (None, None)
+        told = "–" if self.verdict else ""
+        if self.verdict and ratio:
+            told = ahead(snapshot.lane(winner).spec.id if winner else self.verdict.kind, ratio)
+        return (
+            units.clock(self.at_s),
+            f"{self.lane} {self.what}".strip(),
+            " → ".join(speeds) if self.lane else "",
+            self.effect_text if self.lane else "",
+            str(ratio.pairs) if ratio else "",
+            told,
+        )
+
+
+def measure(snapshot: Snapshot, verdict: Verdict, before: Sequence[Measured] = ()) -> tuple[Measured, ...]:
+    """Return what each period came to, the present one last; its verdict is known.
+
+    `before` is what an earlier snapshot of the race came to: periods that it knows are taken from it.
+    """
+    known = {id(one.period): one for one in before if one.period is not None}
+    found = []
+    for period in snapshot.periods:
+        if id(period) not in known:
+            then = replace(snapshot, at_ns=period.until_ns, lanes=period.lanes, race=period.race)
+            known[id(period)] = Measured(period, find_verdict(then), _centers(period.lanes, period.race))
+        found.append(known[id(period)])
+    return (*found, Measured(None, verdict, _centers(snapshot.lanes, snapshot.race) if found else {}))
+
+
+def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
+    """Return the mean logarithm of a lane's throughput in examples/s since its settings last changed.
+
+    It is that of its slices, or where it does not train in slices, of each second or so. None from too few.
+    """
+    slices = lane.slices if sliced else stretches([lane])[1][0]
+    return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0])
+
+
+def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | None]:
+    return {lane.spec.name: center_of(lane, sliced=in_slices(race, lanes)) for lane in lanes}
+
+
+def history_of(snapshot: Snapshot, measured: Sequence[Measured]) -> tuple[Row, ...]:
+    """Return the rows of a race, oldest first; none for one in which nothing was changed."""
+    rows = [Row(0.0, "start", verdict=one.verdict) for one in measured[:-1][:1]]
+    for one, then in itertools.pairwise(measured):
+        *several, last = _rows_of(one, then, snapshot)
+        rows += [*several, replace(last, verdict=then.verdict)]
+    return tuple(rows)
+
+
+def _rows_of(one: Measured, then: Measured, snapshot: Snapshot) -> Iterator[Row]:
+    """Yield the rows of what ended a period, before another one."""
+    period, now = one.period, then.period.lanes if then.period is not None else snapshot.lanes
+    assert period is not None, "the present period has not ended"
+    at_s, experiment = _at_s(period, snapshot), period.experiment
+    for change in period.changes:
+        lane, after = period.lane(change.lane), next(one for one in now if one.spec.name == change.lane)
+        centers = one.centers[change.lane], then.centers[change.lane]
+        if after.settings.get(change.knob) != change.after:
+            centers = centers[0], None
+        first, second = (None if center is None else math.exp(center.value) for center in centers)
+        effect = _effect(*centers, snapshot.race, same_process=lane.process == after.process)
+        yield Row(at_s, change.text, lane.spec.id, first, second, effect)
+    if isinstance(experiment, CrossoverState):
+        yield Row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), experiment).text}")
+    elif experiment is not None:
+        best = best_of(experiment)
+        yield Row(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {best_text(best)}")
+    elif not period.changes:
+        yield Row(at_s, period.event)
+
+
+def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
+    """Return a throughput over an earlier one; that of another process with what two processes differ by."""
+    parts = [one.reach(LOOKS) for one in (before, after) if one is not None]
+    if before is None or after is None or not all(map(math.isfinite, parts)):
+        return None
+    if not same_process:
+        parts.append(statistics.between_processes((), (), race.between).reach(LOOKS))
+    value, reach = after.value - before.value, math.hypot(*parts)
+    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), after.count, LOOKS.kind)
+
+
+def _at_s(period: Period, snapshot: Snapshot) -> float:
+    return max(0, period.until_ns - (snapshot.race.started_ns or period.until_ns)) / 1e9
+
+
+def change_news(snapshot: Snapshot, rows: Sequence[Row]) -> str:
+    """Say what the last change of the user did to its lanes; "" where something else came after it."""
+    count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
+    last = rows[len(rows) - count :]
+    told = [(row, row.what if place == 0 or row.what != last[0].what else "") for place, row in enumerate(last)]
+    return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in told)
+
+
+def earlier_text(snapshot: Snapshot, measured: Sequence[Measured]) -> str:
+    """Return the last verdict and until when it was measured, while the present settings have none; else ""."""
+    for one in reversed(measured):
+        if one.verdict.kind in (FASTER, SAME):
+            if (period := one.period) is None:
+                break
+            ended = [f"{period.lane(change.lane).spec.id} {change.text}" for change in period.changes]
+            what = ", ".join(ended) or period.event or "an experiment"
+            return f"until {what} at {units.clock(_at_s(period, snapshot))}: {one.verdict.text}"
+    return ""

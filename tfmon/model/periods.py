@@ -1,0 +1,129 @@
+"""The periods of a race: what the lanes measured under one choice of settings, and what ended that. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
+from tfmon.model.knobs import KnobValue, short_name, show
+from tfmon.model.lane_events import KnobApplied, LaneFailed
+from tfmon.model.lane_history import History, LossCurve
+from tfmon.model.lane_state import FAILED, LaneState
+from tfmon.model.race import TURNS, Experiment, Race
+from tfmon.model.records import replace
+
+MOST_PERIODS = 100
+"""Periods kept; the oldest are dropped first."""
+CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded)
+"""Events that may end a period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A knob of a lane got another value."""
+
+    lane: str
+    knob: str
+    before: KnobValue
+    after: KnobValue
+
+    @property
+    def text(self) -> str:
+        """The change without its lane: `batch 10 → 16`."""
+        return f"{short_name(self.knob)} {show(self.before)} → {show(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What the lanes had measured when something changed, and what changed."""
+
+    until_ns: int
+    lanes: tuple[LaneState, ...]
+    """The lanes just before, without what only charts and pages show."""
+    race: Race
+    changes: tuple[Change, ...] = ()
+    """Knobs that the user changed, each in one lane."""
+    event: str = ""
+    """What else ended it, such as "A restarted"."""
+    experiment: Experiment | None = None
+    """The experiment that began then, with what came of it."""
+
+    def lane(self, name: str) -> LaneState:
+        """Return the lane of that name."""
+        return next(lane for lane in self.lanes if lane.spec.name == name)
+
+
+Periods: TypeAlias = tuple[Period, ...]
+
+
+def after_event(
+    periods: Periods, event: Event, race: Race, lanes: Lanes, after: Lanes, running: Experiment | None
+) -> Periods:
+    """Return the periods after one of the `CAUSES`; `race`, `lanes` and `running` are as before it."""
+    sliced = in_slices(race, lanes)
+    trying = running is not None and not running.over
+
+    def ended(*changes: Change, what: str = "", experiment: Experiment | None = None) -> Periods:
+        kept = tuple(_kept(lane, sliced=sliced) for lane in lanes)
+        return (*periods[1 - MOST_PERIODS :], Period(event.at_ns, kept, race, changes, what, experiment))
+
+    if isinstance(event, ExperimentChanged):
+        if not trying and not event.experiment.over:
+            return ended(experiment=event.experiment)
+        latest = max((place for place, one in enumerate(periods) if one.experiment is not None), default=None)
+        if latest is None:
+            return periods
+        return _with(periods, latest, replace(periods[latest], experiment=event.experiment))
+    if isinstance(event, ModeChanged) and event.mode != race.mode:
+        return ended(what=f"mode {event.mode}")
+    for lane, then in zip(lanes, after, strict=True):
+        if lane.spec.name != event.lane or not lane.process or trying:
+            continue  # an experiment reports itself what it tries
+        now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
+        changes = [Change(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
+        if changes and isinstance(event, KnobApplied | LaneStarted):
+            place = _same_key(periods, lane, changes[0], event.at_ns)
+            if place is None:
+                return ended(*changes)
+            one = periods[place]
+            before = one.lane(event.lane)
+            kept = replace(_kept(lane, sliced=sliced), differs=before.differs, mark=before.mark)
+            joined = tuple(kept if other is before else other for other in one.lanes)
+            return _with(periods, place, replace(one, lanes=joined, changes=(*one.changes, *changes)))
+        if lane.steady.windows and isinstance(event, LaneStarted) and not event.renewed:
+            return ended(what=f"{lane.spec.id} restarted")
+        if lane.steady.windows and then.phase == FAILED != lane.phase:
+            return ended(what=f"{lane.spec.id} failed")
+    return periods
+
+
+Lanes: TypeAlias = tuple[LaneState, ...]
+
+
+def _same_key(periods: Periods, lane: LaneState, change: Change, at_ns: int) -> int | None:
+    """Return the place of the period that the same key press ended, by changing the knob of another lane."""
+    asked_ns = lane.requested[change.knob].at_ns if change.knob in lane.requested else at_ns
+    found = None
+    for place in reversed(range(len(periods))):
+        one = periods[place]
+        if one.until_ns < asked_ns or any(other.lane == change.lane for other in one.changes):
+            break
+        if any(other.knob == change.knob for other in one.changes):
+            found = place
+    return found
+
+
+def _with(periods: Periods, place: int, period: Period) -> Periods:
+    return (*periods[:place], period, *periods[place + 1 :])
+
+
+def in_slices(race: Race, lanes: Lanes) -> bool:
+    """Return whether the lanes train in slices, by which their throughput is then known."""
+    return race.mode == TURNS and len(lanes) > 1
+
+
+def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
+    """Return a lane with its measurements alone."""
+    points = () if sliced else lane.points
+    return replace(lane, points=points, history=History(kept=False), losses=LossCurve(), log=(), stack=None)
