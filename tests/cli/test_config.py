@@ -113,7 +113,7 @@ class TestMistakes:
             ("[hosts.-oProxyCommand]", "hosts.-oProxyCommand: '-oProxyCommand' is not a host: a name does not"),
             ("[keys]\nquit = 1", 'keys: quit: 1 is not text in quotes, such as "f"'),
             ('[keys]\nqiut = "x"', "keys: there is no key 'qiut'; did you mean 'quit'?"),
-            ('[keys]\nquit = "foo"', "keys: quit: 'foo' is no key"),
+            ('[keys]\nquit = "foo"', "keys: quit: 'foo' is not a key"),
             ('[keys]\nprefetch.next = "b"', "keys: batch.down and prefetch.next have the same key 'b'"),
         ],
     )

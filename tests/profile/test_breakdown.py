@@ -262,7 +262,7 @@ class TestRetracing:
         assert profile.retraced_steps == 2
         assert us(profile.call.tracing_ns) == 700 * 2 / 4
         assert us(profile.call.dispatch_ns) == 700 * 2 / 4
-        assert profile.bottleneck.text == "retracing: 2 of 4 steps traced or compiled anew"
+        assert profile.bottleneck.text == "retracing: 2 of 4 steps traced or compiled again"
 
     def test_one_in_twenty_steps_is_retracing_one_in_sixty_is_not(self):
         assert bound(self.lane(20, {5})) == "retracing"
