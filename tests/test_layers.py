@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "units": {"model"},
     "errors": set(),
     "analysis": {"model", *TEXT, "numpy"},
-    "profile": {"model", "analysis", *TEXT},
+    "profile": {"model", "analysis", *TEXT, "google", "tensorflow"},
     "probes": {"model", "errors", "psutil", "pynvml"},
     "lanes": {"model", "errors"},
     "hosts": {"model", "lanes", "probes", "doctor", *TEXT, "ray"},
@@ -33,14 +33,14 @@ ALLOWED: dict[str, set[str]] = {
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},
     "catalog": {"model", "errors", "platformdirs"},
-    "reports": {"model", "analysis", "profile", "doctor", "hosts", "recordings", *TEXT, "rich", "vl_convert"},
+    "reports": {"model", "analysis", "doctor", "hosts", "recordings", *TEXT, "rich", "vl_convert"},
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
     "runner": {
-        *("model", "analysis", "catalog", "doctor", "experiments", "hosts", "lanes", "probes", "profile"),
+        *("model", "analysis", "catalog", "doctor", "experiments", "hosts", "lanes", "probes"),
         *("recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli"),
     },
     "cli": {
-        *("model", "analysis", "catalog", "doctor", "hosts", "probes", "profile", "recordings", "reports"),
+        *("model", "analysis", "catalog", "doctor", "hosts", "probes", "recordings", "reports"),
         *("runner", *TEXT, "click"),
     },
     "api": {
@@ -54,7 +54,8 @@ ALLOWED: dict[str, set[str]] = {
 """What each package or top-level module may import besides itself and the standard library."""
 
 LOADED_LATE = {
-    "tensorflow": {"trainer", "script"},
+    "tensorflow": {"profile", "trainer", "script"},
+    "google": {"profile"},
     "keras": {"trainer", "script"},
     "textual": {"runner"},
     "platformdirs": {"catalog", "recordings", "runner"},

@@ -28,6 +28,8 @@ Thread: the first thread that calls `step` is measured; calls from others are ig
 
 from __future__ import annotations
 
+import atexit
+import operator
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -42,8 +44,10 @@ __all__ = ["input", "knob", "step"]
 Batches = TypeVar("Batches", bound=Iterable[Any])
 Value = TypeVar("Value", int, float, str, bool)
 _in_a_lane = "TFMON_PIPES" in os.environ
+_first: Step | None = None
 _last: Step | None = None
 _input_ns = 0
+_told = False
 
 
 class Step:
@@ -164,7 +168,7 @@ def step(examples: int = 0, loss: object = None) -> Step:
     Returns: the step; inside of a `with`, its `examples` and `loss` can be set.
     """
     if not _in_a_lane:
-        return Step(examples, loss)
+        return Step(_checked(examples), loss)
     with _guard():
         return _watched_step(examples, loss)
     return Step(examples, loss)
@@ -214,6 +218,17 @@ def knob(
     return value
 
 
+def _checked(examples: Any) -> int:  # noqa: ANN401
+    """Return a number of examples. Raises: ValueError for what is none."""
+    try:
+        count = operator.index(examples)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError(f"report.step: examples={examples!r}; expected a whole number from 0, such as len(x)")
+    return count
+
+
 def _guard() -> Hooks:
     """Return the context in which an error of tfmon is counted, and the script goes on."""
     from tfmon.script.hooking import hooks
@@ -222,7 +237,7 @@ def _guard() -> Hooks:
 
 
 def _watched_step(examples: int, loss: object) -> Step:
-    global _last, _in_a_lane
+    global _first, _last, _in_a_lane
     from tfmon.script import process, watching
 
     if not watching.watcher.off:
@@ -234,13 +249,41 @@ def _watched_step(examples: int, loss: object) -> Step:
     if not lane.measures_this_thread:
         return Step(examples, loss)
     # It is open whether a `with` follows, so this assumes what the call before did.
-    before, _last = _last, Step(examples, loss, lane)
+    before, _last = _last, Step(_known(lane, examples), loss, lane)
     if before is None:
+        _first = _last
+        atexit.register(_guard().guard(_count_first))
         lane.begin_step()
     elif not before.entered:
+        _count_first()
         _end(lane, _last, None)
         lane.begin_step()
     return _last
+
+
+def _count_first() -> None:
+    """Count the first step, of which it was open whether it is a `with` block, as one whose time is not known."""
+    global _first
+    first, _first = _first, None
+    if first is not None and first._lane is not None and not first.entered:
+        first._lane.count_untimed(first.examples, _loss_of(first))
+
+
+def _loss_of(step: Step) -> object:
+    detach = getattr(step.loss, "detach", None)  # PyTorch: the loss without its graph
+    return step.loss if detach is None else detach()
+
+
+def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
+    """Return a number of examples, or tell why it is not known, and return 0."""
+    global _told
+    try:
+        return _checked(examples)
+    except ValueError as error:
+        if not _told:
+            lane.cannot_know("examples", str(error))
+        _told = True
+        return 0
 
 
 def _forget_input() -> None:
@@ -251,10 +294,8 @@ def _forget_input() -> None:
 
 def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     global _input_ns
-    detach = getattr(ended.loss, "detach", None)  # PyTorch: the loss without its graph
-    loss = ended.loss if detach is None else detach()
     waited_ns, _input_ns = _input_ns, 0
-    lane.end_step(examples=ended.examples, loss=loss, input_ns=waited_ns, call_ns=call_ns)
+    lane.end_step(examples=_known(lane, ended.examples), loss=_loss_of(ended), input_ns=waited_ns, call_ns=call_ns)
 
 
 def _watched_knob(

@@ -16,10 +16,9 @@ from tfmon.errors import TfmonError
 from tfmon.model.events import Event
 from tfmon.model.lane_events import KnobApplied, KnobRefused
 from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.profile import Profile
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.model.session import Snapshot
-from tfmon.profile.breakdown import read_profile
-from tfmon.profile.result import Profile
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
@@ -195,7 +194,6 @@ def _profile(program: Program, raced: Raced, lane: str, folder: Path) -> None:
     state = program.session.snapshot().lane(lane)
     raced.shares = shares_of(state) if state.phase == RACING or state.steady.steps else None
     try:
-        taken = program.profile(lane, folder)
-        raced.profile = read_profile(Path(taken.path), on_gpu=True, note=taken.note)
+        raced.profile = program.profile(lane, folder)
     except TfmonError as error:
         raced.profile_error = str(error)

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 from support.events import gpu_sample
-from support.gpu_profile import write_profile
+from support.gpu_profile import gpu_profile
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, FakeDriver, build_fake_nvml, driver, load_driver, take
 from support.waiting import HANGS_S
 
 from tfmon.analysis.attribution import Shares
+from tfmon.model.profile import GpuTime, Profile
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.machine import in_pid_namespace
 from tfmon.probes.nvidia.probe import NvidiaProbe
-from tfmon.profile.breakdown import read_profile
-from tfmon.profile.result import GpuTime, Profile
 
 from .agreement import AGREES, DIFFERS, NEITHER, ONLY_SMI, ONLY_TFMON, agree, bad, compare
 from .ledger import Ledger
@@ -162,20 +161,20 @@ class TestRange:
 
 
 class TestShares:
-    def profile(self, folder: Path) -> Profile:
+    def profile(self) -> Profile:
         """Return a profile of steps of 1 ms, of which kernels run 0.6 and copies 0.2."""
         gpu = GpuTime("GPU", 6e5, 0.0, 2e5, 0, 2e5, 0, 8.0, 0.0, 2e5, 1e5, 5e4, 0, 5e4)
-        return replace(read_profile(write_profile(folder), on_gpu=True), step_ns=1e6, devices=(gpu,))
+        return replace(gpu_profile(), step_ns=1e6, devices=(gpu,))
 
-    def test_each_part_against_the_profiler(self, tmp_path):
+    def test_each_part_against_the_profiler(self):
         shares = Shares(
             input_pct=12.0, copy_pct=45.0, dispatch_pct=0.0, device_pct=43.0, step_pct=43.0, sync_pct=0.0,
             report_pct=0.0, other_pct=0.0,
         )  # fmt: skip
-        found = {name: apart for name, (_, _, apart) in points_apart(shares, self.profile(tmp_path)).items()}
+        found = {name: apart for name, (_, _, apart) in points_apart(shares, self.profile()).items()}
         assert found == {"compute": pytest.approx(17), "input": pytest.approx(2), "copy": 0}
         hidden = replace(shares, device_pct=Missing("hidden"), copy_pct=15.0)
-        found = {name: apart for name, (_, _, apart) in points_apart(hidden, self.profile(tmp_path)).items()}
+        found = {name: apart for name, (_, _, apart) in points_apart(hidden, self.profile()).items()}
         assert found == {"compute": 0, "input": pytest.approx(2), "copy": pytest.approx(5)}
 
 

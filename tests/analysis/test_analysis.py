@@ -36,7 +36,7 @@ def test_it_holds_what_its_parts_find():
         assert one.bottleneck == find_bottleneck(SNAPSHOT, lane) is not None
         assert one.speed == statistics.speed(statistics.log_speeds(lane.slices)) is not None
         assert (one.windows, one.discarded) == (lane.measurements.windows, lane.discarded)
-    assert (found.news, found.curve) == ("", None)
+    assert (found.news[:16], found.curve) == ("C batch 10 → 20:", None)
     with pytest.raises(KeyError):
         found.lane("nobody")
 
@@ -47,7 +47,7 @@ def test_the_analysis_before_changes_nothing_but_the_time_it_takes():
     assert found == analyse(after) != before
     assert found.lanes[1].throughput is before.lanes[1].throughput
     assert found.lanes[0].throughput is not before.lanes[0].throughput
-    fewer = replace(after, lanes=after.lanes[:1])
+    fewer = replace(after, lanes=after.lanes[:1], periods=())
     assert analyse(fewer, found) == analyse(fewer), "another race"
 
 
@@ -56,7 +56,7 @@ def test_what_was_tried_is_not_advised_and_experiments_are_in_it():
     advice = find_bottleneck(SNAPSHOT, lane).advice[0]
     vain = Attempt(lane.spec.name, {advice.knob: 0}, {advice.knob: advice.value}, outcome=REVERTED)
     tuned = TuneState(lane.spec.name, attempts=(vain,))
-    found = analyse(replace(SNAPSHOT, tuned=tuned, experiment=tuned))
+    found = analyse(replace(SNAPSHOT, tuned=tuned, experiment=tuned, periods=()))
     assert advice not in found.lanes[0].bottleneck.advice and found.news != ""
     state = CrossoverState("batch_size", tuple(one.spec.name for one in SNAPSHOT.lanes), (1, 2))
     crossed = replace(SNAPSHOT, experiment=state)

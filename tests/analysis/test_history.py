@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.ui import Demo, changed_ten_times, racing_demo
 
@@ -46,6 +48,9 @@ class TestChanges:
         demo.session.set_mode(CONCURRENT)
         assert of(demo).news == ""
         assert of(demo).history[-1].what == "mode concurrent"
+
+    def test_what_one_key_did_to_two_lanes_is_told_together(self):
+        assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"
 
     def test_one_key_on_two_lanes_is_one_change_also_where_the_next_press_overtakes_it(self):
         demo = Demo(mode=TURNS)

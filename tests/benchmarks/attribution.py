@@ -42,9 +42,9 @@ from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState
+from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.result import Profile
 from tfmon.reports.profile import to_text
 
 POINTS = 5.0

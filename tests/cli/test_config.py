@@ -114,7 +114,6 @@ class TestMistakes:
             ("[keys]\nquit = 1", 'keys: quit: 1 is not text in quotes, such as "f"'),
             ('[keys]\nqiut = "x"', "keys: there is no key 'qiut'; did you mean 'quit'?"),
             ('[keys]\nquit = "foo"', "keys: quit: 'foo' is not a key"),
-            ('[keys]\nprefetch.next = "b"', "keys: batch.down and prefetch.next have the same key 'b'"),
         ],
     )
     def test_a_mistake_is_one_line_with_the_file_the_key_and_what_is_allowed(self, write, folder, text, said):

@@ -16,7 +16,7 @@ def test_steps_are_profiled_and_the_trace_is_kept_in_both_forms(tfmon, tmp_path)
     found = json.loads(done.out)
     assert (found["schema"], found["steps"], found["mode"]) == (2, 10, "graph")
     assert found["step_ns"] > 0 and found["bottleneck"]["kind"] in ("compute", "dispatch", "mixed")
-    assert any("Conv2D" in op["type"] for op in found["ops"]["top"])
+    assert any("Conv2D" in op["kind"] for op in found["ops"]["top"])
     assert json.loads(chrome.read_text())["traceEvents"]
     assert list(keep.glob("plugins/profile/*/*.xplane.pb"))
 

@@ -36,6 +36,7 @@ def test_release(version, numbers):
         ("unknown", ">=2", True),
         ("10", ">9", True),
         ("2", "<=1.9", False),
+        ("2", "about 3", True),
     ],
 )
 def test_fits(version, allowed, answer):

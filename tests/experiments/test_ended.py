@@ -19,6 +19,7 @@ def test_a_kept_change_is_not_taken_back_from_a_lane_that_has_ended(ended):
     demo = Demo(mode="turns")
     demo.go()
     kept = Attempt("cpu", {"prefetch": "auto"}, {"prefetch": "off"}, outcome=KEPT)
+    demo.session.set_experiment(TuneState("cpu"))
     demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
     control = ExperimentControl(demo.session, demo.controls)
     if not ended:

@@ -89,7 +89,7 @@ OTHERS = {
     *("tfmon-end", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui", "tfmon-leave"),
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
-OF_A_LINK = {"tfmon-host-", "tfmon-tell-", "tfmon-profile"}
+OF_A_LINK = {"tfmon-host-", "tfmon-tell-"}
 """In tests/hosts/test_losses.py and test_lanes.py."""
 
 

@@ -8,12 +8,14 @@ from typing import get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.gpu_profile import gpu_profile
 from support.ui import START, Demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model.codec import CodecError, decode_event
-from tfmon.model.lane_events import PROTOCOL, FromLane, SliceLoad, Window
+from tfmon.model.codec import CodecError, decode_event, plain
+from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, SliceLoad, Window
 from tfmon.model.lane_state import PHASES
+from tfmon.reports.profile import to_text as profile_text
 from tfmon.reports.race import to_json, to_text
 from tfmon.ui.render.race import draw
 from tfmon.ui.screens.lane import lane_rows
@@ -52,6 +54,10 @@ def parts_of(kind) -> dict[str, st.SearchStrategy]:
     return parts
 
 
+PROFILE = plain(gpu_profile())
+VALUES["Profile"] = st.fixed_dictionaries({}, optional={name: FLOATS | INTS for name in PROFILE}).map(
+    PROFILE.__or__
+)
 VALUES["SliceLoad"] = st.fixed_dictionaries(parts_of(SliceLoad))
 
 
@@ -95,6 +101,8 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
         except CodecError:
             continue
         demo.session.accept(event)
+        if isinstance(event, Profiled):
+            assert "\x1b" not in profile_text(event.profile)
     snapshot = demo.session.snapshot()
     for width, height in ((120, 36), (60, 14), (30, 3)):
         for row in draw(analyse(snapshot), View(), width, height).rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 from support.events import (
@@ -18,10 +19,10 @@ from support.events import (
     tree_sample,
     window,
 )
+from support.gpu_profile import gpu_profile
 
 from tfmon.model.events import (
     BadLine,
-    ProfileRead,
 )
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.lane_events import (
@@ -32,6 +33,7 @@ from tfmon.model.lane_events import (
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
+    Profiled,
     Progressed,
     SliceEnded,
     SliceLoad,
@@ -235,7 +237,8 @@ class TestWindows:
         assert (state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (None, None)
 
     def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes(self):
-        read = ProfileRead(lane="cpu", at_ns=2 * SECOND, computing_share=0.25)
+        call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
+        read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
         state = lane("cpu", window(), read, window())
         assert (state.computing_share, advance(state, window(computing_share=0.5)).computing_share) == (0.25, 0.5)
         assert advance(state, applied()).computing_share is None

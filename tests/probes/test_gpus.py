@@ -19,7 +19,7 @@ from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
-from tfmon.probes.visible import visible_places
+from tfmon.probes.obstacles import visible_places
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
 
 pytestmark = pytest.mark.process

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from xspace_writer import Mark, mark, plane, space
+from trace_writer import Mark, mark, plane, space
 
 from tfmon.model.readings import Missing, Reading
-from tfmon.profile.trace import Space
-from tfmon.profile.xspace import decode
+from tfmon.profile.trace import Plane, Space
 
 PERIOD = 1000
 """From the beginning of a step to that of the next."""
@@ -21,11 +20,11 @@ def us(value: Reading) -> float:
     return round(value / 1000, 6)
 
 
-def trace(lines: dict[str, Iterable[Mark]], *devices: bytes, errors: Iterable[str] = ()) -> Space:
-    return decode(space(plane("/host:CPU", lines), *devices, plane("Task Environment", {}), errors=errors))
+def trace(lines: dict[str, Iterable[Mark]], *devices: Plane, errors: Iterable[str] = ()) -> Space:
+    return space(plane("/host:CPU", lines), *devices, plane("Task Environment", {}), errors=errors)
 
 
-def gpu(lines: dict[str, Iterable[Mark]], index: int = 0) -> bytes:
+def gpu(lines: dict[str, Iterable[Mark]], index: int = 0) -> Plane:
     return plane(f"/device:GPU:{index}", lines)
 
 

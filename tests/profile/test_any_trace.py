@@ -7,13 +7,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xspace_writer import Mark, plane, space
+from trace_writer import Mark, plane, space
 
+from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import profile_of
-from tfmon.profile.result import Call, Ops
 from tfmon.profile.trace import TraceError
-from tfmon.profile.xspace import decode
 from tfmon.reports.profile import WIDTH, to_json, to_text
 
 NAMES = [
@@ -51,7 +50,7 @@ gpus = st.builds(
 @settings(max_examples=150)
 @given(hosts, st.none() | gpus, st.booleans())
 def test_it_is_analysed_or_refused(host, gpu, on_gpu):
-    trace = decode(space(host, *([] if gpu is None else [gpu])))
+    trace = space(host, *([] if gpu is None else [gpu]))
     try:
         profile = profile_of(trace, on_gpu=on_gpu)
     except TraceError as error:

@@ -16,14 +16,13 @@ from made_lanes import (
     us,
     waiting,
 )  # fmt: skip
-from xspace_writer import mark, plane, space
+from trace_writer import mark, plane, space
 
+from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import tells
-from tfmon.profile.result import Profile
 from tfmon.profile.trace import Space, TraceError
-from tfmon.profile.xspace import decode
 
 
 def bound(space_: Space) -> str:
@@ -89,7 +88,7 @@ class TestGraphOnTheCpu:
         with pytest.raises(TraceError, match="no step marked 'train'"):
             profile_of(trace({"python": [mark("train", 0, 5), *calling(0, 50, 1)]}))
         with pytest.raises(TraceError, match="no step marked"):
-            profile_of(decode(space(plane("/host:metadata", {}))))
+            profile_of(space(plane("/host:metadata", {})))
 
     def test_steps_in_which_nothing_is_seen_have_no_bottleneck(self):
         profile = profile_of(loop_only(lambda n, at: [marker(n, at)]))
@@ -109,7 +108,7 @@ class TestOperations:
         step = each_step(2, lambda n, at: processing(n + 1, [("a/MatMul:MatMul", at + 200, 50)]))
         data = each_step(2, lambda n, at: processing(n + 77, [("PyFunc:PyFunc", at + 100, 400)]))
         profile = profile_of(trace({"python": loop, "tf_Compute/1": step, "tf_data_private_threadpool/1": data}))
-        assert [op.type for op in profile.ops.top] == ["MatMul"]
+        assert [op.kind for op in profile.ops.top] == ["MatMul"]
         assert (us(profile.call.compute_ns), us(profile.input.python_ns)) == (50, 400)
 
     def test_a_function_that_the_pipeline_runs_on_the_loops_thread_is_none_of_the_steps(self):
@@ -120,7 +119,7 @@ class TestOperations:
 
     def test_python_in_the_step_is_none_of_the_pipelines(self):
         profile = profile_of(one_call([("net/PyFunc:PyFunc", 100, 400)]))
-        assert [op.type for op in profile.ops.top] == ["PyFunc"]
+        assert [op.kind for op in profile.ops.top] == ["PyFunc"]
         assert isinstance(profile.input.python_ns, Missing)
 
     def test_functions_called_by_the_steps_functions_are_the_steps(self):
@@ -129,11 +128,11 @@ class TestOperations:
         middle = [*processing(2, [("body/call:PartitionedCall", 120, 300)]), mark("FunctionRun", 130, 5, id=3)]
         inner = processing(3, [("body/MatMul:MatMul", 150, 90)])
         lines = {"python": loop, "tf_Compute/1": outer, "tf_Compute/2": middle, "tf_Compute/3": inner}
-        assert {op.type for op in profile_of(trace(lines)).ops.top} == {"While", "PartitionedCall", "MatMul"}
+        assert {op.kind for op in profile_of(trace(lines)).ops.top} == {"While", "PartitionedCall", "MatMul"}
 
     def test_self_time_is_without_what_ran_inside_on_the_same_thread(self):
         ops = [("f/call:PartitionedCall", 100, 300), ("f/MatMul:MatMul", 150, 200), ("f/Inner:Pow", 160, 30)]
-        found = {op.type: us(op.self_ns) for op in profile_of(one_call(ops)).ops.top}
+        found = {op.kind: us(op.self_ns) for op in profile_of(one_call(ops)).ops.top}
         assert found == {"PartitionedCall": 100, "MatMul": 170, "Pow": 30}
 
     def test_parallelism_is_their_time_over_the_time_in_which_any_ran(self):
@@ -191,7 +190,7 @@ class TestEager:
         work = processing(1, [("a/MatMul:MatMul", 540, 30)])
         profile = profile_of(trace({"python": loop, "tf_Compute/1": work}))
         assert profile.mode == "eager"
-        assert {op.type: us(op.self_ns) for op in profile.ops.top} == {"Mul": 40, "MatMul": 30}
+        assert {op.kind: us(op.self_ns) for op in profile.ops.top} == {"Mul": 40, "MatMul": 30}
 
     def test_a_few_single_operations_beside_a_tf_function_do_not_make_it_eager(self):
         profile = profile_of(
@@ -224,7 +223,7 @@ class TestXla:
     def test_its_operations_are_found_on_every_thread(self):
         profile = profile_of(self.lane())
         assert profile.mode == "xla"
-        assert [(op.name, op.type, op.count) for op in profile.ops.top] == [
+        assert [(op.name, op.kind, op.count) for op in profile.ops.top] == [
             ("dot.12.1", "dot", 4),
             ("fusion.3", "fusion", 4),
         ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single, trace, us, waiting
-from xspace_writer import mark
+from trace_writer import mark
 
+from tfmon.model.profile import GpuTime, Ops
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import profile_of
-from tfmon.profile.result import GpuTime, Ops
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
 
@@ -198,7 +198,7 @@ def test_operations_are_the_kernels_by_what_they_were_launched_for():
 
     ops = profile_of(gpu_lane(launching(10, 100), {COMPUTE: queue})).ops
     assert isinstance(ops, Ops)
-    found = [(op.name, op.type, op.device, op.count, us(op.self_ns)) for op in ops.top]
+    found = [(op.name, op.kind, op.device, op.count, us(op.self_ns)) for op in ops.top]
     assert found == [
         ("net/dense/MatMul", "MatMul", "GPU:0", 8, 100),
         ("fusion.7", "fusion", "GPU:0", 4, 30),

@@ -12,6 +12,7 @@ from tfmon.profile.xspace import read_space
 DATA = Path(__file__).parent / "data"
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("version", "events", "step_us", "ops_us", "stages_us"),
     [

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from made_lanes import calling, each_step, gpu_lane, graph_lane, marker, processing, trace, waiting
-from xspace_writer import mark
+from trace_writer import mark
 
-from tfmon.profile.breakdown import profile_of, read_profile
+from tfmon.profile.breakdown import profile_of
 from tfmon.reports.profile import WIDTH, to_json, to_text
-
-DATA = Path(__file__).parent / "data"
 
 GRAPH = """\
 4 steps of 1.00 ms (the longest 1.00 ms), tf.function
@@ -62,7 +59,6 @@ PROFILES = {
     "gpu": on_gpu(),
     "retracing": retracing(),
     "host only": host_only(),
-    **{path.name: read_profile(path) for path in sorted(DATA.iterdir())},
 }
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xspace_writer import mark, plane, space
+from trace_writer import mark, plane, space
 
 from tfmon.profile.trace import TraceError, both, total, unite, without, write_chrome
-from tfmon.profile.xspace import decode, read_space
+from tfmon.profile.xspace import read_space
 
 DATA = Path(__file__).parent / "data"
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
@@ -47,9 +47,7 @@ def exported(trace, tmp_path) -> list[dict]:
 
 
 def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
-    trace = decode(
-        space(plane("/host:CPU", {"main": [], "python": [mark("step", 5, 2.5, step_num=3, how="xla")]}))
-    )
+    trace = space(plane("/host:CPU", {"main": [], "python": [mark("step", 5, 2.5, step_num=3, how="xla")]}))
     *names, event = exported(trace, tmp_path)
     assert [(one["name"], one["pid"], one["tid"], one["args"]["name"]) for one in names] == [
         ("process_name", 1, 0, "/host:CPU"),
@@ -62,20 +60,19 @@ def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
 
 def test_planes_do_not_share_threads_and_empty_ones_are_skipped(tmp_path):
     lines = {"l": [mark("e", 0, 1)]}
-    events = exported(decode(space(plane("a", lines), plane("b", {}), plane("c", lines))), tmp_path)
+    events = exported(space(plane("a", lines), plane("b", {}), plane("c", lines)), tmp_path)
     assert {(one["pid"], one["tid"]) for one in events if one["ph"] == "X"} == {(1, 1), (3, 1)}
 
 
 def test_what_json_or_a_viewer_cannot_hold_is_written_as_text(tmp_path):
     stats = {"id": -(1 << 60), "ratio": math.inf, "nothing": math.nan, "small": 7}
     (event,) = (
-        one
-        for one in exported(decode(space(plane("p", {"l": [mark("e", 0, 1, **stats)]}))), tmp_path)
-        if one["ph"] == "X"
+        one for one in exported(space(plane("p", {"l": [mark("e", 0, 1, **stats)]})), tmp_path) if one["ph"] == "X"
     )
     assert event["args"] == {"id": str(-(1 << 60)), "ratio": "inf", "nothing": "nan", "small": 7}
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("path", sorted(DATA.iterdir()), ids=lambda path: path.name)
 def test_a_real_trace_is_exported_whole(path, tmp_path):
     trace = read_space(path)
@@ -85,6 +82,6 @@ def test_a_real_trace_is_exported_whole(path, tmp_path):
 
 
 def test_nothing_is_an_empty_list_and_a_file_that_cannot_be_written_is_told(tmp_path):
-    assert exported(decode(space()), tmp_path) == []
+    assert exported(space(), tmp_path) == []
     with pytest.raises(TraceError, match="cannot be written"):
-        write_chrome(decode(space()), tmp_path)
+        write_chrome(space(), tmp_path)

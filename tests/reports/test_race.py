@@ -175,7 +175,7 @@ def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_me
         "boot": "",
         "quota_cores": None,
         "nice": None,
-        "python": "",
+        "python": None,
         "tensorflow": "",
         "driver": "",
         "power_limits_w": [],

@@ -7,15 +7,12 @@ loading TensorFlow takes longer than most of them.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, Progressed, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
-from tfmon.profile.breakdown import profile_of
-from tfmon.profile.xspace import read_space
 
 from .conftest import SHAPES
 
@@ -106,9 +103,9 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     race.lanes.profile(race.name, folder, STEPS)
     profiled = race.until_event(Profiled)
     assert profiled.folder == str(folder)
-    found = profile_of(read_space(Path(profiled.path)))
+    found = profiled.profile
     assert (found.steps, found.mode) == (STEPS, "graph")
-    assert any("MatMul" in op.type for op in found.ops.top)
+    assert any("MatMul" in op.kind for op in found.ops.top)
     assert not isinstance(found.input.wait_ns, Missing) and 0 < found.input.wait_ns < found.step_ns
 
     race.lanes.set_knob(race.name, "stop_after_epoch", True)

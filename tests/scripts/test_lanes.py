@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tfmon import report
 from tfmon.model.events import LanePrinted, LaneStarted
 from tfmon.model.lane_events import (
     Hello,
@@ -53,10 +54,6 @@ def output(race) -> str:
 
 def told(race) -> object:
     return json.loads(output(race).splitlines()[0])
-
-
-def steps_seen(race) -> int:
-    return sum(window.steps for window in race.of(Window))
 
 
 # ------------------------------------------------------------ left as it is
@@ -114,7 +111,8 @@ def test_steps_are_seen_whatever_starts_python(watch, script, start):
     words = start.format(python=sys.executable, path=path, folder=path.parent, module=path.stem)
     race = watch("/bin/sh", "-c", words)
     output(race)
-    assert (race.lane.phase, steps_seen(race)) == (DONE, WARM - 1), "the first call starts the clock"
+    assert (race.lane.phase, race.lane.steps, race.lane.examples) == (DONE, WARM, 4 * WARM)
+    assert race.lane.first_loss == 1.0, "that of the first step"
 
 
 def test_a_forked_process_is_no_lane(watch, script):
@@ -130,7 +128,42 @@ print(os.getpid())
     race = watch(script(LOOP + forks))
     pid = int(output(race).splitlines()[-1])
     assert [event.pid for event in race.of(Hello)] == [pid]
-    assert steps_seen(race) == 100 + WARM - 1
+    assert race.lane.steps == 100 + WARM
+
+
+def test_of_two_processes_that_train_at_once_the_first_is_counted_and_the_other_told(watch, script):
+    forks = f"""
+train(50)
+if not os.fork():
+    os.environ.update(RANK="1", WORLD_SIZE="2")
+    os.execv(sys.executable, [sys.executable, *sys.argv, "other"])
+os.wait()
+train({WARM})
+"""
+    other = "if 'other' in sys.argv:\n    train(30)\n    sys.exit()\n"
+    race = watch(script(LOOP + other + forks))
+    output(race)
+    assert race.lane.steps == 50 + WARM
+    assert race.lane.not_measured["processes"].endswith("(rank 1 of 2)")
+
+
+@pytest.mark.parametrize("ending", ["os._exit(7)", "os.kill(os.getpid(), 9)"], ids=["exit", "signal"])
+def test_the_last_window_counts_or_is_said_to_be_lost(watch, script, ending):
+    race = watch(script(LOOP + f"train({WARM})\n{ending}"))
+    output(race)
+    if "_exit" in ending:
+        assert (race.lane.ended.exit_code, race.lane.steps) == (7, WARM)
+    else:
+        assert "is not counted" in race.lane.not_measured["end"]
+
+
+def test_examples_that_are_no_number_are_said_once_and_raise_outside_of_a_race(watch, script):
+    race = watch(script(LOOP + f"for _ in range({WARM}):\n    report.step(examples=-3)\nprint('on')"))
+    assert output(race) == "on"
+    assert (race.lane.steps, race.lane.examples) == (WARM, 0)
+    assert "examples=-3" in race.lane.not_measured["examples"]
+    with pytest.raises(ValueError, match="examples='x'"):
+        report.step(examples="x")
 
 
 def test_a_script_that_executes_itself_again_is_still_the_lane(watch, script):
@@ -149,7 +182,7 @@ def test_the_next_process_is_the_lane_when_the_first_has_ended(watch, script):
     race = watch("/bin/sh", "-c", f"{sys.executable} {path}; {sys.executable} {path}")
     output(race)
     assert len(race.of(Hello)) == 2
-    assert steps_seen(race) == 2 * (WARM - 1)
+    assert race.lane.steps == 2 * WARM
 
 
 # ------------------------------------------------------------ what it obeys

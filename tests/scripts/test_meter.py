@@ -68,16 +68,18 @@ def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
     assert (window.step, window.steps, window.examples) == (6, 1, 32)
 
 
-def test_nothing_is_reported_twice(meter):
+def test_examples_of_a_window_that_a_pause_cuts_off_are_reported_once(meter):
     meter.begin_window(time.monotonic_ns())
     meter.send_rest()
-    assert meter.reporter.sent == []
+    (window,) = meter.reporter.sent
+    assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
 
 
 def test_steps_that_are_told_together_are_measured_as_one_by_one():
     alone, together = WithoutKnobs(FullPipe(), {}), WithoutKnobs(FullPipe(), {})
     began_ns = time.monotonic_ns()
     for meter in (alone, together):
+        meter.clock.done = 1  # the first step ends a window
         meter.start_step(began_ns)
     ends_ns, losses = [], [0.5, 0.25, 0.125, 0.0625]
     for number, loss in enumerate(losses):

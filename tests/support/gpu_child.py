@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lanes" / "children"))
 
 from trainer import FakeTrainer
 
-from support.gpu_profile import write_profile
+from support.gpu_profile import gpu_profile
 from tfmon.model.lane_events import Profiled
 from tfmon.model.requests import TakeProfile
 
@@ -21,7 +21,7 @@ BYTES = 3_000_000_000
 class GpuTrainer(FakeTrainer):
     def heed(self, request) -> None:
         if isinstance(request, TakeProfile):
-            self.say(Profiled, folder=request.folder, path=str(write_profile(Path(request.folder))))
+            self.say(Profiled, folder=request.folder, profile=gpu_profile())
         else:
             super().heed(request)
 

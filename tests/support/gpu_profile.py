@@ -1,4 +1,4 @@
-"""A made profile of a lane on a GPU, as a file: kernels run for 90 % of each step."""
+"""A made profile of a lane on a GPU: kernels run for 90 % of each step."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "profile"))
 
 from made_lanes import calling, each_step, gpu, marker, waiting
-from xspace_writer import mark, plane, space
+from trace_writer import mark, plane, space
+
+from tfmon.model.profile import Profile
+from tfmon.profile.breakdown import profile_of
 
 
-def write_profile(folder: Path) -> Path:
-    """Write a trace of four steps of 1 ms on a GPU, and return the file."""
+def gpu_profile() -> Profile:
+    """Return what a trace of four steps of 1 ms on a GPU says."""
     loop = each_step(4, lambda n, at: [marker(n, at), *waiting(at, 5), *calling(at + 5, 60, n + 1)])
     kernels = each_step(4, lambda _n, at: [mark("sgemm", at + 20, 900, tf_op="net/MatMul:MatMul")])
-    path = folder / "made.xplane.pb"
     host, device = plane("/host:CPU", {"python": loop}), gpu({"Stream #13(Kernel)": kernels})
-    path.write_bytes(space(host, device, plane("Task Environment", {})))
-    return path
+    return profile_of(space(host, device, plane("Task Environment", {})), on_gpu=True)

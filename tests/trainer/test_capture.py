@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.result import Profile
 from tfmon.trainer.capture import Capture, CaptureError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
@@ -140,7 +140,7 @@ class TestVerdicts:
         step = tf.function(training(tf, conv(tf)))
         profile = judged(capture, "compute", step, batches_of(tf, data((28, 28, 1)), 64), steps=6)
         assert profile.bottleneck.kind == "compute"
-        assert any("Conv2D" in op.type for op in profile.ops.top[:3])
+        assert any("Conv2D" in op.kind for op in profile.ops.top[:3])
         adding_up(profile)
 
     def test_python_in_the_pipeline_is_bound_by_input(self, tf: Any, capture: Capture) -> None:
@@ -150,7 +150,7 @@ class TestVerdicts:
         # The longest part of the pipeline is the stage that sleeps, and its time is known to be Python's.
         assert profile.input.stages[0].name.endswith("Map")
         assert profile.input.python_ns / 1e6 > 15
-        assert not [op for op in profile.ops.top if "PyFunc" in op.type]
+        assert not [op for op in profile.ops.top if "PyFunc" in op.kind]
         adding_up(profile)
 
     def test_an_eager_step_is_bound_by_starting_operations(self, tf: Any, capture: Capture) -> None:
@@ -158,7 +158,7 @@ class TestVerdicts:
         profile = judged(capture, "eager", training(tf, dense(tf)), ready, steps=5)
         assert (profile.mode, profile.bottleneck.kind) == ("eager", "eager")
         assert profile.ops.runs / profile.steps > 100
-        assert {"MatMul", "ReadVariableOp"} <= {op.type for op in profile.ops.top}
+        assert {"MatMul", "ReadVariableOp"} <= {op.kind for op in profile.ops.top}
         adding_up(profile)
 
     def test_growing_batches_are_bound_by_retracing(self, tf: Any, capture: Capture) -> None:
@@ -213,7 +213,7 @@ class TestAgainstTensorFlow:
         assert len(profile.ops.top) == 10
         # A convolution that hands its work to another thread shows there once more when the machine is busy; the
         # table then counts it twice, and has more than ran.
-        ours = {(op.type, op.name): 5 * op.self_ns / 1e3 for op in profile.ops.top}
+        ours = {(op.kind, op.name): 5 * op.self_ns / 1e3 for op in profile.ops.top}
         equal = {key for key, time_us in ours.items() if time_us == pytest.approx(table[key], rel=1e-6, abs=0.002)}
         assert all(time_us <= table[key] + 0.002 for key, time_us in ours.items())
         return equal

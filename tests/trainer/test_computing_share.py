@@ -13,6 +13,7 @@ DATA = Path(__file__).parents[1] / "profile" / "data"
 TRACES = sorted(DATA.glob("*.xplane.pb"))
 
 
+@pytest.mark.tensorflow
 def test_settings_need_one_once_and_a_gpu_none():
     shares = ComputingShares("cpu")
     assert shares.needed({"batch_size": 10}) and shares.of({"batch_size": 10}) is None
@@ -50,12 +51,14 @@ class TestAgain:
         assert not shares.needed({}, [1_000] * WINDOWS)
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
 def test_a_small_dense_net_is_mostly_dispatch(trace):
     share = read(trace, 20).computing_share
     assert share is not None and 0.02 < share < 0.5
 
 
+@pytest.mark.tensorflow
 def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
     (tmp_path / "damaged").write_bytes(TRACES[0].read_bytes()[:-100])
     assert read(tmp_path / "damaged", 20) == UNKNOWN

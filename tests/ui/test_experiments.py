@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
@@ -151,6 +152,20 @@ async def test_e_tries_advice_and_u_takes_it_back_and_why_neither_can_be_done_is
             demo.experiments.refusal = f"{key}: no knob of this scenario helps cpu"
             await press(pilot, key)
             assert demo.experiments.refusal in shown(pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(size):
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=size) as pilot:
+        await press(pilot, "H")
+        shown_words = " ".join(shown(pilot).split())
+        for row in analyse(demo.session.snapshot()).history:
+            assert all(" ".join(cell.split()) in shown_words for cell in row.cells(demo.session.snapshot()))
+        await press(pilot, "u")
+        assert "undone: prefetch auto" in shown(pilot)
+        await press(pilot, "H")
+        assert "0:42" in shown(pilot) and "History" not in shown(pilot), "the same key closes it"
 
 
 async def test_while_a_lane_is_tuned_keys_change_nothing_and_say_why():

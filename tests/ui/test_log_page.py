@@ -61,7 +61,9 @@ async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
         before = shown(pilot)
         say(demo, "more news")
         pilot.app.pull()
-        assert shown(pilot) == before.replace(f"{newer} newer", f"{newer + 1} newer").replace("106 lines", "107 lines")
+        assert shown(pilot) == before.replace(f"{newer} newer", f"{newer + 1} newer").replace(
+            "106 lines", "107 lines"
+        )
         await press(pilot, "end")
         assert "more news" in shown(pilot) and "following" in shown(pilot)
         await wheel(pilot, MouseScrollUp, (10, 10))

@@ -103,15 +103,9 @@ def test_importing_is_never_a_blank_screen():
     demo.enter("cpu", "importing")
     demo.clock.ahead(2.1)
     rows = drawn(demo, "cpu", 64)
-    assert "stage 2 of 6: loading TensorFlow · 2 s  " in rows[1], "nothing is remembered: no time is promised"
-    assert "ready in about" not in "\n".join(rows)
+    assert "stage 2 of 6: loading TensorFlow · 2 s  " in rows[1]
     assert [row[2:7] for row in rows[2:5]] == ["  ✓ s", "  ▸ l", "  · b"]
     assert "2 s since its start" in rows[8]
-    usual = {"cpu": {"starting": 0.4, "importing": 6.8, "building": 0.4, "tracing": 1.2, "warming up": 2.4}}
-    rows = drawn(demo, "cpu", 64, usual=usual)
-    assert "stage 2 of 6: loading TensorFlow · 2 s of about 7 s" in rows[1]
-    assert "tracing the training step" in rows[5] and rows[5].rstrip("│ ").endswith("about 1 s")
-    assert rows[8].rstrip("│ ").endswith("ready in about 9 s"), "6.8 - 2.1 + 0.4 + 1.2 + 2.4"
     low = drawn(demo, "cpu", 64, 12)
     assert "✓ start  ▸ import  · build" in low[2]
     narrow = drawn(demo, "cpu", 40, 12)

@@ -274,24 +274,21 @@ def test_the_line_below_the_header_says_what_is_compared():
 def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_measured():
     demo = Demo(mode="turns")
     demo.clock.ahead(1)
-    said = awaited(analyse(demo.session.snapshot()), {})
+    said = awaited(analyse(demo.session.snapshot()))
     assert said == "no verdict yet: the lanes are getting ready"
-    usual = {"starting": 2.0, "importing": 6.0, "building": 1.0, "tracing": 1.0, "warming up": 1.0}
-    said = awaited(analyse(demo.session.snapshot()), dict.fromkeys(demo.names, usual))
-    assert said == "no verdict yet: the lanes are getting ready; ready in about 10 s"
     demo.go()
     demo.race(2.4)
-    waiting = awaited(analyse(demo.session.snapshot()), {})
+    waiting = awaited(analyse(demo.session.snapshot()))
     assert waiting == "measured 2 of 3 rounds; verdict in about 2 s", "two of three rounds of 1.2 s"
     assert waiting in text(frame(demo))
     demo.race(7.2)
-    assert awaited(analyse(demo.session.snapshot()), {}) == "" and "faster than" in text(frame(demo))
+    assert awaited(analyse(demo.session.snapshot())) == "" and "faster than" in text(frame(demo))
     demo.clock.ahead(0.1)
     demo.apply("cpu", "batch_size", 20)
-    said = awaited(analyse(demo.session.snapshot()), {})
+    said = awaited(analyse(demo.session.snapshot()))
     assert said.startswith("measuring again: batch size of C changed")
     demo.enter("cpu", "paused")
-    assert awaited(analyse(demo.session.snapshot()), {}).endswith("no verdict while a lane is paused")
+    assert awaited(analyse(demo.session.snapshot())).endswith("no verdict while a lane is paused")
 
 
 def test_a_measurement_that_begins_again_names_the_change_that_caused_it():
@@ -349,9 +346,9 @@ def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice(
     demo = Demo(mode="turns")
     demo.go()
     known = demo.session.snapshot()
-    assert awaited(analyse(known), {}) == "measured 0 of 3 rounds", "no length is known: none is promised"
+    assert awaited(analyse(known)) == "measured 0 of 3 rounds", "no length is known: none is promised"
     timed = replace(known, race=replace(known.race, slice_s=0.5))
-    assert awaited(analyse(timed), {}) == "measured 0 of 3 rounds; verdict in about 3 s"
+    assert awaited(analyse(timed)) == "measured 0 of 3 rounds; verdict in about 3 s"
 
 
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():

@@ -147,7 +147,7 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
     assert isinstance(app.broken, ZeroDivisionError)
 
 
-async def test_a_remapped_key_of_the_race_does_not_clash_and_the_palette_has_only_what_a_replay_does(player):
+async def test_a_remapped_key_acts_and_the_palette_has_only_what_a_replay_does(player):
     keymap = {"batch.up": "plus", "replay.slower": "s"}
     app = ReplayApp(player.session, player, characters="braille", keymap=keymap)
     async with app.run_test(size=(120, 60)) as pilot:

@@ -10,7 +10,6 @@ from tfmon.model.spec import LaneSpec
 from .pilot import app_of
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: "{}x{}".format(*size))
-USUAL = {"starting": 0.4, "importing": 6.8, "building": 0.4, "tracing": 1.2, "warming up": 2.4}
 
 
 def starting() -> Demo:
@@ -35,8 +34,7 @@ def over() -> Demo:
 @SIZES
 def test_the_first_seconds(snap_compare, size):
     demo = starting()
-    app = app_of(demo, usual=lambda snapshot: {lane.spec.name: USUAL for lane in snapshot.lanes})
-    assert snap_compare(app, terminal_size=size)
+    assert snap_compare(app_of(demo), terminal_size=size)
 
 
 @SIZES

@@ -10,10 +10,11 @@ from tfmon.analysis.advice import Advice, advice_for
 from tfmon.analysis.attribution import Shares, shares_of
 from tfmon.analysis.contention import TOLD, contention
 from tfmon.analysis.gpu_others import gpu_others
-from tfmon.analysis.rules import BottleneckKind, Evidence, find_kinds, sentence
+from tfmon.analysis.rules import Evidence, find_kinds, sentence
 from tfmon.model.gpu_others import holders, told
 from tfmon.model.hosts import own_pids
 from tfmon.model.lane_state import LaneState
+from tfmon.model.profile import BottleneckKind
 from tfmon.model.readings import GpuSample, Missing, known
 from tfmon.model.session import Snapshot
 

@@ -157,7 +157,9 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
 def change_news(snapshot: Snapshot, rows: Sequence[Row]) -> str:
     """Say what the last change of the user did to its lanes; "" where something else came after it."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
-    return "; ".join(f"{row.lane} {row.what}: {row.effect_text}" for row in rows[len(rows) - count :])
+    last = rows[len(rows) - count :]
+    told = [(row, row.what if place == 0 or row.what != last[0].what else "") for place, row in enumerate(last)]
+    return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in told)
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[Measured]) -> str:

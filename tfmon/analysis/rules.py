@@ -16,23 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
-BottleneckKind: TypeAlias = Literal[
-    "retracing",
-    "compute",
-    "input",
-    "sync",
-    "transfer",
-    "other",
-    "eager",
-    "dispatch",
-    "step",
-    "mixed",
-    "all-reduce",
-]
-"""`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
-where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
+from tfmon.model.profile import BottleneckKind
 
 RETRACED_STEPS_PCT = 2.0
 """Steps that trace, in percent of the steps; a loop whose arguments keep their types traces in none."""

@@ -166,15 +166,12 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
     if found is not None:
         shared = snapshot.machines < len(snapshot.lanes)
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
-        return replace(found, ranking=(), note=note)
+        return replace(found, ranking=(), ranked=(), note=note)
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
-    more = (
-        f"; stopped {least_s - trained_s:.0f} s before a verdict"
-        if over and trained_s < least_s and not ended_itself(lanes)
-        else ""
-    )
+    enough = not over or trained_s >= least_s or ended_itself(lanes)
+    more = "" if enough else f"; stopped {least_s - trained_s:.0f} s before a verdict"
     said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
     return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
 

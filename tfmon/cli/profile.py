@@ -43,7 +43,7 @@ def profile(
 ) -> None:
     """Profile some training steps of SCENARIO in one lane.
 
-    The lane trains until it is steady. Then TensorFlow's profiler records the steps, and tfmon reads the trace.
+    The lane trains until it is steady. Then TensorFlow's profiler records the steps, and the lane reads the trace.
 
     \b
     For example:
@@ -51,9 +51,6 @@ def profile(
       tfmon profile conv --lane gpu:0 --steps 50 --chrome trace.json
     """
     from tfmon.catalog import find_scenario
-    from tfmon.profile.breakdown import read_profile
-    from tfmon.profile.trace import write_chrome
-    from tfmon.profile.xspace import read_space
     from tfmon.reports.profile import to_json, to_text
     from tfmon.runner.headless import interruption
     from tfmon.runner.planner import RaceOptions
@@ -68,20 +65,16 @@ def profile(
     try:
         with interruption() as interrupted:
             try:
-                program.begin(program.plan(info))
+                plan = program.plan(info)
+                if plan.lanes[0].spec.host and (chrome or keep):
+                    raise UsageError("--chrome and --keep need a lane of this machine: traces stay where they are")
+                program.begin(plan)
                 name = _wait_until_steady(program, interrupted)
                 if not name:
                     sys.exit(EXIT_INTERRUPTED)
-                taken = program.profile(name, folder, steps)
+                found = program.profile(name, folder, steps, str(Path(chrome).absolute()) if chrome else "")
             finally:
                 program.close()
-        path, on_gpu = Path(taken.path), program.session.snapshot().lane(name).spec.kind == "gpu"
-        found = read_profile(path, on_gpu=on_gpu, note=taken.note)
-        if chrome:
-            try:
-                write_chrome(read_space(path), Path(chrome))
-            except OSError as error:
-                raise UsageError(f"--chrome {chrome} could not be written: {error.strerror or error}") from error
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)

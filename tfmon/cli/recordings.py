@@ -104,6 +104,7 @@ def runs(
       tfmon runs --files last --keep-files A out
     """
     from tfmon.recordings import library
+    from tfmon.reports import fitted
 
     if listing is not None or keeping is not None:
         if naming is not None or as_json:
@@ -128,7 +129,7 @@ def runs(
     heads = [f"{info.id} ({info.name})" if info.name else info.id for info in infos]
     width = max(map(len, heads))
     for head, info in zip(heads, infos, strict=True):
-        click.echo(f"{head:{width}}  {_run_line(info)}")
+        click.echo(fitted(f"{head:{width}}  {_run_line(info)}"))
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
 

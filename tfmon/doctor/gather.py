@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.doctor.children import import_tensorflow, open_libraries
-from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library, Running
-from tfmon.doctor.interpreter import describe_interpreter, find_shadows, list_distributions, read_build, shadows_on
+from tfmon.doctor.facts import VARIABLES, Build, Distribution, Facts, Import, Library, Running
+from tfmon.doctor.interpreter import describe_interpreter, find_shadows, read_build, shadows_on
 from tfmon.doctor.machine import LoadWatch, read_driver_files, read_host, read_platform
 from tfmon.model.views import default_base
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import read_visibility
 from tfmon.probes.obstacles import LIBRARY
 from tfmon.probes.views import find_view
-from tfmon.probes.wheel import find_home, find_wheel
+from tfmon.probes.wheel import distributions, find_home, find_wheel
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ def gather(
     hidden = shadows_on(interpreter.path)
     blocked = {str(Path(shadow).parent) for shadow in hidden}
     path = [folder for folder in interpreter.path if folder not in blocked]
-    distributions = list_distributions(path)
+    installed = tuple(Distribution(*one) for one in distributions(path))
     wheel, home = find_wheel(path), find_home(path)
     build = Build()
     if wheel is not None and home is not None:
-        build = read_build(home, distributions, wheel.distribution)
+        build = read_build(home, installed, wheel.distribution)
     visibility = read_visibility(
         environ=environ,
         root=roots.root,
@@ -76,7 +76,7 @@ def gather(
         visibility=visibility,
         platform=platform,
         environ={name: environ[name] for name in VARIABLES if name in environ},
-        distributions=distributions,
+        distributions=installed,
         wheel=wheel,
         home="" if home is None else str(home),
         build=build,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -61,7 +60,6 @@ print(json.dumps({
 }))
 """
 )
-_DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
 
 
 def run_script(
@@ -102,26 +100,6 @@ def describe_interpreter(
     except (ValueError, LookupError, TypeError):
         last = clean(answer.stderr.strip()).splitlines()[-1:] or [f"it ended with {answer.returncode}"]
         return Interpreter(executable, error=f"it is not a working Python: {last[0]}")
-
-
-def list_distributions(path: Sequence[str]) -> tuple[Distribution, ...]:
-    """Return the packages on an import path; the first of a name counts.
-
-    Source: names of the `*.dist-info` folders.
-    """
-    found: list[Distribution] = []
-    for folder in dict.fromkeys(path):
-        try:
-            with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.endswith(".dist-info"))
-        except OSError:
-            continue
-        for name in names:
-            match = _DIST_INFO.fullmatch(name)
-            if match is not None:
-                known = re.sub(r"[-_.]+", "-", match[1]).lower()
-                found.append(Distribution(known, match[2], str(Path(folder) / name)))
-    return tuple(found)
 
 
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:

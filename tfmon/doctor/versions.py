@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -19,8 +19,11 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def fits(version: str, allowed: str | SpecifierSet) -> bool:
-    """Return whether a version satisfies every clause; what is not a version does."""
-    clauses = allowed if isinstance(allowed, SpecifierSet) else SpecifierSet(allowed)
+    """Return whether a version satisfies every clause; what is not a version, or not a clause, tells nothing."""
+    try:
+        clauses = allowed if isinstance(allowed, SpecifierSet) else SpecifierSet(allowed)
+    except InvalidSpecifier:
+        return True
     return not release(version) or clauses.contains(version, prereleases=True)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
 from tfmon.hosts.hosted import HostedLane
@@ -30,42 +30,6 @@ TERM_S, KILL_S = 0.45, 0.4
 """How long lanes get to end after SIGTERM and SIGKILL, when nobody listens any more."""
 
 
-class Files:
-    """Keeps and sends files. Thread: the agent's loop."""
-
-    def __init__(self, folder: Path, outbox: Outbox, most_waiting: int) -> None:
-        """Send parts of files only while less than `most_waiting` bytes wait for the link."""
-        self._folder, self._outbox, self._most_waiting = folder, outbox, most_waiting
-        self._open: dict[int, BinaryIO] = {}
-
-    def keep(self, frame: Frame) -> None:
-        """Keep a file: its name in the folder, a zero byte, its content."""
-        name, _, content = frame.payload.partition(b"\0")
-        path = self._folder / os.fsdecode(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-    def fetch(self, frame: Frame) -> None:
-        """Begin to send a file."""
-        name = os.fsdecode(frame.payload)
-        try:
-            self._open[frame.number] = (self._folder / name).open("rb")
-        except OSError as error:
-            answer = {"error": f"{name}: {error.strerror}"}
-            self._outbox.put(Kind.ANSWER, frame.number, json.dumps(answer).encode())
-
-    def send_parts(self) -> None:
-        """Send more of the files; after the last part an empty one."""
-        for number, file in list(self._open.items()):
-            while self._outbox.waiting_bytes < self._most_waiting:
-                part = file.read(CHUNK_BYTES)
-                self._outbox.put(Kind.CHUNK, number, part)
-                self._outbox.collect()
-                if not part:
-                    self._open.pop(number).close()
-                    break
-
-
 class Agent:
     """Serves one monitor. Thread: its own, but for `emit`."""
 
@@ -76,7 +40,6 @@ class Agent:
         self._outbox = Outbox()
         self._frames = FrameReader()
         self._lanes: dict[int, HostedLane] = {}
-        self._files = Files(folder, self._outbox, WAITING_BYTES)
         self._readings: Any = None
         self._heard_s = time.monotonic()
         self._held = False
@@ -100,8 +63,7 @@ class Agent:
             Kind.GO_ON: self._go_on,
             Kind.ASK: self._ask,
             Kind.READ: self._read_machine,
-            Kind.FILE: self._files.keep,
-            Kind.FETCH: self._files.fetch,
+            Kind.FILE: self._keep,
         }
 
     def serve(self) -> str:
@@ -171,7 +133,6 @@ class Agent:
 
     def _write(self) -> None:
         self._outbox.collect()
-        self._files.send_parts()
         try:
             self._outbox.write(self._out_fd)
         except OSError as error:
@@ -295,6 +256,13 @@ class Agent:
         self._held = False
         for lane in self._lanes.values():
             lane.go_on()
+
+    def _keep(self, frame: Frame) -> None:
+        """Keep a file: its name in the folder, a zero byte, its content."""
+        name, _, content = frame.payload.partition(b"\0")
+        path = self._folder / os.fsdecode(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
     def _ask(self, frame: Frame) -> None:
         def answer(found: dict[str, Any]) -> None:

@@ -47,8 +47,6 @@ class Kind(IntEnum):
     """Take readings from now on; JSON."""
     FILE = 10
     """A file to keep in the agent's folder: its name there, a zero byte, its content."""
-    FETCH = 11
-    """Send a file of the agent's folder."""
     # To the monitor.
     STARTED = 20
     """A lane's process was started, or not; JSON."""
@@ -64,8 +62,6 @@ class Kind(IntEnum):
     """The answer to a question; JSON."""
     EVENT = 27
     """A reading, as one line of the codec."""
-    CHUNK = 28
-    """A part of a fetched file; an empty one ends it."""
     LAST_WORD = 29
     """Why the agent ends."""
 

@@ -36,10 +36,10 @@ NO_MEMORY = Missing("that system does not say how much memory a process has")
 
 @dataclass(slots=True)
 class _Question:
-    """A question that waits for its answer, which may come in parts."""
+    """A question that waits for its answer."""
 
     answered: threading.Event = field(default_factory=threading.Event)
-    parts: list[bytes] = field(default_factory=list)
+    answer: bytes = b""
     kind: int = 0
     """What the answer came as."""
 
@@ -95,10 +95,6 @@ class Line:
     def deliver(self, work: Callable[[], None]) -> None:
         """Do something in the thread that tells events, after what came before."""
         self._works.put(work)
-
-    def fetch(self, path: str) -> bytes:
-        """Return a file of the agent's folder; raises TfmonError where it cannot be had."""
-        return self._call(self.next_number(), Kind.FETCH, path.encode(), 60.0)
 
     # ---------------------------------------------------------------- for the connection
 
@@ -161,11 +157,10 @@ class Line:
                     raise HostError(f"{self.host} did not answer within {timeout_s:.0f} s")
             if self.lost:
                 raise HostError(f"{self.host} is lost: {self.lost}")
-            payload = b"".join(question.parts)
-            if question.kind == Kind.ANSWER and "error" in (answer := json.loads(payload)):
+            if question.kind == Kind.ANSWER and "error" in (answer := json.loads(question.answer)):
                 hint = clean(str(answer.get("hint", "")), 400)
                 raise HostError(f"{self.host}: {clean(str(answer['error']), 400)}", hint)
-            return payload
+            return question.answer
         finally:
             self._questions.pop(number, None)
 
@@ -183,7 +178,7 @@ class Line:
             case Kind.ENDED if process is not None:
                 code, ended_ns = ENDED.unpack(frame.payload)
                 self.deliver(lambda: self._end_process(process, code, ended_ns))
-            case Kind.STARTED | Kind.ANSWER | Kind.CHUNK:
+            case Kind.STARTED | Kind.ANSWER:
                 self._take_answer(frame)
             case Kind.PONGED:
                 sent_ns, there_ns, cpu_ns, memory_bytes = PONG.unpack(frame.payload)
@@ -197,14 +192,9 @@ class Line:
 
     def _take_answer(self, frame: Frame) -> None:
         question = self._questions.get(frame.number)
-        if question is None:
-            return
-        if frame.kind == Kind.CHUNK and frame.payload:
-            question.parts.append(frame.payload)
-            return
-        if frame.kind != Kind.CHUNK:
-            question.parts, question.kind = [frame.payload], frame.kind
-        question.answered.set()
+        if question is not None:
+            question.answer, question.kind = frame.payload, frame.kind
+            question.answered.set()
 
     def _crowded(self) -> bool:
         """Return whether too much waits to be told; an answer is read all the same: someone waits."""

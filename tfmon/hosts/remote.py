@@ -5,18 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Protocol
 
-from tfmon.errors import TfmonError
 from tfmon.hosts.frames import Kind
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.model.events import Event
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
-from tfmon.model.threads import start_thread
 
 CONNECT_AGAIN = "r connects again and restarts it"
 
@@ -34,9 +30,6 @@ class Link(Protocol):
 
     def here(self, there_ns: int) -> int:
         """Return the monitor's stamp for one from there."""
-
-    def fetch(self, path: str) -> bytes:
-        """Return a file of the agent's folder; raises TfmonError."""
 
     def deliver(self, work: Callable[[], None]) -> None:
         """Do something in the thread that tells events, after what came before."""
@@ -70,7 +63,7 @@ class RemoteProcess(LaneProcess):
         self._link = link
         self._note_end = ended
         self._profiles: dict[str, str] = {}
-        """Folders of profiles here, by their names in the agent's folder."""
+        """Folders as profiles were requested, by their names in the agent's folder."""
 
     def send(self, request: Request) -> bool:
         """Send a request with the paths of that machine; return False when nobody reads it."""
@@ -133,28 +126,7 @@ class RemoteProcess(LaneProcess):
         self._note_end()
 
     def _tell(self, event: Event) -> None:
-        if isinstance(event, Profiled) and event.folder in self._profiles:
-            start_thread("tfmon-profile", partial(self._bring, event), partial(self._not_brought, event))
-        elif isinstance(event, ProfileFailed) and event.folder in self._profiles:
+        if isinstance(event, Profiled | ProfileFailed) and event.folder in self._profiles:
             super()._tell(replace(event, folder=self._profiles[event.folder]))
         else:
             super()._tell(event)
-
-    def _bring(self, profiled: Profiled) -> None:
-        """Bring a profile here, and tell of it then."""
-        here = self._profiles[profiled.folder]
-        path = Path(here) / Path(profiled.path).name
-        try:
-            content = self._link.fetch(str(Path(profiled.path).relative_to(self._link.folder)))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        except (TfmonError, OSError, ValueError) as error:
-            self._not_brought(profiled, str(error))
-        else:
-            told = replace(profiled, folder=here, path=str(path))
-            self._link.deliver(lambda: LaneProcess._tell(self, told))
-
-    def _not_brought(self, profiled: Profiled, why: str) -> None:
-        reason, folder = f"it could not be brought here: {why}", self._profiles[profiled.folder]
-        told = ProfileFailed(lane=self.lane, at_ns=profiled.at_ns, folder=folder, reason=reason)
-        self._link.deliver(lambda: LaneProcess._tell(self, told))

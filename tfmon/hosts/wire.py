@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.hosts.frames import CHUNK_BYTES, PROTOCOL
-from tfmon.hosts.host import Host
-from tfmon.hosts.launch import script_of, words_of
+from tfmon.hosts.host import Host, script_of, words_of
 from tfmon.hosts.shipping import packed
 from tfmon.hosts.trouble import (
     OLDEST_PYTHON,

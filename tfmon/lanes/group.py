@@ -140,11 +140,13 @@ class LaneGroup(RunningLanes):
         with self._lock:
             self._scheduler.resume(lanes)
 
-    def profile(self, lane: str, folder: Path, steps: int) -> None:
+    def profile(self, lane: str, folder: Path, steps: int, chrome: str = "") -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
         self._record_request("profile", [lane])
+        on_gpu = self._session.snapshot().lane(lane).spec.kind == "gpu"
         with self._lock:
-            self._children.send(lane, TakeProfile(folder=str(folder), steps=steps))
+            request = TakeProfile(folder=str(folder), steps=steps, on_gpu=on_gpu, chrome=chrome)
+            self._children.send(lane, request)
 
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or concurrently, where `why_mode_stays` has nothing against it."""

@@ -7,12 +7,12 @@ other machines are turned into these where they come in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Experiment, Machine, Race, RecordingState
-from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Range, Reading, TreeSample
+from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Reading, TreeSample
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import Written
 
@@ -103,14 +103,6 @@ class LaneStalled(MonitorEvent):
 
     since_ns: int
     """Its last sign of life, or when it should have begun."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRead(MonitorEvent):
-    """A profile of the lane that the user requested was read."""
-
-    computing_share: Annotated[float, Range(0, 1)]
-    """As in a `Window`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +272,6 @@ Event: TypeAlias = (
     | FilesWritten
     | LaneStalled
     | Suspended
-    | ProfileRead
     | BadLine
     | KnobRequested
     | TreeSample

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
 from tfmon.model.knobs import FiniteFloat, KnobValue
+from tfmon.model.profile import Profile
 from tfmon.model.readings import Range
 
 PROTOCOL = 2
@@ -240,10 +241,8 @@ class Profiled(LaneEvent):
 
     folder: str
     """As in the request."""
-    path: str
-    """The profile: TensorFlow's `.xplane.pb` file."""
-    note: str = ""
-    """Why it has fewer steps than requested; empty if it has all."""
+    profile: Profile
+    """What the lane read in the trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,6 +317,13 @@ class NotMeasured(LaneEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepDescribed(LaneEvent):
+    """What is counted as a step of a script's own loop."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackReported(LaneEvent):
     """The stacks of a child's threads, on request; a scenario's are read by the monitor from its stderr."""
 
@@ -349,6 +355,7 @@ FromLane: TypeAlias = (
     | KnobOffered
     | Progressed
     | NotMeasured
+    | StepDescribed
     | StackReported
     | PathsUsed
 )

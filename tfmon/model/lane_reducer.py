@@ -11,7 +11,6 @@ from tfmon.model.events import (
     KnobRequested,
     LaneEnded,
     LaneStarted,
-    ProfileRead,
     Suspended,
 )
 from tfmon.model.gpu_accounting import NO_GPU
@@ -32,9 +31,11 @@ from tfmon.model.lane_events import (
     NotMeasured,
     PathsUsed,
     PhaseEntered,
+    Profiled,
     Progressed,
     SliceEnded,
     StackReported,
+    StepDescribed,
     Window,
 )
 from tfmon.model.lane_log import append_log
@@ -60,6 +61,7 @@ from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
 MOST_KNOB_MARKS = 64
+NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
 OTHERS_MARK = "others "
 """Beginning of a mark in the charts: others use the lane's GPU from here on."""
 OTHERS_MARK_EVERY_NS = 30_000_000_000
@@ -137,7 +139,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Hello():
             stack = event.reports_stack
             told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
-            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told)
+            greeted = replace(
+                state, pid=event.pid, python=event.python, not_measured=told, steps_before=state.steps
+            )
             return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
@@ -171,15 +175,22 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
             known = f"{reason} after {state.steps:,} steps"
             return replace(state, not_measured={**state.not_measured, event.what: known})
+        case NotMeasured(what="processes"):
+            others = [*filter(None, [state.not_measured.get("processes", "").partition(": ")[2]]), event.reason]
+            text = f"several processes train at once, and the first alone is counted, {state.pid}; not: "
+            return replace(state, not_measured={**state.not_measured, "processes": text + ", ".join(others)})
         case NotMeasured():
-            return replace(state, not_measured={**state.not_measured, event.what: event.reason})
+            told = {**state.not_measured, event.what: event.reason}
+            return _without_unknown(replace(state, not_measured=told), event)
+        case StepDescribed():
+            return replace(state, step=event.text)
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
-        case ProfileRead():
-            return replace(state, computing_share=event.computing_share)
+        case Profiled() if (share := event.profile.computing_share) is not None:
+            return replace(state, computing_share=share)
         case StackReported():
             return replace(state, stack=event)
         case PathsUsed():
@@ -212,7 +223,18 @@ def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[Kn
 # ---------------- what was measured
 
 
+def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
+    """Forget figures that were told before it was known that they may be wrong."""
+    if event.what == "examples" and event.reason and state.examples:
+        return replace(restart_measurement(state), examples=0)
+    return replace(state, first_loss=None, last_loss=None) if event.what == "loss" and event.reason else state
+
+
 def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
+    if state.not_measured.get("examples"):
+        window = replace(window, examples=0, sampled_examples=0)
+    if state.not_measured.get("loss"):
+        window = replace(window, loss=None)
     steady, loss = not window.marks, window.loss
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
@@ -378,7 +400,8 @@ def _is_uuid(key: str, uuid: str) -> bool:
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    state = replace(state, ended=event, requested={})
+    lost = {"end": NOT_SENT} if state.command and event.signal is not None and state.steps else {}
+    state = replace(state, ended=event, requested={}, not_measured={**state.not_measured, **lost})
     if state.over:
         return state
     of_script = trouble_of_script(state, event) if state.command else None

@@ -205,6 +205,8 @@ class LaneState:
     """How far a user's script is in what Keras does for it; None before it says so."""
     not_measured: dict[str, str] = field(default_factory=dict)
     """What cannot be known of a user's script, such as `examples`, and why."""
+    step: str = ""
+    """What is counted as a step of a script's own loop, by its file and line; empty where that was not told."""
     points: tuple[Point, ...] = ()
     history: History = field(default_factory=History)
     """Of the last half hour, for the charts; the children before this one included."""

@@ -72,20 +72,16 @@ def after_event(
         if not trying and not event.experiment.over:
             return ended(experiment=event.experiment)
         latest = max((place for place, one in enumerate(periods) if one.experiment is not None), default=None)
-        return (
-            periods
-            if latest is None
-            else _with(periods, latest, replace(periods[latest], experiment=event.experiment))
-        )
+        if latest is None:
+            return periods
+        return _with(periods, latest, replace(periods[latest], experiment=event.experiment))
     if isinstance(event, ModeChanged) and event.mode != race.mode:
         return ended(what=f"mode {event.mode}")
     for lane, then in zip(lanes, after, strict=True):
         if lane.spec.name != event.lane or not lane.process or trying:
             continue  # an experiment reports itself what it tries
-        known = [
-            (knob, lane.settings[knob], value) for knob, value in then.settings.items() if knob in lane.settings
-        ]
-        changes = [Change(event.lane, *one) for one in known if one[1] != one[2]]
+        now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
+        changes = [Change(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
         if changes and isinstance(event, KnobApplied | LaneStarted):
             place = _same_key(periods, lane, changes[0], event.at_ns)
             if place is None:
@@ -93,8 +89,8 @@ def after_event(
             one = periods[place]
             before = one.lane(event.lane)
             kept = replace(_kept(lane, sliced=sliced), differs=before.differs, mark=before.mark)
-            now = tuple(kept if other is before else other for other in one.lanes)
-            return _with(periods, place, replace(one, lanes=now, changes=(*one.changes, *changes)))
+            joined = tuple(kept if other is before else other for other in one.lanes)
+            return _with(periods, place, replace(one, lanes=joined, changes=(*one.changes, *changes)))
         if lane.steady.windows and isinstance(event, LaneStarted) and not event.renewed:
             return ended(what=f"{lane.spec.id} restarted")
         if lane.steady.windows and then.phase == FAILED != lane.phase:

@@ -68,6 +68,10 @@ class TakeProfile:
     folder: str
     """An empty folder for the profile's files."""
     steps: int
+    on_gpu: bool = False
+    """The lane trains on a GPU, which should be in the trace."""
+    chrome: str = ""
+    """A file for the trace in Chrome's format; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

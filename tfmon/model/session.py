@@ -81,7 +81,10 @@ class Snapshot:
 
     def called(self, lane: LaneState) -> str:
         """Return the name of a lane for people: with more than two lanes, its id and what tells it apart."""
-        return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {lane.short_title}".strip()
+        place, short = lane.spec.place, lane.short_title
+        if len({one.spec.place for one in self.lanes}) > 1 and not short.startswith(place):
+            short = f"{place}, {short}"
+        return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {short}".strip()
 
     @property
     def differing(self) -> tuple[str, ...]:

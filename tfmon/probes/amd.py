@@ -16,7 +16,7 @@ from tfmon.model.readings import GpuSample, Missing, Reading
 from tfmon.probes.base import Gpu, Readings, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, read_text
 from tfmon.probes.names import ProcessNames
-from tfmon.probes.visible import is_number
+from tfmon.probes.obstacles import is_number
 
 NOT_REPORTED = "AMD's kernel driver does not report it"
 NO_FILE = Missing("the kernel does not report it for this GPU")
@@ -27,8 +27,6 @@ _ONE_VALUE = Missing("the kernel reports only one value")
 _NODES = "sys/class/kfd/kfd/topology/nodes"
 _AMD = 0x1002
 _PROCESSES = "sys/class/kfd/kfd/proc"
-_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-"""PCIe by its gigatransfers per second."""
 
 
 def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
@@ -137,9 +135,8 @@ class AmdProbe:
         """Sample each GPU.
 
         Units: percent of time as the GPU's firmware averages it, bytes, W, °C, MHz.
-        Source: `gpu_busy_percent`, `mem_info_vram_used`, `mem_info_vram_total`, `pp_dpm_sclk`, `pp_dpm_mclk`,
-        `current_link_…`, `max_link_…`; of hwmon `power1_average` or `power1_input`, `power1_cap`, `temp…_input`,
-        `freq1_input`, `freq2_input`; of the processes `vram_…`. `pcie_bw` is not read: it takes a second.
+        Source: `gpu_busy_percent`, `mem_info_vram_used`, `mem_info_vram_total`; of hwmon `power1_average` or
+        `power1_input`, `power1_cap`, `temp1_input`, `freq1_input`, `freq2_input`; of the processes `vram_…`.
         """
         listed = {one.uuid: node for one, node in list_amd_gpus(self._root)}
         for gpu in self._gpus:
@@ -165,10 +162,7 @@ class AmdProbe:
             busy_source="sysfs" if known else "",
             used_bytes=_number(folder / "mem_info_vram_used"),
             total_bytes=_number(folder / "mem_info_vram_total"),
-            sm_clock_max_mhz=_highest_mhz(folder / "pp_dpm_sclk"),
-            memory_clock_max_mhz=_highest_mhz(folder / "pp_dpm_mclk"),
             **_sensors(folder),
-            **_link(folder),
             **self._processes(read_text(node / "gpu_id").strip()),
         )
 
@@ -205,48 +199,16 @@ def _number(path: Path, scale: float = 1.0) -> Reading:
         return Missing("the kernel's answer is not a number")
 
 
-def _first(*readings: Reading) -> Reading:
-    """Return the first number, or why the first of them is missing."""
-    return next((one for one in readings if not isinstance(one, Missing)), readings[0])
-
-
 def _sensors(folder: Path) -> Readings:
-    """Return power in W, temperature in °C and clocks in MHz; of several temperatures that of the edge."""
+    """Return power in W, temperature in °C and clocks in MHz; of several temperatures the first."""
     sensors = next(iter(sorted((folder / "hwmon").glob("hwmon*"))), folder / "hwmon/none")
-    power = _first(_number(sensors / "power1_average", 1e-6), _number(sensors / "power1_input", 1e-6))
-    inputs = sorted(
-        sensors.glob("temp*_input"),
-        key=lambda path: (read_text(_label(path)).strip() != "edge", path.name),
-    )
+    average = sensors / "power1_average"
+    power = _number(average if average.exists() else sensors / "power1_input", 1e-6)
     return {
         "power_w": power,
         "power_source": "" if isinstance(power, Missing) else "driver",
         "power_limit_w": _number(sensors / "power1_cap", 1e-6),
-        "temperature_c": _first(*(_number(path, 1e-3) for path in inputs), NO_FILE),
+        "temperature_c": _number(sensors / "temp1_input", 1e-3),
         "sm_clock_mhz": _number(sensors / "freq1_input", 1e-6),
         "memory_clock_mhz": _number(sensors / "freq2_input", 1e-6),
     }
-
-
-def _label(path: Path) -> Path:
-    return path.with_name(path.name.replace("_input", "_label"))
-
-
-def _highest_mhz(path: Path) -> Reading:
-    """Return the highest of the levels in a file with lines such as "2: 1502Mhz *"."""
-    levels = re.findall(r"^\d+: (\d+)\s*Mhz", read_text(path), re.MULTILINE | re.IGNORECASE)
-    return max(map(float, levels), default=0.0) or NO_FILE
-
-
-def _link(folder: Path) -> Readings:
-    """Return generation and lanes of the link, now and at most."""
-    link: Readings = {}
-    for field, which in (("", "current"), ("_max", "max")):
-        speed = re.match(r"([\d.]+) GT/s", read_text(folder / f"{which}_link_speed"))
-        generation = _GENERATIONS.get(float(speed[1])) if speed is not None else None
-        link[f"pcie_generation{field}"] = NO_FILE if generation is None else float(generation)
-        link[f"pcie_width{field}"] = _number(folder / f"{which}_link_width")
-    now, most = link["pcie_width"], link["pcie_width_max"]
-    if not isinstance(now, Missing) and not isinstance(most, Missing) and now < most:
-        link["pcie_warning"] = f"the PCIe link has {now:.0f} of {most:.0f} lanes"
-    return link

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from tfmon.model.events import Event
 from tfmon.model.readings import GpuSample
 from tfmon.probes.amd import AmdProbe
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.nvidia.probe import NvidiaProbe
-from tfmon.probes.plugin import PluginProbe
 
 BEFORE_S = 5.0
 """How many of the last seconds the load is the mean of, as far as the driver keeps it."""
@@ -65,3 +66,25 @@ def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
 
     found = within(timeout_s, work)
     return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if found is None else found
+
+
+class PluginProbe:
+    """Gives samples of a GPU of TensorFlow's plug-in, in which every reading is missing: tfmon cannot read it."""
+
+    name = "plugin"
+
+    def __init__(self, gpu: Gpu, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._gpu = gpu
+        self._clock_ns = clock_ns
+
+    def sample(self) -> Iterable[Event]:
+        """Return the reason for every reading."""
+        library = self._gpu.name.removeprefix("GPU of ")
+        return self.missing(f"tfmon cannot read the GPU of TensorFlow's plug-in {library}")
+
+    def missing(self, reason: str) -> Iterable[Event]:
+        """Return every reading as missing for that reason."""
+        return [absent_gpu(self._gpu, self._clock_ns(), reason)]
+
+    def close(self) -> None:
+        """Release nothing: no driver is open."""

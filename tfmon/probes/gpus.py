@@ -32,7 +32,6 @@ from tfmon.probes.obstacles import (
     visible_instances_of,
     wheel_obstacle,
 )
-from tfmon.probes.plugin import plugin_gpu
 from tfmon.probes.wheel import Wheel, read_wheel
 
 _EXCLUSIVE = (1, 2, 3)
@@ -136,7 +135,7 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
         if obstacle is None:
             obstacle = wheel_obstacle(visibility, installed)
         if obstacle is not None and installed is not None and installed.plugins and visibility.system == "Linux":
-            plugin = plugin_gpu(installed.plugins[0])
+            plugin = Gpu(index=0, uuid="plugin-gpu-0", name=f"GPU of {installed.plugins[0]}", physical_gpu=0)
             return GpuSearch(plugin=plugin, reason=obstacle.reason, hint=obstacle.hint)
     if obstacle is not None:
         return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)

@@ -23,7 +23,7 @@ BUILDS = frozenset((
     "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
 ))  # fmt: skip
 """Distributions that install the package `tensorflow`."""
-_DISTRIBUTION = re.compile(r"(?i)(tensorflow[a-z_]*|tf_nightly[a-z_]*)-([^-]+)\.dist-info")
+_DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     if home is None:
         return None
     folders = [Path(folder) for folder in path if folder]
-    metal = next((version for name, version in _distributions(folders) if name == "tensorflow-metal"), "")
-    builds = {name: version for name, version in _distributions([home]) if name in BUILDS}
+    metal = next((version for name, version, _ in distributions(folders) if name == "tensorflow-metal"), "")
+    builds = {name: version for name, version, _ in distributions([home]) if name in BUILDS}
     # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
     name = max(builds, key=len, default="tensorflow")
     cuda, rocm = (_is_build(home / BUILD_INFO, kind) for kind in ("cuda", "rocm"))
@@ -81,17 +81,21 @@ def find_home(path: Sequence[str]) -> Path | None:
     return next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
 
 
-def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    for folder in folders:
+def distributions(path: Sequence[str | Path]) -> Iterator[tuple[str, str, str]]:
+    """Yield name (in lower case and with dashes), version and folder of the packages on an import path.
+
+    Source: names of the `*.dist-info` folders.
+    """
+    for folder in dict.fromkeys(path):
         try:
             with os.scandir(folder) as entries:
-                names = sorted(entry.name for entry in entries)
+                names = sorted(entry.name for entry in entries if entry.name.endswith(".dist-info"))
         except OSError:
             continue
         for name in names:
-            match = _DISTRIBUTION.fullmatch(name)
+            match = _DIST_INFO.fullmatch(name)
             if match is not None:
-                yield match[1].lower().replace("_", "-"), match[2]
+                yield re.sub(r"[-_.]+", "-", match[1]).lower(), match[2], str(Path(folder) / name)
 
 
 def _plugins(folders: Sequence[Path]) -> tuple[str, ...]:

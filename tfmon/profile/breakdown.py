@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.analysis.rules import BottleneckKind, Evidence, find_kinds, sentence
+from tfmon.analysis.rules import Evidence, find_kinds, sentence
+from tfmon.model.profile import BottleneckKind, Call, Input, Mode, Op, Ops, Profile, ProfileBottleneck, Repeat
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import GpuTrace
 from tfmon.profile.loop_thread import FunctionBuild, LoopThread
 from tfmon.profile.operations import OpRun, executed
-from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, ProfileBottleneck, Repeat
-from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without
-from tfmon.profile.xspace import read_space
+from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without, write_chrome
+from tfmon.profile.xspace import everything, read_space
 
 TOP = 10
+LONGEST_NAME = 300
+"""Kernels have names of thousands of characters; a lane's message is limited."""
 
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
@@ -31,12 +33,21 @@ WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itsel
 WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
 
 
-def read_profile(path: Path, *, on_gpu: bool = False, note: str = "") -> Profile:
-    """Return what a `.xplane.pb` file says, see `profile_of`; `note` is said of it as well, if there is one.
+def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
+    """Return what a `.xplane.pb` file says, see `profile_of`.
+
+    Args:
+        path: The file.
+        on_gpu: As in `profile_of`.
+        note: Said of it as well; may be empty.
+        chrome: A file that the whole trace is written to in Chrome's format; empty for none.
 
     Raises: TraceError.
     """
-    found = profile_of(read_space(path, operations.tells), on_gpu=on_gpu)
+    space = read_space(path, everything if chrome else operations.tells)
+    if chrome:
+        write_chrome(space, Path(chrome))
+    found = profile_of(space, on_gpu=on_gpu)
     return replace(found, notes=(note, *found.notes)) if note else found
 
 
@@ -145,8 +156,8 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
         sums[key] = count + 1, spent + run.self_ps
     ranked = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
     top = tuple(
-        Op(*key, count=count, self_ns=spent / 1000 / steps, share=spent / self_ps)
-        for key, (count, spent) in ranked[:TOP]
+        Op(name[:LONGEST_NAME], kind[:LONGEST_NAME], device, count, spent / 1000 / steps, spent / self_ps)
+        for (name, kind, device), (count, spent) in ranked[:TOP]
     )
     return Ops(top, len(inside), self_ps / 1000 / steps, busy_ps / 1000 / steps, self_ps / busy_ps)
 

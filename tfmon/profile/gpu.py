@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfmon.model.profile import GpuTime
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, hlo_type, parse
-from tfmon.profile.result import GpuTime
 from tfmon.profile.trace import Interval, Plane, Space, Times, TraceEvent, both, total, unite, without
 
 _PLANE = "/device:GPU:"

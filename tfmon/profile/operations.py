@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
+from tfmon.model.profile import Stage
 from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
-from tfmon.profile.result import Stage
 from tfmon.profile.trace import PIPELINE, Interval, Line, Stat, Times, TraceEvent
 
 Function: TypeAlias = Stat | None

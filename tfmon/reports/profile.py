@@ -8,8 +8,8 @@ from textwrap import wrap
 from typing import Any
 
 from tfmon import units
+from tfmon.model.profile import Call, GpuTime, Op, Profile, Repeat
 from tfmon.model.readings import Missing, Reading
-from tfmon.profile.result import Call, GpuTime, Op, Profile, Repeat
 from tfmon.reports import head
 
 WIDTH = 100
@@ -24,7 +24,7 @@ _NAME, _TIME, _SHARE = 42, 12, 8
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as plain values, by the names of `tfmon.profile.result`.
+    """Return a profile as plain values, by the names of `tfmon.model.profile`.
 
     Units are in the names; times are means a step. What is not known is None, and named under `missing` with
     the reason.
@@ -132,7 +132,7 @@ def _ops(profile: Profile) -> Iterator[str]:
         yield f"  {units.absent(ops)}"
         return
     for op in ops.top:
-        name = op.name if op.name.startswith(op.type) else f"{op.type} {_site(op)}"
+        name = op.name if op.name.startswith(op.kind) else f"{op.kind} {_site(op)}"
         runs = f"{op.count / profile.steps:.3g}/step"
         cells = f"{op.device:>8}{runs:>12}{_share(op.share):>8}{_time(op.self_ns):>12}"
         yield f"  {_cut(name, 50):<50}{cells}"

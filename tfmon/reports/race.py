@@ -149,7 +149,7 @@ def machine_json(machine: Machine) -> dict[str, Any]:
         **asdict(machine),
         "gpus": list(machine.gpus),
         "power_limits_w": list(machine.power_limits_w),
-        "no_gpu": machine.no_gpu or None,
+        **{name: getattr(machine, name) or None for name in ("no_gpu", "python")},
     }
 
 
@@ -191,11 +191,15 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
 
     took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
     center = asdict(measured.center) if measured.center is not None else None
+    unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
+    no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
+    no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
         script = {
             "command": lane.command,
+            "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
             "fit": named("fit", _fit(lane), "no Keras fit was seen"),
             "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
         }
@@ -215,21 +219,23 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         },
         "disturbed_by": list(lane.unlike),
         "source": named("source", lane.source, "the scenario's file was not read"),
-        "steps": lane.steps,
+        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
         "measured_steps": lane.measured_steps,
-        "examples": lane.examples,
-        "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
+        "examples": whole("examples", lane.examples or (None if lane.steps else 0), no_examples),
+        "examples_per_s": number(
+            "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
+        ),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
         "measured_examples": lane.steady.examples,
         "measured_ns": lane.steady.span_ns,
         "log_examples_per_s": named("log_examples_per_s", center, FEW_SLICES),
         "step_ms": {
-            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100))
+            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
             for percent in (50, 95, 99)
         },
         "loss": {
-            "first": number("loss.first", lane.first_loss, "no loss was read"),
-            "last": number("loss.last", lane.last_loss, "no loss was read"),
+            "first": number("loss.first", lane.first_loss, unknown.get("loss", "no loss was read")),
+            "last": number("loss.last", lane.last_loss, unknown.get("loss", "no loss was read")),
         },
         "private_bytes": whole("private_bytes", lane.memory_bytes),
         "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
@@ -331,7 +337,8 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
     if progress is None:
         return None
     return {
-        **{name: getattr(progress, name) for name in ("epoch", "epochs", "batch", "batches")},
+        "epoch": min(progress.epoch, progress.epochs or progress.epoch) or None,
+        **{name: getattr(progress, name) or None for name in ("epochs", "batch", "batches")},
         "metrics": {name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,

@@ -22,9 +22,9 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
+from tfmon.recordings import library
 from tfmon.recordings.header import RecordingError
 from tfmon.reports.race import to_text
-from tfmon.runner import stages
 from tfmon.runner.headless import go_on_alone, interruption
 from tfmon.runner.program import Program
 from tfmon.runner.repeat import command_line
@@ -51,10 +51,8 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         TfmonError: the screen failed; the lanes have ended.
     """
     yield_to_lanes()
-    times = stages.StageTimes(stages.path(), program.session.snapshot().machine.hostname)
-    times.listen(program.session)
     program.announce(info)
-    first = not stages.path().exists() and not config_path().exists()
+    first = not config_path().exists() and not library.runs()
 
     def begin() -> None:
         if first:
@@ -75,7 +73,6 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         runs=RecordedRuns(),
         table=lambda: to_text(analyse(program.session.snapshot())),
         repeat=program.repeat,
-        usual=times.usual,
         theme=screen.theme,
         lane_colours=screen.lane_colours,
         readonly=screen.readonly,
@@ -110,7 +107,6 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
                 pass
         finally:
             program.close()
-            times.save()
     if app.broken is not None:
         raise screen_failed(app.broken)
     return interrupted.reason if ending != "quit" else ""

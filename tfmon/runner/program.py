@@ -20,10 +20,11 @@ from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.events import Event, Interrupted, LaneEnded, ProfileRead, RaceBegan
+from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
 from tfmon.model.lane_end import code_of_command
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
+from tfmon.model.profile import Profile
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
@@ -205,8 +206,14 @@ class Program:
             self._closed = True
             self._remember()
 
-    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Profiled:
-        """Have a lane write a profile of some steps into a folder, and return its answer.
+    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
+        """Have a lane profile some steps, and return what it reads in the trace.
+
+        Args:
+            lane: Its name.
+            folder: Where TensorFlow writes the trace; for a lane of a host only a name.
+            steps: How many.
+            chrome: A file that the lane writes the trace to, too, in Chrome's format; empty for none.
 
         Raises:
             TfmonError: no profile can be taken; the lane trains on.
@@ -220,14 +227,14 @@ class Program:
 
         forget = self.session.listen(hear)
         try:
-            self.lanes.profile(lane, folder, steps)
+            self.lanes.profile(lane, folder, steps, chrome)
             answer = answers.get(timeout=PROFILE_TIMEOUT_S)
         except queue.Empty:
             raise TfmonError(f"{lane} wrote no profile within {PROFILE_TIMEOUT_S:.0f} s") from None
         finally:
             forget()
         if isinstance(answer, Profiled):
-            return answer
+            return answer.profile
         reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
@@ -237,16 +244,10 @@ class Program:
         Raises:
             TfmonError: no profile can be taken or read.
         """
-        from tfmon.profile.breakdown import read_profile
         from tfmon.reports.profile import to_text
 
-        on_gpu = self.session.snapshot().lane(lane).spec.kind == "gpu"
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
-            taken = self.profile(lane, Path(folder))
-            found = read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note)
-        if (share := found.computing_share) is not None:
-            self.session.accept(ProfileRead(lane=lane, at_ns=time.monotonic_ns(), computing_share=share))
-        return to_text(found)
+            return to_text(self.profile(lane, Path(folder)))
 
     def examine(self) -> str:
         """Return the doctor's report of the race's machines as text."""

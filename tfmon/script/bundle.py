@@ -11,11 +11,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sized
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfmon.script.loop_report import Recorder
 from tfmon.script.marks import Mark
+from tfmon.script.rounds import Updater
 from tfmon.script.sources import Source, nothing
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
 
 MOST = 256
 """Most steps of a bundle."""
@@ -35,25 +38,9 @@ class Bundle:
     """
 
     __slots__ = (
-        "begun_ns",
-        "busy",
-        "function",
-        "loss",
-        "loss_before",
-        "mark",
-        "next_function",
-        "next_pull",
-        "pull",
-        "rows",
-        "rows_path",
-        "source",
-        "thread",
-        "traced",
-        "traces",
-        "until_ns",
-        "updated_ns",
-        "waiting",
-        "waits_ns",
+        "at", "begun_ns", "busy", "function", "given", "loss", "loss_before", "mark", "next_function",
+        "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces", "until_ns",
+        "updated_ns", "updater", "waiting", "waits_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -73,12 +60,22 @@ class Bundle:
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
         """Examples, and the wait for them, of the step that was told to begin last and of the noted ones."""
+        self.given: list[int] = []
+        """What the function was given of them."""
         self.loss: Any = None
         self.loss_before: Any = None
         """Loss of the last update, and of the one before; all else that a step returns is let go."""
 
     def follow(
-        self, lane: Recorder, source: Source, mark: Mark, function: object, loss: object, until_ns: int
+        self,
+        lane: Lane,
+        source: Source,
+        mark: Mark,
+        function: Any,  # noqa: ANN401
+        updater: Updater,
+        rows: int,
+        loss: object,
+        until_ns: int,
     ) -> None:
         """Note steps like the one that was just updated, until a time.
 
@@ -86,17 +83,20 @@ class Bundle:
             lane: What says, by `waiting` and `traces`, that a step must be told by itself.
             source: What the batch was pulled from.
             mark: What is known of the function's graph.
-            function: What made the update.
+            function: What made the update, by `updater`.
+            rows: Its examples.
             loss: Its loss.
             until_ns: When the lane's window is due.
         """
         iterator = source.ref()
         path = rows_path(getattr(iterator, "element_spec", None))
-        if path is None:
+        self.at = next((at for at, one in enumerate(function.inputs) if one.shape.rank), None)
+        if path is None or self.at is None:
             return
         self.source, self.mark, self.function, self.pull = source, mark, weakref.ref(function), source.ref
-        self.rows_path, self.loss = path, loss
-        self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [source.rows], [source.wait_ns], 0
+        self.rows_path, self.loss, self.updater = path, loss, updater
+        self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [rows], [source.wait_ns], 0
+        self.given = [rows]
         self.thread, self.until_ns = threading.get_ident(), until_ns
         self.waiting: Sized = lane.waiting
         self.traces = lane.traces or Untraced

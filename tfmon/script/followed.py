@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-from tfmon.script.loop_report import LoopReport, Recorder
+from tfmon.script.loop_report import LoopReport
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
 
 
 class Followed(ABC):
@@ -14,12 +18,17 @@ class Followed(ABC):
     def __init__(self) -> None:
         self.off = False
         """True once this process is known not to be the lane, or the script reports its steps itself."""
-        self.lane: Recorder | None = None
-        self.aside = 0
-        """More than 0 while another watcher follows what the script does."""
+        self.lane: Lane | None = None
+        self._asides: dict[int, int] = {}
+        """How often each thread has stepped aside: another watcher follows what it does."""
         self.report = LoopReport()
         self._reported = self._updating = False
         self._thread = 0
+
+    @property
+    def aside(self) -> int:
+        """More than 0 while another watcher follows what the calling thread does."""
+        return self._asides.get(threading.get_ident(), 0) if self._asides else 0
 
     @property
     def mine(self) -> bool:
@@ -46,15 +55,15 @@ class Followed(ABC):
             return False
         if self.lane is not None and threading.get_ident() != self._thread:
             return False
-        if not self.aside:
+        if not self.aside and threading.get_ident() == self._thread:
             self.finish()
             self.report.doing = ""
-        self.aside += 1
+        self._asides[threading.get_ident()] = self.aside + 1
         return True
 
     def come_back(self) -> None:
         """Watch again, also a script that reported its steps before."""
-        self.aside -= 1
+        self._asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
 

@@ -32,6 +32,7 @@ from tfmon.script.looking import rows_of
 from tfmon.script.watching import watcher
 
 if TYPE_CHECKING:
+    from tfmon.script.rounds import Updater
     from tfmon.script.tf_feed import TensorFlowFeed
 
 FILES.add(__file__)
@@ -40,6 +41,7 @@ _restored: tuple[int, str] | None = None
 WRITES = ("backup_dir", "filepath", "filename")
 """Attributes of Keras' callbacks that name what they write."""
 SHOWN = "a callback of TensorBoard writes the graph"
+MADE_ANEW = "the optimizer has made {} updates that were not seen: the train function was replaced while it ran"
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
@@ -119,7 +121,8 @@ def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
         begun = False
         try:
             with hooks:
-                begun = not hooks.off and watcher.update_begins(id(self))
+                updater = watching.updater_of(self.optimizer)
+                begun = not hooks.off and watcher.update_begins()
             with _hidden():
                 result = own(self, *args, **kwargs) if begun else overlooked(self, *args, **kwargs)
         except BaseException as error:
@@ -129,7 +132,8 @@ def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if begun:
             with hooks:
-                watcher.update_ends(_loss_of(result), rows_of(args[0] if args else kwargs.get("x")))
+                watcher.gradient(tuple(rows_of((args or tuple(kwargs.values()))[:2])))
+                watcher.update_ends(updater, _loss_of(result))
         return result
 
     return watched
@@ -217,6 +221,7 @@ class Watcher:
         self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
+        self._updater: Updater | None = None
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
         self._metrics: dict[str, float] = {}
@@ -233,6 +238,8 @@ class Watcher:
         lane, model = self._lane, self._model()
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         self._own_function = own = model.train_function
+        if isinstance(own, Timed):  # a callback of a `fit` fits the same model
+            own = own._own
         if self._keras.backend.backend() == "tensorflow":
             from tfmon.script.tf_feed import the_feed
 
@@ -244,6 +251,17 @@ class Watcher:
         lane.offer(STOP, lambda value: None)
         self._per_call = _steps_per_call(model)
         self._timed = model.train_function = Timed(own, self)
+        self._updater = watching.updater_of(model.optimizer)
+
+    def _watch_calls(self) -> None:
+        """Time a train function that a callback has made anew, too; compare with what the optimizer counts."""
+        model = self._model()
+        if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
+            self._own_function = model.train_function
+            self._timed = model.train_function = Timed(self._own_function, self)
+        updater = self._updater
+        if updater is not None and (missed := updater.missed()):
+            self._lane.cannot_know("steps", MADE_ANEW.format(missed // updater.every))
 
     def begin_call(self, iterator: object) -> None:
         """Record that the train function is called; its next pull is the step's."""
@@ -260,6 +278,8 @@ class Watcher:
         if failed:
             self._lane.cancel_step()
             return
+        if self._updater is not None:
+            self._updater.made += self._per_call
         most = self._per_call if self._batches is None else self._batches - self._batch
         steps = max(1, min(self._per_call, most))
         self._batch += steps
@@ -272,6 +292,7 @@ class Watcher:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
         self._this_validation_ns = 0
         self._begins_at(epoch)
+        self._watch_calls()
         self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
         self._lane.report_progress(self._progress)
 

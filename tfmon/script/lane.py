@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, show
 from tfmon.model.lane_events import (
@@ -25,6 +25,7 @@ from tfmon.model.lane_events import (
     NotMeasured,
     PathsUsed,
     Progressed,
+    StepDescribed,
 )
 from tfmon.model.lane_pipes import SETTINGS, USES, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
@@ -65,7 +66,7 @@ class Lane(Meter):
         self._granted: RunSlice | None = None
         """The slice that was granted last, until its end is reported."""
         self._thread = threading.get_ident()
-        self._clock_stopped_ns, self._ends = 0, False
+        self._clock_stopped_ns, self._ends, self._pid = 0, False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.between_windows: Callable[[], object] = list
@@ -73,6 +74,7 @@ class Lane(Meter):
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
+        self._exit, os._exit = os._exit, self._exit_at_once
 
     @property
     def measures_this_thread(self) -> bool:
@@ -134,6 +136,10 @@ class Lane(Meter):
     def cannot_know(self, what: str, reason: str) -> None:
         """Report why something about this lane's steps stays unknown."""
         self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
+
+    def tell_step(self, text: str) -> None:
+        """Report what is counted as a step."""
+        self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text))
 
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
         """Report how far the script is, now and from now on with each window."""
@@ -323,6 +329,12 @@ class Lane(Meter):
         elif not self.slices.paused:
             self.enter(PAUSED)
         self.reporter.close()
+
+    def _exit_at_once(self, status: int) -> NoReturn:
+        """Be `os._exit`, which calls no exit handler; what was measured is sent before."""
+        if os.getpid() == self._pid:
+            hooks.guard(self._leave)()
+        self._exit(status)
 
     def _end_waits(self, _code: int = 0) -> None:
         """Let the script train on, or save what it has: it got SIGINT, or the monitor is gone."""

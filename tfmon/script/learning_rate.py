@@ -7,24 +7,18 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue
+from tfmon.model.knobs import Knob, KnobError
 from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.looking import logs_operations
+from tfmon.script.rounds import counter_of
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
 
 LEARNING_RATE = "learning_rate"
 SEVERAL = "the script trains with several optimizers, so a learning rate would be that of one of them"
-
-
-class Offers(Protocol):
-    """What knobs are offered to; `script.lane.Lane` is the usual one."""
-
-    def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob, and return its value."""
-
-    def fail(self, kind: str, message: str, hint: str = "") -> None:
-        """Report why the lane cannot be measured, and end the script."""
 
 
 def rate_of(optimizer: Any) -> float | None:  # noqa: ANN401
@@ -57,7 +51,7 @@ def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
         raise KnobError(f"learning_rate: {error}") from error
 
 
-def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
+def offer_rate(lane: Lane, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
     """Offer the learning rate of an optimizer, if it can be set; `check` may refuse a value by a KnobError."""
     rate = None if logs_operations() else rate_of(optimizer)
     if rate is None:
@@ -106,7 +100,11 @@ class LoopOptimizers:
                 if rate_of(optimizer) is not None:
                     set_rate(optimizer, float(self._requested))
 
-    def offer(self, lane: Offers) -> None:
+    def updates(self) -> int:
+        """Return how many updates those have counted that the script still has."""
+        return sum(read() or 0 for read, _ in filter(None, map(counter_of, self._seen)))
+
+    def offer(self, lane: Lane) -> None:
         """Offer the knob once the first step has shown all optimizers."""
         if self._count == 1:
             for optimizer in self._seen:

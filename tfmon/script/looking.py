@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 """Frames of these packages are not the script's."""
+MOST_TEXT = 60
+"""Characters of a line of the script that are told."""
 
 
 def logs_operations() -> bool:
@@ -17,48 +21,69 @@ def logs_operations() -> bool:
     return bool(getattr(getattr(context, "_context", None), "_log_device_placement", None))
 
 
-def place(site: Hashable) -> tuple[Hashable, int, int]:
-    """Return an update's site with the script's instruction that makes it."""
-    frame = sys._getframe(2)
+def users_frame() -> FrameType:
+    """Return the frame of the script's instruction that is running now."""
+    frame = sys._getframe(1)
     while frame.f_back is not None and _package(frame) in LIBRARIES:
         frame = frame.f_back
-    return site, id(frame.f_code), frame.f_lasti
+    return frame
+
+
+def line_of(frame: FrameType) -> str:
+    """Return the file, the line and the text of a frame's instruction, for people."""
+    name, number = frame.f_code.co_filename, frame.f_lineno
+    text = linecache.getline(name, number, frame.f_globals).strip()
+    return f"{os.path.basename(name)}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")  # noqa: PTH119
 
 
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def rows_of(batch: Any) -> int:  # noqa: ANN401
-    """Return the examples of a batch: the first dimension of its first tensor, over all replicas; 0 if unknown."""
-    while not hasattr(batch, "shape"):
-        if isinstance(batch, tuple | list) and batch:
-            batch = batch[0]
-        elif isinstance(batch, dict) and batch:
-            batch = next(iter(batch.values()))
-        else:
-            parts = getattr(batch, "values", None)
-            return sum(rows_of(part) for part in parts) if isinstance(parts, tuple) else 0
-    parts = getattr(batch, "values", None)
-    if isinstance(parts, tuple) and not hasattr(batch, "dense_shape"):
-        return sum(rows_of(part) for part in parts)
-    quick = getattr(batch, "_shape_tuple", None)
-    shape = quick() if quick is not None else batch.shape
-    if not shape:
-        return 1 if shape is not None and len(shape) == 0 else 0
+def leaves_of(value: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the values in a nested structure; what a strategy has split over replicas is one value."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, tuple | list):
+        yield value
+        return
+    for one in value:
+        yield from leaves_of(one)
+
+
+def rows_of(batch: Any, *, batched: bool = True) -> frozenset[int]:  # noqa: ANN401
+    """Return the numbers of examples that a batch may have: the first dimensions of its parts.
+
+    Several where the parts differ; none where nothing tells. A part without dimensions, such as the number of a
+    batch, tells nothing, and one part beside it may be a single example.
+    """
+    found = [rows for leaf in leaves_of(batch) if (rows := _rows(leaf)) is not None]
+    if not batched:
+        return frozenset((1,))
+    parts = [rows for rows in found if rows]
+    return frozenset(parts if len(parts) > 1 or len(parts) == len(found) else ())
+
+
+def _rows(leaf: Any) -> int | None:  # noqa: ANN401
+    """Return the first dimension of a tensor of any kind, over all replicas; 0 for a scalar, None if unknown."""
+    parts = getattr(leaf, "values", None)
+    if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
+        return sum(next(iter(rows_of(part)), 0) for part in parts)
+    quick = getattr(leaf, "_shape_tuple", None)
+    shape = quick() if quick is not None else getattr(leaf, "shape", None)
+    if shape is None:
+        return None
+    if not len(shape):
+        return 0
     if shape[0] is not None:
         return int(shape[0])
-    return int(batch.nrows()) if hasattr(batch, "nrows") else int(batch.dense_shape[0])
+    return int(leaf.nrows()) if hasattr(leaf, "nrows") else int(leaf.dense_shape[0])
 
 
-def rows_in(tensors: Any) -> int:  # noqa: ANN401
-    """Return the first dimension of a function's first argument that has one; 0 if none has."""
-    for tensor in tensors:
-        quick = getattr(tensor, "_shape_tuple", None)
-        shape = quick() if quick is not None else None
-        if shape:
-            return int(shape[0] or 0)
-    return 0
+def rows_in(tensors: Any) -> tuple[int, ...]:  # noqa: ANN401
+    """Return the first dimensions of a function's arguments that have one."""
+    shapes = [quick() for tensor in tensors if (quick := getattr(tensor, "_shape_tuple", None)) is not None]
+    return tuple(shape[0] for shape in shapes if shape)
 
 
 def first_of(target: Any) -> Any:  # noqa: ANN401
@@ -70,32 +95,15 @@ def first_of(target: Any) -> Any:  # noqa: ANN401
 
 def variables_in(sources: Any) -> Iterator[Any]:  # noqa: ANN401
     """Yield TensorFlow's variables in a nested structure; Keras wraps its own around them."""
-    if isinstance(sources, dict):
-        sources = sources.values()
-    elif not isinstance(sources, tuple | list):
-        sources = (sources,)
-    for one in sources:
-        if isinstance(one, tuple | list | dict):
-            yield from variables_in(one)
-        else:
-            inner = getattr(one, "_value", None)
-            variable = inner if hasattr(inner, "assign_sub") else one
-            if hasattr(variable, "assign_sub"):
-                yield variable
+    for one in leaves_of(sources):
+        inner = getattr(one, "_value", None)
+        variable = inner if hasattr(inner, "assign_sub") else one
+        if hasattr(variable, "assign_sub"):
+            yield variable
 
 
-def iterations_of(optimizer: Any) -> Callable[[], int] | None:  # noqa: ANN401
-    """Return what counts an optimizer's updates; None if it counts none."""
-    counter = getattr(optimizer, "iterations", None)
-    if counter is None or not hasattr(counter, "numpy"):
-        return None
-    return lambda: int(counter.numpy())
-
-
-def loss_path(outputs: Any) -> tuple[Any, ...] | None:  # noqa: ANN401
-    """Return where in a function's outputs the loss is: under the key `loss`, or the first single real number."""
-    if isinstance(outputs, dict) and "loss" in outputs:
-        return ("loss",)
+def loss_path(outputs: Any, is_loss: Callable[[Any], bool]) -> tuple[Any, ...] | None:  # noqa: ANN401
+    """Return where in a function's outputs the first one is that is a loss; None if none is."""
     pairs: Any = ()
     if isinstance(outputs, dict):
         pairs = outputs.items()
@@ -105,9 +113,11 @@ def loss_path(outputs: Any) -> tuple[Any, ...] | None:  # noqa: ANN401
         parts = getattr(outputs, "values", None)
         one = parts[0] if isinstance(parts, tuple) and parts else outputs
         floating = getattr(getattr(one, "dtype", None), "is_floating", False)
-        return () if floating and getattr(getattr(one, "shape", None), "rank", None) == 0 else None
+        return (
+            () if floating and getattr(getattr(one, "shape", None), "rank", None) == 0 and is_loss(one) else None
+        )
     for key, inner in pairs:
-        path = loss_path(inner)
+        path = loss_path(inner, is_loss)
         if path is not None:
             return (key, *path)
     return None

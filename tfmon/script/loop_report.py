@@ -3,70 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence, Sized
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from tfmon.model.lane_events import Progressed
 
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+
 TRAINING, VALIDATION = "training", "validation"
-NO_DATASET = "the loop reads no dataset"
 LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
-
-
-class Recorder(Protocol):
-    """What a lane does with steps; `script.lane.Lane` is the usual one."""
-
-    feed: Any
-    """What counts the batches that graphs pull themselves."""
-    traces: Any
-    """What counts the functions that are traced, as `count`; None for nothing."""
-    waiting: Sized
-    """True in a boolean context while a request waits."""
-
-    def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step, now or at a time before, and wait while the lane is paused."""
-
-    def end_step(self, *, steps: int, loss: object, examples: int, input_ns: int, ended_ns: int | None) -> None:
-        """End a step, now or at a time before."""
-
-    def alike_until(self) -> int:
-        """Return until when steps like the last one may be told together; 0 for not at all.
-
-        Units: nanoseconds of `time.monotonic_ns`.
-        """
-
-    def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the step that was begun and others after it, each of which began where the one before ended.
-
-        A step goes on from the last end.
-
-        Args:
-            ends_ns: When they ended.
-            loss: That of the last one.
-            examples: All of theirs.
-            input_ns: Their wait for batches.
-        """
-
-    def cancel_step(self) -> None:
-        """Forget the step that was begun."""
-
-    def stop_clock(self) -> None:
-        """Measure nothing until the next step begins."""
-
-    def obey(self) -> bool:
-        """Do what was requested, and wait while the lane is paused."""
-
-    def report_progress(self, progress: Callable[[], Progressed]) -> None:
-        """Report how far the loop is, now and with each window."""
-
-    def cannot_know(self, what: str, reason: str) -> None:
-        """Report what stays unknown, and why."""
-
-    def take_feed(self) -> None:
-        """Count what the feed has counted."""
-
-    def skip_feed(self) -> None:
-        """Do not count what the feed has counted since it was taken."""
 
 
 class LoopReport:
@@ -78,6 +23,10 @@ class LoopReport:
         self._epoch = 1
         self._batches: int | None = None
         self._told: set[str] = set()
+        self.doubts: dict[str, str] = {}
+        """What may stay unknown of the steps, and why; an empty reason for what is known again."""
+        self.counted = ""
+        """What is counted as a step."""
 
     @property
     def epochs_done(self) -> int:
@@ -100,19 +49,13 @@ class LoopReport:
             epochs_done=self.epochs_done,
         )
 
-    def tell_unknown(self, lane: Recorder, *, examples: bool, loss: bool, in_graph: bool) -> None:
-        """Tell a lane once what a step has not told: its examples or its loss.
+    def unknown(self, what: str) -> bool:
+        """Return whether a lane was told that something stays unknown."""
+        return what in self._told
 
-        Args:
-            lane: Where it is told.
-            examples: Whether the examples are known.
-            loss: Whether the loss is known.
-            in_graph: Whether the loop runs inside of a graph.
-        """
-        for what, known, reason in (
-            ("examples", examples, LOOP_IN_GRAPH if in_graph else NO_DATASET),
-            ("loss", loss, "the training step returns none"),
-        ):
-            if not known and what not in self._told:
+    def tell(self, lane: Lane) -> None:
+        """Tell a lane once what is in doubt, and why."""
+        for what, reason in self.doubts.items():
+            if reason and what not in self._told:
                 lane.cannot_know(what, reason)
-            self._told.add(what)
+                self._told.add(what)

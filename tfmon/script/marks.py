@@ -1,7 +1,7 @@
 """What is known of a graph that trains, or computes gradients; it lies on the graph.
 
 Python's collector does not look into a graph: with a reference to an optimizer or a variable, which refer to the
-functions of their graphs, neither would ever end. So references are weak.
+functions of their graphs, neither would ever end. So references are weak, and tensors are known by their names.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tfmon.script.looking import loss_path, rows_in
-from tfmon.script.sources import nothing
+from tfmon.script.looking import loss_path
+from tfmon.script.rounds import Updater
 
 MARK = "_tfmon_mark"
 UNTRAINED = object()
 """The mark of a function that neither trains nor computes gradients."""
+_ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp")
+"""Writes that are an update if the variable was differentiated by; other writes of a trainable one are updates."""
+_SUBTRACTS = ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
+_SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Identity", "Mul", "RealDiv")
 
 
 class Variables(dict[int, Callable[[], Any]]):
@@ -34,14 +38,24 @@ class Variables(dict[int, Callable[[], Any]]):
 class Mark:
     """What was seen while a graph was traced."""
 
-    __slots__ = ("loops", "loss_path", "optimizer", "pulls", "sources", "trains")
-
     def __init__(self) -> None:
-        self.trains = self.loops = self.pulls = False
-        self.optimizer: Callable[[], Any] = nothing
-        """Returns the optimizer that was applied, as long as the script has it."""
+        self.pulls = False
+        self.by_hand = ""
+        """The name of the function that writes its weights without an optimizer; empty for none."""
+        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those that are applied, as long as the script has them."""
         self.sources = Variables()
+        self.targets: set[str] = set()
+        """Names of the tensors that were differentiated."""
         self.loss_path: tuple[Any, ...] | None = None
+        self.updater: Updater | None = None
+        self.per_call: int | None = None
+        """Updates of a call; None before one was compared with what the optimizers count."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether a call of the function updates weights."""
+        return bool(self.optimizers or self.by_hand)
 
     def loss_in(self, result: Any) -> Any:  # noqa: ANN401
         """Return the loss in what the function returned; None if it returned none."""
@@ -51,42 +65,71 @@ class Mark:
             result = result[key]
         return result
 
-    def rows_in(self, tensors: Any) -> int:  # noqa: ANN401
-        """Return the examples of a call as far as its arguments tell; -1 if the graph counts them itself."""
-        if self.pulls:
-            return -1
-        return 0 if self.loops else rows_in(tensors)
+    def is_loss(self, graph: Any, output: Any) -> bool:  # noqa: ANN401
+        """Return whether an output is what was differentiated, over replicas, or before it was scaled."""
+        if not self.targets or not hasattr(output, "op"):
+            return False
+        if self.targets & _behind(output, _SUMS):
+            return True
+        own = _behind(output, ("Identity",))
+        targets = (graph.get_tensor_by_name(name) for name in self.targets)
+        return any(own & _behind(target, _SCALES) for target in targets)
+
+
+def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:  # noqa: ANN401
+    """Return the names of a tensor and of those that it was made of by these operations alone."""
+    todo, names = [tensor], set()
+    while todo:
+        one = todo.pop()
+        if one.name not in names:
+            names.add(one.name)
+            todo += one.op.inputs if one.op.type in kinds else ()
+    return names
 
 
 def mark_of(function: Any) -> Any:  # noqa: ANN401
     """Return the mark of a traced function's graph, once and for all: it moves from the graph to the function."""
     graph = function._func_graph
-    mark = getattr(graph, MARK, None)
-    if mark is None or not (mark.trains or mark.sources or mark.pulls):
-        mark = UNTRAINED
+    mark = getattr(graph, MARK, None) or Mark()
+    if not mark.trains and _writes_weights(graph, mark.sources):
+        mark.by_hand = graph.name
+    if mark.trains or mark.sources or mark.pulls:
+        outputs = getattr(graph, "structured_outputs", None)
+        mark.loss_path = loss_path(outputs, lambda output: mark.is_loss(graph, output))
     else:
-        mark.loss_path = loss_path(getattr(graph, "structured_outputs", None))
+        mark = UNTRAINED
     setattr(function, MARK, mark)
     return mark
 
 
-def mark_training(graph: Any, optimizer: Any, *, loops: bool = False) -> None:  # noqa: ANN401
+def _writes_weights(graph: Any, sources: Variables) -> bool:  # noqa: ANN401
+    """Return whether a graph updates trainable variables with its own operations."""
+    weights = {id(one.handle): one for one in graph.trainable_variables}
+    if not weights:
+        return False
+    names = {inner.name: weights.get(id(outer)) for outer, inner in graph.captures}
+    for op in graph.get_operations():
+        variable = names.get(op.inputs[0].name) if op.inputs else None
+        if variable is not None and (
+            op.type.startswith(_SUBTRACTS) or (op.type in _ASSIGNS and sources.has(variable))
+        ):
+            return True
+    return False
+
+
+def mark_training(graph: Any, optimizers: Iterable[Any], by_hand: str = "") -> None:  # noqa: ANN401
     """Mark the graph that is built now, and those around it, as training."""
-    for mark, inside in marks_around(graph):
-        mark.trains = True
-        mark.loops |= loops or inside
-        if optimizer is not None and mark.optimizer() is None:
-            mark.optimizer = weakref.ref(optimizer)
+    for mark in marks_around(graph):
+        mark.optimizers.update(one for one in optimizers if one is not None)
+        mark.by_hand = mark.by_hand or by_hand
 
 
-def marks_around(graph: Any) -> Iterator[tuple[Mark, bool]]:  # noqa: ANN401
-    """Yield the marks of a graph that is built now and of those around it, and whether a loop lies between."""
-    inside = False
+def marks_around(graph: Any) -> Iterator[Mark]:  # noqa: ANN401
+    """Yield the marks of a graph that is built now and of those around it."""
     while graph is not None and hasattr(graph, "outer_graph"):
         mark = getattr(graph, MARK, None)
         if mark is None:
             mark = Mark()
             setattr(graph, MARK, mark)
-        yield mark, inside
-        inside |= type(graph).__name__ == "WhileBodyFuncGraph" or graph.name.startswith("Dataset_")
+        yield mark
         graph = graph.outer_graph

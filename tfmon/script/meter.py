@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from array import array
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from operator import sub
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,10 @@ class Meter(LaneControl):
         self._feed_totals = (0, 0)
         self._loss: Any = None
         self._sampling = False
+        self._owed = 0
+        """Examples that were told and taken back."""
+        self.confirm: Callable[[], int] = int
+        """Returns how many more steps the optimizers have counted than were told since the last call."""
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker: contextlib.AbstractContextManager[Any] | None = None
 
@@ -138,7 +142,9 @@ class Meter(LaneControl):
             self._seen_traces = self.traces.count
             clock.traced_steps += 1
             clock.traced_ns += call_ns
-        clock.examples += examples
+        paid = min(self._owed, examples)
+        self._owed -= paid
+        clock.examples += examples - paid
         clock.input_ns += input_ns
         clock.call_ns += call_ns
         written = clock.kept + self._uncounted
@@ -161,7 +167,7 @@ class Meter(LaneControl):
         elif self.unconfirmed:
             self.confirm_knobs(now_ns, took_ns)
         full = clock.kept + self._uncounted >= CAPACITY
-        if self.waiting or full or now_ns >= self.slices.due_ns(self.stretch_began_ns):
+        if self.waiting or full or clock.done == steps or now_ns >= self.slices.due_ns(self.stretch_began_ns):
             self.end_stretch()
 
     # ------------------------------------------------------------ steps that are alike
@@ -206,9 +212,32 @@ class Meter(LaneControl):
 
     def count(self) -> None:
         """Count the times of the last steps into the window."""
-        if self._uncounted:
-            self.clock.count(self._uncounted)
-            self._uncounted = 0
+        if not self._uncounted:
+            return
+        clock, told = self.clock, self._uncounted
+        if missed := self.confirm():
+            written, steps = clock.kept, max(0, min(told + missed, clock.room))
+            each_ns = sum(clock.times[written : written + told]) // max(1, steps)
+            clock.times[written : written + steps] = array("q", [each_ns] * steps)
+            clock.done += missed
+            self._uncounted = steps
+        clock.count(self._uncounted)
+        self._uncounted = 0
+
+    def count_untimed(self, examples: int, loss: object) -> None:
+        """Count a step that ended before anything was measured."""
+        self.clock.done += 1
+        self.sampler.sums.examples += examples
+        self.clock.marks.add(WARM_UP)
+        self._loss = loss
+        with self.reporter.lock:
+            self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
+            self.sampler.sums = Samples()
+
+    def take_back(self, steps: int, examples: int) -> None:
+        """Count fewer steps and examples than were told: they were parts of others."""
+        self.clock.done -= steps
+        self._owed += examples
 
     def read_loss(self) -> float | None:
         """Return the last step's loss, None if it is not a number; reading it waits for the device."""
@@ -240,7 +269,7 @@ class Meter(LaneControl):
             self.clock.last_end_ns = time.monotonic_ns()
 
     def begin_window(self, at_ns: int) -> None:
-        """Begin a window; what the current one has is dropped."""
+        """Begin a window; the steps of the current one count as trained, and are in no window."""
         super().begin_window(at_ns)
         self._uncounted = 0
         if not self.warm:
@@ -255,7 +284,7 @@ class Meter(LaneControl):
     def resume(self, mark: str) -> None:
         """Begin a window after a time without training."""
         if self.slices.paused:
-            self.skip_feed()
+            self.take_feed()
         super().resume(mark)
 
     @property
@@ -271,7 +300,7 @@ class Meter(LaneControl):
             self.reporter.send(self.window(self.clock.last_end_ns, self.read_loss()))
         elif self.sampler.sums.examples or self.sampler.sums.steps:
             self.clock.marks.add(END)
-            self.reporter.send(self.window(time.monotonic_ns(), None))
+            self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
 
     def skip_feed(self) -> None:
         """Leave what the feed counted since the last time out of the window."""
@@ -314,6 +343,7 @@ class Meter(LaneControl):
             tail_ns=done_ns - called_ns,
         )
         self.sampler.add(sample, done_ns, done_ns - self._began_ns - self.step_ns)
+        clock.examples = 0
         self.begin_window(done_ns)
 
     def _begin_capture(self, request: TakeProfile) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
-from tfmon.model.lane_pipes import HOLDER, is_open, read_pipes, reopened
+from tfmon.model.lane_pipes import HOLDER, LanePipes, is_open, read_pipes, reopened
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -46,12 +48,28 @@ def _join() -> Lane | None:
     try:
         fcntl.lockf(pipes.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
+        tell(pipes, "processes", f"process {os.getpid()}{_rank()}")
         return None
     from tfmon.script.hooking import hooks
     from tfmon.script.lane import Lane
 
     os.register_at_fork(after_in_child=hooks.guard(_abandon))
     return Lane(pipes)
+
+
+def tell(pipes: LanePipes, what: str, reason: str) -> None:
+    """Say what is not measured, from a process that is not the lane."""
+    from tfmon.model.codec import encode_message
+    from tfmon.model.lane_events import NotMeasured
+
+    with contextlib.suppress(OSError):  # one short line, so it is written whole
+        os.write(pipes.metric_fd, encode_message(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason)))
+
+
+def _rank() -> str:
+    """Return which of several ranks this process is, where its launcher says so."""
+    rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return f" (rank {rank} of {ranks})" if rank and ranks else ""
 
 
 def _abandon() -> None:

@@ -1,8 +1,18 @@
-"""The iterators that a script pulls batches from: those of the step under way, and the one that it reads first."""
+"""The iterators that a script pulls batches from, and the examples of a step, where two observations agree."""
 
 from __future__ import annotations
 
 import weakref
+from collections import Counter
+from typing import Any
+
+Pull = tuple["Source", frozenset[int]]
+"""A batch that was read, and the numbers of examples that its parts may have."""
+Given = tuple[int, ...] | None
+"""First dimensions of what a function that computes gradients was given; None where no function was called."""
+OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
+SEVERAL = "several batches or parts of different size are read for a step"
+UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
 def nothing(*_: object) -> None:
@@ -12,26 +22,20 @@ def nothing(*_: object) -> None:
 class Source:
     """An iterator that the script pulls batches from."""
 
-    __slots__ = ("began_ns", "fed", "first_ns", "in_row", "last_step", "over", "pulls", "ref", "rows", "steps",
-                 "strange", "trained", "wait_ns")  # fmt: skip
+    __slots__ = ("batched", "began_ns", "first_ns", "last_step", "over", "pulls", "ref", "steps", "strange",
+                 "trained", "wait_ns")  # fmt: skip
 
     def __init__(self, iterator: object) -> None:
         self.ref = weakref.ref(iterator)
-        self.over = self.fed = self.trained = False
-        self.pulls = self.strange = self.steps = self.in_row = 0
-        self.last_step = -1
-        self.began_ns = self.first_ns = self.wait_ns = self.rows = 0
+        self.batched = is_batched(getattr(iterator, "_dataset", None))
+        self.over = self.trained = False
+        self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
+        self.last_step = -2
 
     @property
     def open(self) -> bool:
         """Whether it may still be pulled from."""
         return not self.over and self.ref() is not None
-
-    def in_step(self, step: int, steps: int = 1) -> None:
-        """Record that it was pulled from for a step, or for several from that on, and for how many in a row."""
-        if self.last_step != step:
-            self.in_row = steps + (self.in_row if self.last_step == step - 1 else 0)
-            self.last_step = step + steps - 1
 
 
 class Sources:
@@ -39,21 +43,22 @@ class Sources:
 
     def __init__(self) -> None:
         """Know none yet."""
-        self.pulled: list[Source] = []
-        """Those pulled from since the last step, in the order of their first pull."""
-        self.primary: Source | None = None
-        """The one that the loop reads first; None while that is not known."""
+        self.pulled: Counter[Pull] = Counter()
+        """The batches read since the last step."""
+        self.main: Source | None = None
+        """The one whose end is that of an epoch; None while that is not known."""
         self._known: dict[int, Source] = {}
 
     @property
     def reads(self) -> object:
-        """The iterator that the loop reads first and that has not ended; None if there is none."""
-        return self.primary.ref() if self.primary is not None and self.primary.open else None
+        """The iterator that the loop reads and that has not ended; None if there is none."""
+        return self.main.ref() if self.main is not None and self.main.open else None
 
     @property
     def feeds(self) -> tuple[tuple[object, int], ...]:
-        """The iterators that the step under way has read, each with its examples."""
-        return tuple((source.ref(), source.rows) for source in self.pulled)
+        """The iterators that the step under way has read, each with its examples; 0 for unknown."""
+        rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
+        return tuple((source.ref(), count) for source, count in rows.items())
 
     def of(self, iterator: object) -> Source:
         """Return what is known of an iterator; at its first pull, forget those that have ended."""
@@ -65,18 +70,73 @@ class Sources:
         source = self._known[id(iterator)] = Source(iterator)
         return source
 
-    def drop_closed(self) -> int:
-        """Forget what was pulled from and is closed before the first update, for the loop does not read it.
+    def feed(self, step: int) -> list[Source]:
+        """Return those that the first update of a step is fed by; forget what was read for a look before it.
 
-        Returns: the examples of the last of them; 0 for none.
+        Where one of them is known to be trained from, others are once they are read for two steps in a row.
         """
-        closed = [source for source in self.pulled if not source.open]
-        if closed:
-            self.pulled = [source for source in self.pulled if source.open]
-        return closed[-1].rows if closed else 0
+        self.pulled = Counter({pull: count for pull, count in self.pulled.items() if pull[0].open})
+        sources = list(dict.fromkeys(source for source, _ in self.pulled))
+        known = any(source.trained for source in sources) or (step > 0 and self.main is None)
+        fed = [one for one in sources if one.trained or not known or one.last_step == step - 1]
+        for source in sources:
+            source.last_step = step
+        if not fed:
+            self.pulled.clear()  # a loop that reads nothing has validated
+        elif self.main is None or not self.main.open:
+            self.main = fed[0]
+        return fed
 
-    def giver(self, fed: list[Source]) -> Source | None:
-        """Return the one whose batch has the step's examples, of those that fed it; remember the primary one."""
-        if self.primary not in fed:
-            self.primary = next((source for source in fed if source.in_row > 1), None)
-        return self.primary or (fed[-1] if fed else None)
+
+def is_batched(dataset: Any) -> bool:  # noqa: ANN401
+    """Return whether a dataset's elements may be batches: False for parts of tensors that nothing has batched."""
+    while (inner := getattr(dataset, "_input_dataset", None)) is not None:
+        if "Batch" in type(dataset).__name__:
+            return True
+        dataset = inner
+    return type(dataset).__name__ not in ("_TensorSliceDataset", "_RangeDataset")
+
+
+def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> int | str:
+    """Return the examples of a step, or why they are not known.
+
+    Args:
+        pulled: The batches that were read for it.
+        given: What gradients were computed of.
+        updates: How many updates it consists of.
+    """
+    if list(given) == [None]:
+        return _examples_read(pulled, given[None], updates)
+    if None in given:
+        return "gradients are computed in a function and outside of it"
+    read = frozenset[int]().union(*(rows for _, rows in pulled))
+    total, each = 0, set[int]()
+    for dims, calls in given.items():
+        dims = dims or ()
+        found = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
+        if len(found) != 1:
+            return OTHER_ROWS if pulled else "the step is given no batch, or parts of different size"
+        (rows,) = found
+        total += rows * calls
+        each.add(rows)
+    return total if updates == 1 else rows if len(each) == 1 else UNEQUAL
+
+
+def _parts(dims: tuple[int, ...]) -> list[int]:
+    """Return into how many parts the arguments of a function may be, if each is split over several replicas."""
+    return [parts for parts in range(1, len(dims) // 2 + 1) if len(dims) % parts == 0 and not sum(dims) % parts]
+
+
+def _examples_read(pulled: Counter[Pull], gradients: int, updates: int) -> int | str:
+    """Return the examples of a step whose gradients are computed outside of functions: what was read for them."""
+    if not pulled:
+        return "eager steps read no dataset: nothing tells how many examples they train"
+    counts = [next(iter(rows)) for _, rows in pulled.elements() if len(rows) == 1]
+    if len(counts) < pulled.total():
+        return "the parts of the batches differ in their first dimension"
+    if updates == 1 and len(counts) == gradients:
+        return sum(counts)
+    apart = len({source for source, _ in pulled}) == len(counts)
+    if apart and gradients == updates and len(set(counts)) == 1:
+        return counts[0]
+    return SEVERAL

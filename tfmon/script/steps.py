@@ -1,34 +1,37 @@
 """Tells where the steps of a training loop begin and end, from what the loop does: pulls of batches, and updates.
 
-A step is a batch with at least one update. It ends before the next pull of the iterator that the loop reads first,
-so that several updates on a batch, or several batches for an update, are one step. A loop that reads no iterator
-ends its step where it makes the same update again.
+A step is an update of the weights, or one round of several optimizers (`rounds`). It ends before the next pull of
+an iterator that the loop trains from, or before the next update, whichever comes first.
 
-A pull of an iterator that has fed no update may be the second input of the step, or validation. If no update
-follows before the loop goes on, it was validation: the step ended with its last update, and the time since then is
-in no step.
+A pull of another iterator may be the second input of the next step, the first of an epoch, or validation: the step
+has ended with its last update, and the time until the next step is in none.
+
+Updates are compared with what the optimizers count, examples and loss with what was read and differentiated. Where
+they differ, the lane is told why they are not known.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tfmon.model.lane_events import Progressed
 from tfmon.script.bundle import Bundle
 from tfmon.script.followed import Followed
-from tfmon.script.looking import place
-from tfmon.script.loop_report import TRAINING, VALIDATION, Recorder
+from tfmon.script.looking import line_of, users_frame
+from tfmon.script.loop_report import LOOP_IN_GRAPH, TRAINING, VALIDATION
 from tfmon.script.marks import Mark
-from tfmon.script.sources import Source, Sources, nothing
+from tfmon.script.rounds import NO_ROUNDS, Rounds, Updater
+from tfmon.script.sources import OTHER_ROWS, Given, Pull, Source, Sources, examples_of, nothing
 
-MOST_REPEATS = 16
-"""The same update this often on one batch is one step; once more, and each of them is a step."""
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+
 VALIDATION_PULLS = 3
 """So many pulls in a row of an iterator that has never fed an update are validation."""
-LOOP_NS = 200_000_000
-"""Shortest time between two counts of the steps of a loop inside of a graph: a count waits for the device."""
+NO_LOSS = "the training step returns none of what was differentiated"
 
 
 class StepWatcher(Followed):
@@ -38,7 +41,7 @@ class StepWatcher(Followed):
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
-    def __init__(self, join: Callable[[], Recorder | None]) -> None:
+    def __init__(self, join: Callable[[], Lane | None]) -> None:
         """Watch nothing yet; `join` returns the lane, or None if this process is not it."""
         super().__init__()
         self.trains: Callable[[object], None] = nothing
@@ -46,42 +49,51 @@ class StepWatcher(Followed):
         self.first_step_over: Callable[[], None] = nothing
         """Is called after the first step."""
         self._join = join
-        self.sources = Sources()
         self.bundle = Bundle()
-        self._by_site = False
-        self._step = self._last_rows = 0
-        self.forget()
+        self.updaters: list[Updater] = []
+        self._step = 0
+        self.begin_anew()
 
     def begin_anew(self) -> None:
         """Begin to follow a thread: nothing is known of it."""
+        self.sources, self.rounds = Sources(), Rounds()
+        self._past: list[tuple[Counter[Pull], Counter[Given]]] = []
+        """What the updates were given of which it is not known whether they are steps."""
+        self._past_examples = 0
         self.forget()
-        self.sources = Sources()
 
     def forget(self) -> None:
         """Begin a step without anything in it."""
         self.bundle.stop()
-        self.updates = 0
-        self.sources.pulled = []
-        self._sites: dict[Hashable, int] = {}
-        self._begun = self._foreign = self._pulling = self._updating = False
-        self._began_ns = self._rows = self._last_end_ns = self._iterations_before = 0
+        self.updates = self._due = 0
+        self.sources.pulled = Counter()
+        self.given: Counter[Given] = Counter()
+        self._begun = self._pulling = self._updating = self._in_graph = False
+        self._began_ns = self._last_end_ns = 0
         self._loss: Any = None
-        self._site: Hashable = None
-        self._alike: Hashable = None
+        self._mark: Mark | None = None
+        self._alike: Mark | None = None
         """What made the update of the step before, if that was one that may be noted."""
-        self._iterations: Callable[[], int] | None = None
+        self._fed: list[Source] = []
 
     def finish(self) -> None:
         """End the step under way with its last update: no other follows for a while."""
         if self.lane is None:
             return
         self.catch_up()
-        if self.updates:
+        if self._due:
             self._end(self._last_end_ns)
         elif self._begun:
             self.lane.cancel_step()
             self._begun = False
         self.lane.stop_clock()
+        self._tell(sure=True)
+
+    def come_back(self) -> None:
+        """Watch again, and compare with what the optimizers count from now on."""
+        super().come_back()
+        for updater in self.updaters:
+            updater.rebase()
 
     # ------------------------------------------------------------ pulls
 
@@ -91,24 +103,27 @@ class StepWatcher(Followed):
             return None
         self.catch_up()
         source = self.sources.of(iterator)
-        if self.updates:
-            self._pull_after_update(source)
+        if self._due:
+            self._pull_after_step(source)
         elif self.lane is not None and not self._begun:
-            self._pull_before_step(self.lane, source)
+            if not source.pulls or source is self.sources.main:
+                self.lane.obey()
+            source.strange += not source.trained
+            if source.strange == VALIDATION_PULLS:
+                self._say(VALIDATION)
         source.pulls += 1
         self._pulling = True
         source.began_ns = time.monotonic_ns()
         return source
 
-    def pull_ends(self, source: Source, rows: int) -> None:
-        """Record that a batch of `rows` examples was received."""
+    def pull_ends(self, source: Source, rows: frozenset[int]) -> None:
+        """Record that a batch of perhaps `rows` examples was received."""
         waited_ns = time.monotonic_ns() - source.began_ns
         self._pulling = False
-        if source not in self.sources.pulled:
-            self.sources.pulled.append(source)
-            source.first_ns, source.wait_ns, source.rows, source.fed = source.began_ns, 0, 0, False
+        if all(one is not source for one, _ in self.sources.pulled):
+            source.first_ns, source.wait_ns = source.began_ns, 0
+        self.sources.pulled[source, rows] += 1
         source.wait_ns += waited_ns
-        source.rows += rows
 
     def pull_fails(self, source: Source, *, ended: bool) -> None:
         """Record that no batch was received; `ended`: there are no more."""
@@ -116,142 +131,142 @@ class StepWatcher(Followed):
         if not ended:
             return
         source.over = True
-        if source in self.sources.pulled and not source.fed:
-            self.sources.pulled.remove(source)
         if not source.trained:
             return
         if self._begun and not self.updates and self.lane is not None:
             self.lane.cancel_step()
             self._begun = False
-        if self.sources.primary is None or source is self.sources.primary or not self.sources.primary.open:
+        if source is self.sources.main:
             self.report.epoch_over(source.steps)
         if self.lane is not None and not self.updates:
             self.lane.stop_clock()
 
-    def _pull_before_step(self, lane: Recorder, source: Source) -> None:
-        """Wait while the lane is paused where a step may begin, and tell validation from that."""
-        if not source.pulls or source is self.sources.primary:
-            lane.obey()
-        source.strange += not source.trained
-        if source.strange == VALIDATION_PULLS:
-            self._say(VALIDATION)
-
-    def _pull_after_update(self, source: Source) -> None:
-        """End the step if this pull begins the next one, or if it shows that validation has begun."""
-        if self._iterations is not None and not self._loop_is_due():
-            return
-        fed = [one for one in self.sources.pulled if one.fed and one.open]
+    def _pull_after_step(self, source: Source) -> None:
+        """End the step, and begin the next one if the loop is known to train from what is pulled."""
         assert self.lane is not None
-        if not fed:
-            # A loop was left by `break`, or reads no iterator: what this one is for is not known yet.
-            self._end(self._last_end_ns)
-            self.lane.stop_clock()
-            self.lane.obey()
-        elif source is self.sources.primary if self.sources.primary in fed else source in fed:
-            alike = self._update_if_alike
-            self._end(self._last_end_ns if self._foreign else None)
+        if source.trained:
+            alike = self._mark_if_alike
+            self._end(None)
             self._begin()
             self._alike = alike
-        else:
-            self._foreign = True
-            source.strange += 1
-            if not source.trained and source.strange >= VALIDATION_PULLS:
-                self._end(self._last_end_ns)
-                self.lane.stop_clock()
-                self._say(VALIDATION)
+            return
+        self._end(self._last_end_ns)
+        self.lane.stop_clock()
+        self.lane.obey()
+        source.strange += 1
 
     # ------------------------------------------------------------ updates
 
-    def update_begins(self, site: Hashable, iterations: Callable[[], int] | None = None) -> bool:
-        """Record that weights are about to be updated; return False if it is not watched.
-
-        Args:
-            site: what makes the update.
-            iterations: returns the number of updates made so far, for an update that makes many of them.
-        """
+    def update_begins(self) -> bool:
+        """Record that weights are about to be updated; return False if it is not watched."""
         if self.bundle.busy or not self.here or (self.lane is None and not self._joined()):
             return False
         self.catch_up()
-        if self.updates:
-            self._update_again(self._place(site))
-        else:
-            self._last_rows = self.sources.drop_closed() or self._last_rows
+        if self._due:
+            self._end(None)
+            self._begin()
+        if not self.updates:
+            self._fed = self.sources.feed(self._step)
         if not self._begun:
             self._begin_late()
-        if iterations is not None and self._iterations is None:
-            self._iterations, self._iterations_before = iterations, iterations()
-        self._site, self._foreign, self._updating = self._place(site), False, True
+        self._updating = True
         return True
 
-    def update_ends(self, loss: object, rows: int, function: object = None) -> None:
+    def update_ends(
+        self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
+    ) -> None:
         """Record that weights were updated.
 
         Args:
-            loss: a tensor or a function that returns the loss, or None; it is read later.
-            rows: the examples of the update as far as its arguments tell; 0 if they do not, -1 if they are counted
-                in another way.
-            function: what made it, if the next steps may be noted in `bundle` where they are like this one.
+            updater: What updated them.
+            loss: A tensor or a function that returns the loss, or None; it is read later.
+            calls: How many calls of the optimizer that was; with 0 it was no update.
+            mark: What is known of the function that did it.
+            function: That function, if the next steps may be noted in `bundle` where they are like this one.
         """
+        assert self.lane is not None
         self._updating = False
+        if updater not in self.updaters:
+            self.updaters.append(updater)
+        updates = updater.made_more(calls)
+        if not updates:
+            return
         self._last_end_ns = time.monotonic_ns()
         self.updates += 1
-        self._sites[self._site] = self._sites.get(self._site, 0) + 1
-        for source in self.sources.pulled:
+        for source in self._fed:
             if not source.trained:
                 self.trains(source.ref())
-            source.fed = source.trained = True
-            source.strange = 0
-        self._rows = self._rows or rows
-        if loss is not None:
-            self._loss = loss
-        if function is not None and self._alike is not None and self._alike is self._update_if_alike:
-            assert self.lane is not None
+            source.trained, source.strange = True, 0
+        self._loss, self._mark = loss, mark
+        self._in_graph |= mark is not None and mark.pulls
+        in_rounds = self.rounds.leader is not None
+        self._due += self.rounds.plus(updater, updates)
+        if not in_rounds and self.rounds.leader is not None:
+            self._merge()
+        if not self._step and not self.report.counted:
+            self._describe(updater)
+        if function is not None and self._alike is not None and self._alike is self._mark_if_alike:
             until_ns = self.lane.alike_until()
-            if until_ns:
-                assert isinstance(self._site, Mark)
-                self.bundle.follow(self.lane, self.sources.pulled[0], self._site, function, self._loss, until_ns)
+            if until_ns and self.rounds.settled:
+                ((_, (rows,)),) = self.sources.pulled
+                self.bundle.follow(self.lane, self._fed[0], self._alike, function, updater, rows, loss, until_ns)
 
     def update_fails(self) -> None:
         """Record that an update raised an error."""
         self._updating = False
 
-    def _place(self, site: Hashable) -> Hashable:
-        """Return the site, with the line of the script where nothing else tells where a step ends."""
-        return place(site) if self._by_site or not self.sources.pulled else site
-
     def _joined(self) -> bool:
         self.lane = self._join()
         self.off = self.lane is None
+        if self.lane is not None:
+            self.lane.confirm = self._confirm
         return not self.off
 
-    def _update_again(self, site: Hashable) -> None:
-        """End the step if the loop reads nothing that could tell where the step ends."""
-        repeats = self._sites.get(site, 0)
-        if self._iterations is not None:
-            if repeats and self._loop_is_due():
-                self._end(None)
-        elif self._by_site or not self.sources.pulled:
-            if repeats:
-                self._by_site = True
-                self._end(None)
-                self._begin()
-        elif repeats >= MOST_REPEATS:
-            self._end(None, steps=repeats)
-            self._by_site = True
-            self._begin()
+    def _merge(self) -> None:
+        """Take back the updates that were told as steps, and were one round."""
+        assert self.lane is not None
+        past, self._past = self._past, []
+        pulled, given = Counter[Pull](), Counter[Given]()
+        for each, of in past:
+            pulled.update(each)
+            given.update(of)
+        examples: int | str = examples_of(pulled, given, len(past))
+        if self._in_graph:
+            examples = self._past_examples
+        self.report.doubts["examples"] = examples if isinstance(examples, str) else ""
+        told = 0 if isinstance(examples, str) else self._past_examples - examples
+        self.lane.take_back(len(past) - 1, told)
 
-    def _loop_is_due(self) -> bool:
-        return time.monotonic_ns() - self._began_ns >= LOOP_NS
+    def _confirm(self) -> int:
+        """Return how many more steps the optimizers have counted than were told since the last call."""
+        missed = 0
+        for updater in self.updaters:
+            more = updater.missed()
+            missed += more
+            if more:
+                reason = (
+                    f"{updater.name} has counted {abs(more)} {'more' if more > 0 else 'fewer'} updates than calls "
+                    "were seen: not each call updates once. Tell tfmon what a step is: report.step"
+                )
+                self.report.doubts.update(examples=reason, loss=reason)
+                self.rounds.unsteady |= self.rounds.leader is not None or updater.every > 1
+        return missed
 
     # ------------------------------------------------------------ steps that are alike
 
     @property
-    def _update_if_alike(self) -> Hashable | None:
-        """What made the one update of a step that read the primary iterator alone, once; None for other steps."""
-        if self.updates != 1 or self._by_site or self._foreign or self._iterations is not None:
+    def optimized(self) -> bool:
+        """Whether an optimizer has updated weights."""
+        return any(not updater.by_hand for updater in self.updaters)
+
+    @property
+    def _mark_if_alike(self) -> Mark | None:
+        """What made the one update of a step that read one batch, of the size that it was given; or None."""
+        pulled, given = list(self.sources.pulled.elements()), list(self.given.elements())
+        if not self.updates == self._due == len(pulled) == len(self._fed) == len(given) == 1:
             return None
-        primary = self.sources.primary
-        return self._site if primary is not None and primary.rows and self.sources.pulled == [primary] else None
+        alike = given[0] and pulled[0][1] == {given[0][0]} and not self._in_graph
+        return self._mark if alike else None
 
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""
@@ -260,28 +275,37 @@ class StepWatcher(Followed):
         if not steps or self.lane is None:
             bundle.stop()
             return
-        source, mark, rows, waits_ns = bundle.source, bundle.mark, bundle.rows, bundle.waits_ns
+        source, mark, rows, waits_ns, given = (
+            bundle.source,
+            bundle.mark,
+            bundle.rows,
+            bundle.waits_ns,
+            bundle.given,
+        )
         received, updated, updated_ns, loss = bundle.received, bundle.updated, bundle.updated_ns, bundle.loss
+        self.rounds.plus(bundle.updater, bundle.updater.made_more(steps - 1 + updated))
+        if given != rows[: len(given)]:
+            self.report.doubts["examples"] = OTHER_ROWS
         self.lane.end_steps(
             ends_ns,
             loss=bundle.loss_before if updated else loss,
-            examples=sum(rows[:steps]),
+            examples=0 if self.report.unknown("examples") else sum(rows[:steps]),
             input_ns=sum(waits_ns[:steps]),
         )
-        source.in_step(self._step, steps)
         source.steps += steps
         source.pulls += steps
         self._step += steps
         self.forget()
         self._begun, self._began_ns, self._pulling = True, ends_ns[-1], not received
         source.began_ns = source.first_ns = ends_ns[-1]
-        self._last_rows = rows[-1]
         if received:
-            self.sources.pulled = [source]
-            source.wait_ns, source.rows, source.fed = waits_ns[-1], rows[-1], updated
+            self.sources.pulled[source, frozenset(rows[-1:])] = 1
+            source.wait_ns = waits_ns[-1]
         if updated:
-            self.updates, self._sites, self._site = 1, {mark: 1}, mark
-            self._last_end_ns, self._loss = updated_ns, loss
+            self._fed = self.sources.feed(self._step)
+            self.updates = self._due = 1
+            self._mark, self._last_end_ns, self._loss = mark, updated_ns, loss
+            self.given[rows[-1],] = 1
 
     # ------------------------------------------------------------ steps
 
@@ -294,55 +318,75 @@ class StepWatcher(Followed):
     def _begin_late(self) -> None:
         """Begin the step with the pull of its first batch: that it is one is known only at its update."""
         assert self.lane is not None
-        if self._by_site:
-            for source in self.sources.pulled:
-                source.in_step(self._step)
-            # What is pulled now and then is for validation; what is pulled for each step is its input.
-            self._by_site = not any(source.in_row > 1 for source in self.sources.pulled)
-            self.sources.pulled = [] if self._by_site else self.sources.pulled
-        firsts = [source.first_ns for source in self.sources.pulled if source.open or source.fed]
-        if self.sources.primary in self.sources.pulled and self.sources.primary is not None:
-            firsts = [self.sources.primary.first_ns]
-        self._began_ns = min(firsts, default=time.monotonic_ns())
+        self._began_ns = min((source.first_ns for source in self._fed), default=time.monotonic_ns())
         self.lane.begin_step(self._began_ns)
         self._begun = True
         if self.report.doing != TRAINING:
             self._say(TRAINING)
 
-    def _end(self, ended_ns: int | None, steps: int = 1) -> None:
+    def _end(self, ended_ns: int | None) -> None:
         """End the step, now or with its last update, and tell the lane what it was."""
         assert self.lane is not None
-        fed = [source for source in self.sources.pulled if source.fed]
-        for source in fed:
-            source.in_step(self._step)
+        steps, pulled, given, loss = self._due, self.sources.pulled, self.given, self._loss
+        for source in self._fed:
             source.steps += 1
         self._step += 1
         if self._step == 1:
             self.first_step_over()
-        giver = self.sources.giver(fed)
-        if giver is not None:
-            self._last_rows = examples = giver.rows
-        else:
-            examples = self._rows or (self._last_rows if self._by_site else 0)
-        counted, examples = examples < 0, max(0, examples)
-        if self._iterations is not None:
-            steps = self._iterations() - self._iterations_before
-        elif examples:
-            examples *= steps
-        if steps > 0:
-            input_ns = sum(source.wait_ns for source in fed if source.first_ns >= self._began_ns)
-            self.lane.end_step(
-                steps=steps, loss=self._loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns
-            )
-            self.report.tell_unknown(
-                self.lane,
-                examples=counted or examples > 0,
-                loss=self._loss is not None,
-                in_graph=self._iterations is not None,
-            )
-        else:
-            self.lane.cancel_step()
+        examples: int | str = 0
+        if steps > 1:
+            loss = None
+        if not self._in_graph:
+            examples = LOOP_IN_GRAPH if steps > 1 else examples_of(pulled, given, self.updates)
+        if isinstance(examples, str):
+            self.report.doubts["examples"] = self.report.doubts.get("examples") or examples
+        self.report.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
+        told = 0 if isinstance(examples, str) or self.report.unknown("examples") else examples
+        self._remember(pulled, given, told)
+        input_ns = sum(source.wait_ns for source in self._fed if source.first_ns >= self._began_ns)
+        self.lane.end_step(steps=steps, loss=loss, examples=told, input_ns=input_ns, ended_ns=ended_ns)
+        self._tell(sure=self.rounds.settled or self.rounds.leader is not None)
         self.forget()
+
+    def _tell(self, *, sure: bool) -> None:
+        """Tell the lane what is not known, once it is sure what a step is."""
+        assert self.lane is not None
+        if self.rounds.unsteady:
+            self.doubt(NO_ROUNDS)
+        if sure or self.rounds.unsteady:
+            self.report.tell(self.lane)
+
+    def doubt(self, reason: str) -> None:
+        """Have nothing told of the steps."""
+        self.report.doubts.update(steps=reason, examples=reason, loss=reason)
+
+    def gradient(self, given: Given) -> None:
+        """Record that gradients were computed, in a function that was given tensors of these first dimensions."""
+        if self._due and not self._updating:
+            self._end(None)
+            self._begin()
+        self.given[given] += 1
+
+    def _remember(self, pulled: Counter[Pull], given: Counter[Given], examples: int) -> None:
+        """Keep what a step was given as long as it may turn out to be a part of a round."""
+        if self.rounds.settled or self.rounds.leader is not None:
+            self._past, self._past_examples = [], 0
+            return
+        if not self._past:
+            self._past_examples = 0
+        self._past.append((pulled, given))
+        self._past_examples += examples
+
+    def _describe(self, updater: Updater) -> None:
+        """Report what is counted as a step, by the line of the script that made the first one."""
+        examples = (
+            "the first dimension of its arguments"
+            if any(self.given)
+            else "those of the batches that are read for it"
+        )
+        self.report.counted = f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
+        assert self.lane is not None
+        self.lane.tell_step(self.report.counted)
 
     def _say(self, doing: str) -> None:
         """Report what the loop does from now on."""
@@ -351,5 +395,5 @@ class StepWatcher(Followed):
         self.lane.report_progress(self._progress)
 
     def _progress(self) -> Progressed:
-        primary = self.sources.primary
-        return self.report.progress(primary.steps if primary is not None else None)
+        main = self.sources.main
+        return self.report.progress(main.steps if main is not None else None)

@@ -89,7 +89,12 @@ class TensorFlowFeed(InputMeter):
                 elif not tf.inside_function():
                     self._waited_ns += time.monotonic_ns() - began_ns
                     if not optional or given.has_value():
-                        self._examples += rows_of(given.get_value() if optional else given)
+                        rows = rows_of(given.get_value() if optional else given)
+                        self._examples += next(iter(rows), 0)
+                        if len(rows) != 1:
+                            self.unknown.update(
+                                examples="the parts of the batches differ in their first dimension"
+                            )
                     counted = given
             self._broken |= counted is None
             return given if counted is None else counted
@@ -196,8 +201,10 @@ def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401
     """Return the first part of a batch that is a tensor of any kind, or split over replicas; None for none."""
     kinds = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
     leaves = tf.nest.flatten(given)
-    known = (leaf for leaf in leaves if isinstance(leaf, kinds) or isinstance(getattr(leaf, "values", 0), tuple))
-    return next(known, None)
+    known = [leaf for leaf in leaves if isinstance(leaf, kinds) or isinstance(getattr(leaf, "values", 0), tuple)]
+    return next(
+        (one for one in known if getattr(getattr(one, "shape", None), "rank", 1) != 0), next(iter(known), None)
+    )
 
 
 def _length(tf: Any, batch: Any) -> Any:  # noqa: ANN401

@@ -13,6 +13,8 @@ Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
 
 from __future__ import annotations
 
+import functools
+import weakref
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
@@ -20,13 +22,15 @@ from typing import Any
 from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, hidden, unseen
 from tfmon.script.learning_rate import LoopOptimizers
-from tfmon.script.looking import first_of, iterations_of, logs_operations, variables_in
+from tfmon.script.looking import first_of, rows_in, variables_in
 from tfmon.script.marks import MARK, UNTRAINED, Mark, Variables, mark_of, mark_training, marks_around
+from tfmon.script.rounds import Updater
 from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_pulls import PullHooks
 
 hooking.FILES.add(__file__)
+BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 
 
 class TensorFlowHooks:
@@ -40,8 +44,11 @@ class TensorFlowHooks:
         self._pulls = PullHooks(watcher, hooks)
         self._sources = Variables()
         self._target: Any = None
+        self._tape = 0
         self._depth = 0
         self.optimizers = LoopOptimizers()
+        self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
+        self._by_hand: dict[str, Updater] = {}
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
@@ -59,8 +66,9 @@ class TensorFlowHooks:
         replace(tf.GradientTape, "gradient", self._gradient)
         replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
-            for name in ("assign", "assign_add", "assign_sub"):
-                replace(kind, name, self._assign)
+            replace(kind, "assign", self._assign)
+            for name in ("assign_add", "assign_sub"):
+                replace(kind, name, functools.partial(self._assign, adds=True))
 
     def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
         """Watch the optimizers of a Keras, whichever it is."""
@@ -102,6 +110,7 @@ class TensorFlowHooks:
                             watcher.catch_up()
                         raise
                     bundle.updated_ns = monotonic_ns()
+                    bundle.given.append(tensor_inputs[bundle.at]._shape_tuple()[0])
                     loss: Any = result if mark.loss_path is not None else None
                     for key in mark.loss_path or ():
                         loss = loss[key]
@@ -114,7 +123,11 @@ class TensorFlowHooks:
                         mark = mark_of(function)
                     begun = mark is not UNTRAINED and self._call_begins(mark)
                 if not begun:
-                    return own(function, tensor_inputs, captured_inputs)
+                    result = own(function, tensor_inputs, captured_inputs)
+                    if mark is not UNTRAINED and mark.loss_path is not None and not self._eager():
+                        with hooks:
+                            next(marks_around(self._graph())).targets.add(mark.loss_in(result).name)
+                    return result
                 try:
                     result = own(function, tensor_inputs, captured_inputs)
                 except BaseException:
@@ -135,41 +148,75 @@ class TensorFlowHooks:
         if self.hooks.off:
             return False
         if not self._eager():
-            if mark.trains:
-                mark_training(self._graph(), mark.optimizer(), loops=mark.loops)
+            mark_training(self._graph(), mark.optimizers, mark.by_hand)
+            for outer in marks_around(self._graph()):
+                outer.sources.update(mark.sources)
             return False
-        if not watcher.here or (mark.loops and logs_operations()):
-            return False  # a loop inside of a graph is counted by reading a variable
+        if not watcher.here:
+            return False
+        if mark.by_hand and not mark.optimizers and self.watcher.optimized:
+            watcher.doubt(BOTH)
+            return False
         if not mark.trains:
             self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:
                 watcher.lane.take_feed()
             return True
-        return watcher.update_begins(mark, iterations_of(mark.optimizer()) if mark.loops else None)
+        if mark.updater is None:
+            mark.updater = self._updater(list(mark.optimizers), mark.by_hand)
+        return watcher.update_begins()
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
-        loss = mark.loss_in(result)
-        if mark.trains:
-            alike = None if mark.loops or mark.pulls else function
-            self.watcher.update_ends(loss, mark.rows_in(tensor_inputs), alike)
+        watcher, loss, updater = self.watcher, mark.loss_in(result), mark.updater
+        if own := bool(mark.sources) or (mark.trains and not watcher.given):
+            watcher.gradient(() if mark.pulls else rows_in(tensor_inputs))
+        if not mark.trains:
+            self._target = loss
+            if mark.pulls and watcher.lane is not None:
+                watcher.lane.skip_feed()
             return
-        self._target = loss
-        if mark.pulls and self.watcher.lane is not None:
-            self.watcher.lane.skip_feed()
+        assert updater is not None
+        calls = mark.per_call
+        if calls is None:
+            counted = updater.counted
+            calls = 1 if counted is None else counted - updater.made
+            mark.per_call = calls or None
+        if not own:
+            loss, self._target = loss or self._target, None
+        watcher.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
+
+    def _updater(self, optimizers: list[Any], by_hand: str = "") -> Updater:
+        """Return what stands for some optimizers, or for weights that are updated by hand."""
+        known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
+        key = frozenset(map(id, optimizers))
+        updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
+        if updater is None:
+            names = " and ".join(sorted(type(one).__name__ for one in optimizers))
+            updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
+            if optimizers:
+                known[key] = updater
+            else:
+                self._by_hand[by_hand] = updater
+        return updater
+
+    def updater_of(self, optimizer: Any) -> Updater:  # noqa: ANN401
+        """Return what stands for one optimizer."""
+        return self._updater([optimizer])
 
     def _apply(self, own: Any) -> Any:  # noqa: ANN401
         def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            outermost = begun = False
+            outermost, begun, updater = False, False, None
             try:
                 with self.hooks:
                     outermost = not self._depth and not self.hooks.off
                     if outermost and not self._eager():
-                        mark_training(self._graph(), optimizer)
+                        mark_training(self._graph(), [optimizer])
                         self._saw(optimizer)
                     elif outermost and self.watcher.here:
                         self._sources = Variables()
                         self._saw(optimizer)
-                        begun = self.watcher.update_begins(id(optimizer))
+                        updater = self._updater([optimizer])
+                        begun = self.watcher.update_begins()
                 self._depth += begun
                 if begun or not outermost or self._eager():
                     result = own(optimizer, *args, **kwargs)
@@ -177,7 +224,7 @@ class TensorFlowHooks:
                     with hidden():
                         result = own(optimizer, *args, **kwargs)
                 if begun:
-                    self._end_update(scaled=hasattr(optimizer, "inner_optimizer"))
+                    self._end_update(updater, scaled=hasattr(optimizer, "inner_optimizer"))
                 return result
             except BaseException as error:
                 if begun:
@@ -189,21 +236,24 @@ class TensorFlowHooks:
 
         return apply
 
-    def _assign(self, own: Any) -> Any:  # noqa: ANN401
+    def _assign(self, own: Any, *, adds: bool = False) -> Any:  # noqa: ANN401
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            begun = False
+            begun, updater = False, None
             try:
                 if self._sources:
                     with self.hooks:
                         if self._sources.has(variable):
                             self._sources = Variables()
-                            if not self._eager():
-                                mark_training(self._graph(), None)
-                            elif not self._depth:
-                                begun = self.watcher.update_begins(0)
+                            if self._eager() and not self._depth:
+                                updater = self._updater([], "assign_sub" if adds else "assign")
+                                others = any(one is not updater for one in self.watcher.updaters)
+                                alone = not self.watcher.optimized if adds else not others
+                                begun = alone and self.watcher.update_begins()
+                                if adds and not begun and self.watcher.here:
+                                    self.watcher.doubt(BOTH)
                 result = own(variable, *args, **kwargs)
                 if begun:
-                    self._end_update(scaled=False)
+                    self._end_update(updater, scaled=False)
                 return result
             except BaseException as error:
                 if begun:
@@ -220,7 +270,7 @@ class TensorFlowHooks:
                 with self.hooks:
                     eager = self._eager()
                     if not self.hooks.off and not self._depth and (not eager or self.watcher.here):
-                        self._differentiated(target, sources, eager=eager)
+                        self._differentiated(tape, target, sources, eager=eager)
                 if eager:
                     return own(tape, target, sources, *args, **kwargs)
                 with hidden():
@@ -231,19 +281,26 @@ class TensorFlowHooks:
 
         return gradient
 
-    def _differentiated(self, target: Any, sources: Any, *, eager: bool) -> None:  # noqa: ANN401
+    def _differentiated(self, tape: Any, target: Any, sources: Any, *, eager: bool) -> None:  # noqa: ANN401
+        target = first_of(target)
+        sources = list(variables_in(sources))
         if eager:
-            self._target = first_of(target)
-        self._sources = Variables()
-        self._sources.add(variables_in(sources))
-        if not eager:
-            for mark, _ in marks_around(self._graph()):
-                mark.sources.update(self._sources)
+            if sources:
+                again = self._tape == id(tape) and self._target is not target
+                self._target, self._tape = (None if again else target), id(tape)
+                self.watcher.gradient(None)
+            self._sources = Variables()
+            self._sources.add(sources)
+            return
+        for number, mark in enumerate(marks_around(self._graph())):
+            mark.sources.add(sources)
+            if not number and sources:
+                mark.targets.add(getattr(target, "name", ""))
 
-    def _end_update(self, *, scaled: bool) -> None:
-        loss, self._target = self._target, None
+    def _end_update(self, updater: Any, *, scaled: bool) -> None:  # noqa: ANN401
+        loss, self._target, self._tape = self._target, None, 0
         with self.hooks:
-            self.watcher.update_ends(None if scaled else loss, 0)
+            self.watcher.update_ends(updater, None if scaled else loss)
 
     def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
         if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:

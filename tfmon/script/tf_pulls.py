@@ -103,7 +103,7 @@ class PullHooks:
                 given = own(iterator, *args, **kwargs)
                 if source is not None:
                     with hooks:
-                        watcher.pull_ends(source, rows_of(given))
+                        watcher.pull_ends(source, rows_of(given, batched=source.batched))
                 return given
             except BaseException as error:
                 if source is not None:
@@ -126,7 +126,7 @@ class PullHooks:
         self.feed = feed
         if self.watcher.lane is not None:
             self.watcher.lane.feed = feed
-        for mark, _ in marks_around(self._graph()):
+        for mark in marks_around(self._graph()):
             mark.pulls = True
         return feed
 

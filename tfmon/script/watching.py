@@ -6,14 +6,12 @@ import atexit
 import contextlib
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
-from tfmon.model.codec import encode_message
-from tfmon.model.lane_events import NotMeasured
 from tfmon.model.lane_pipes import is_open, read_pipes
 from tfmon.script import process
 from tfmon.script.hooking import hooks, wanted
+from tfmon.script.rounds import Updater
 from tfmon.script.steps import StepWatcher
 
 if TYPE_CHECKING:
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from tfmon.script.pipeline import Pipeline
     from tfmon.script.tf_hooks import TensorFlowHooks
 
+REPORT = "Tell tfmon what a step is: report.step"
 KERAS = ("keras", "tf_keras")
 _tensorflow: TensorFlowHooks | None = None
 pipeline: Pipeline | None = None
@@ -46,6 +45,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
                 _tensorflow.watch_optimizers(sys.modules[name])
         pipeline = Pipeline(hooks, process.joined, watcher)
         watcher.trains = pipeline.trains
+        atexit.register(hooks.guard(_unseen))
         pipeline.install()
         os.register_at_fork(after_in_child=hooks.guard(watcher.retire))
     if module.__name__ in ("tensorflow", "torch", "jax"):
@@ -78,6 +78,11 @@ def let_report() -> None:
         lane.forget_start()
 
 
+def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
+    """Return what stands for an optimizer of Keras."""
+    return _tensorflow.updater_of(optimizer) if _tensorflow is not None else Updater((), "the optimizer")
+
+
 def _join() -> Lane | None:
     """Return this process's lane if it measures the calling thread."""
     lane = process.join()
@@ -104,9 +109,18 @@ def _not_reported(reason: str) -> None:
     pipes = read_pipes(os.environ)
     if process.joined() is not None or pipes is None or not is_open(pipes):
         return
-    event = NotMeasured(at_ns=time.monotonic_ns(), what="steps", reason=reason)
-    with contextlib.suppress(OSError):
-        os.write(pipes.metric_fd, encode_message(event))  # one short line, so it is written whole
+    process.tell(pipes, "steps", reason)
+
+
+def _unseen() -> None:
+    """Say at the end of a process in which no step was seen what was."""
+    if _tensorflow is None or process.joined() is not None:
+        return
+    if made := _tensorflow.optimizers.updates():
+        _not_reported(f"optimizers have made {made} updates where they are not seen, as in tf.data. {REPORT}")
+    elif watcher.given:
+        times = watcher.given.total()
+        _not_reported(f"gradients were computed {times} times, and no update was seen that uses them. {REPORT}")
 
 
 def _hooks_failed(reason: str) -> None:

@@ -183,13 +183,13 @@ class LaneControl(ABC):
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
     def begin_window(self, at_ns: int) -> None:
-        """Begin a window; what the current one has is dropped."""
+        """Begin a window; the steps of the current one count as trained, and are in no window."""
+        self.sampler.sums.examples += self.clock.examples
         self.clock.reset(at_ns)
         self.stretch_began_ns = self.clock.last_end_ns = at_ns
 
     def discard_steps(self) -> None:
-        """Begin a new window: its steps count as trained, and are in no window. Marks are kept."""
-        self.sampler.sums.examples += self.clock.examples
+        """Begin a new window with the same marks."""
         marks = self.clock.marks
         self.begin_window(time.monotonic_ns())
         self.clock.marks.update(marks)
@@ -289,8 +289,16 @@ class LaneControl(ABC):
     # ------------------------------------------------------------ profiles
 
     def report_profile(self, request: TakeProfile, path: Path, note: str = "") -> None:
-        """Report that a profile was written."""
-        self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, path=str(path), note=note))
+        """Read a profile and report what it says; `note` is said of it as well."""
+        from tfmon.profile.breakdown import read_profile
+        from tfmon.profile.trace import TraceError
+
+        try:
+            profile = read_profile(path, on_gpu=request.on_gpu, note=note, chrome=request.chrome)
+        except TraceError as error:
+            self.report_profile_failure(request, error.message)
+        else:
+            self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
 
     def report_profile_failure(self, request: TakeProfile, reason: str) -> None:
         """Report that no profile was taken, and why."""

@@ -140,7 +140,8 @@ class Loop(LaneControl):
             self._read_messages()
         if not self._stopped and self._shares.needed(self.settings):
             self._find_computing_share(PROFILED_STEPS)
-        clock.done, self.sampler.sums = 0, Samples()
+        clock.done = clock.examples = 0
+        self.sampler.sums = Samples()
         self._collector.settle()
         self._builder.took_time()
 

@@ -75,7 +75,6 @@ class MonitorApp(Display, TerminalApp[Ending]):
         runs: Runs | None = None,
         table: Callable[[], str] = str,
         repeat: Callable[[], str] = str,
-        usual: Callable[[Snapshot], Mapping[str, Mapping[str, float]]] = lambda _: {},
         on_ready: Callable[[], None] | None = None,
         on_terminal: Callable[[], object] | None = None,
         suspend: Callable[[], None] | None = None,
@@ -98,7 +97,6 @@ class MonitorApp(Display, TerminalApp[Ending]):
             runs: The recorded runs; None where there is no list of them.
             table: Returns the race as text.
             repeat: Returns the command that repeats the race with the settings in effect; "" for none.
-            usual: Returns the seconds that the stages of getting ready took before, by lane and phase.
             on_ready: Starts the lanes; called in a thread once the first paint is done.
             on_terminal: Called in the main thread when the terminal is taken.
             suspend: Suspends the process until `fg`; None where no shell could continue it.
@@ -117,7 +115,6 @@ class MonitorApp(Display, TerminalApp[Ending]):
         self.runs = runs
         self.table = table
         self.repeat = repeat
-        self._usual = usual
         self.pages = Pages(self)
         self.analysis = analyse(session.snapshot())
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
@@ -126,7 +123,6 @@ class MonitorApp(Display, TerminalApp[Ending]):
             keys=dict(keymap or {}),
             readonly=readonly,
             race=self.snapshot.race.number,
-            usual=usual(self.snapshot),
             tabs=self.tabs,
         )
         self._examine = examine
@@ -227,10 +223,9 @@ class MonitorApp(Display, TerminalApp[Ending]):
 
     def _of_another_race(self) -> View:
         """Return the view for a race that began since: without focus, scales and failures of the one before."""
-        began, usual = self.snapshot.race.number, self._usual(self.snapshot)
         self._frozen = None
         fresh = replace(self.view, zoomed=False, cursor=None, frozen=False, back_ns=0)
-        return replace(fresh, race=began, usual=usual, focused=None, scales={}, seen=(), unseen=())
+        return replace(fresh, race=self.snapshot.race.number, focused=None, scales={}, seen=(), unseen=())
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -203,16 +203,7 @@ _ALIASES = {
     "?": "question_mark",
 }  # fmt: skip
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
-_BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
-_EVERYWHERE = {STOP.id, "picture", "report", "palette"}
-_RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
-_PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
-_REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in WATCHING_KEYS} | _EVERYWHERE
-_ALSO_ON_PAGES = {
-    "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "gpus", "doctor", "help",
-    "runs",
-}  # fmt: skip
-"""Keys of the race that act on pages, too; most because a page closes with the key that opened it."""
+_BUILT_IN = {key.id for key in KEYS}
 
 
 def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -233,7 +224,7 @@ def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
             mistakes.append(f"{binding}: {wrong[0]!r} is not a key; such are f, F, ctrl+f, f5, space, comma")
         else:
             keymap[binding] = ",".join(dict.fromkeys(keys))
-    return keymap, [*mistakes, *dict.fromkeys(_clashes(keymap))]
+    return keymap, mistakes
 
 
 def key_named(word: str) -> str:
@@ -265,28 +256,6 @@ def _is_character(name: str) -> bool:
         return unicodedata.lookup(name.replace("_", " ")).isprintable()
     except KeyError:
         return False
-
-
-def _clashes(keymap: Mapping[str, str]) -> Iterator[str]:
-    """Name every key that would do two things in one place, of which the user has chosen at least one."""
-    keys = {
-        binding: (*keymap[binding].split(","),) if binding in keymap else _BUILT_IN[binding]
-        for binding in _BUILT_IN
-    }
-    for one in keymap:
-        for other in _BUILT_IN:
-            if one == other or not _meet(one, other):
-                continue
-            for key in keys[one]:
-                if key in keys[other] and not (key in _BUILT_IN[one] and key in _BUILT_IN[other]):
-                    first, second = sorted((one, other))
-                    yield f"{first} and {second} have the same key {key!r}; give one of them another"
-
-
-def _meet(one: str, other: str) -> bool:
-    """Return whether two bindings act in the same place."""
-    pair = {one, other}
-    return pair <= _RACE or pair <= _PAGES or pair <= _REPLAY or bool(pair & _ALSO_ON_PAGES and pair & _PAGES)
 
 
 def _some() -> str:

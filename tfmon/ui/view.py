@@ -39,8 +39,6 @@ class View:
     """Whether what the message announces has happened; None where it announces nothing."""
     race: int = 0
     """Number of the race that was drawn last."""
-    usual: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Seconds that the stages of getting ready took before on this machine, by the lane's name and the phase."""
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()

@@ -69,7 +69,7 @@ def cudnn(facts: Facts) -> Finding:
     required = next((one for one in requirements(facts, _CUDA) if one.name.startswith("nvidia-cudnn")), None)
     bounds = [] if required is None else [one.version for one in required.specifier if one.operator == ">="]
     have, least = release(library.version), release((bounds or [facts.build.cudnn_version])[0])
-    if least and (have[0] != least[0] or have[:2] < least[:2]):
+    if least and (have[:1] != least[:1] or have[:2] < least[:2]):
         fix = f"install cuDNN {facts.build.cudnn_version}, and take other copies out of LD_LIBRARY_PATH"
         if required is not None:
             fix = remedies.install(facts, "--upgrade", package(required))

@@ -9,7 +9,7 @@ from tfmon.doctor.checks import GPU, NVIDIA, Finding, broken, check, not_applica
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.versions import release
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
+from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
 _LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
@@ -65,22 +65,6 @@ def driver_files(facts: Facts) -> Finding:
         fix = remedies.give_gpu(facts) if facts.platform.container else "sudo nvidia-modprobe -u -c 0"
         return warning(f"{absent} missing", "the files that CUDA opens", fix, *facts.driver.nodes)
     return ok(" ".join(facts.driver.nodes))
-
-
-@check("driver-match", "Driver and its library", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
-def driver_match(facts: Facts) -> Finding:
-    """Judge whether the driver's library is of the version of its kernel module."""
-    module, library = facts.driver.module_version, facts.visibility.driver
-    failure = facts.visibility.failure
-    fix = "restart the container" if facts.platform.container else "restart the machine"
-    if failure is not None and failure.code == LIBRARY_MISMATCH:
-        evidence = f"kernel module {module or 'of another version'}; NVML error {failure.code}"
-        return broken(failure.reason, "one version of both", fix, evidence)
-    if not module or not library:
-        return not_applicable("the driver does not report both versions")
-    if module != library and not facts.platform.wsl:
-        return broken(f"library {library}, kernel module {module}", "one version of both", fix)
-    return ok(f"both {library}", "/proc/driver/nvidia/version")
 
 
 @check("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
@@ -203,4 +187,4 @@ def _can_compile(device: Gpu, known: tuple[str, ...]) -> bool:
     return any(target <= device.capability for target in _targets(known, ("compute",)))
 
 
-CHECKS = (driver, driver_files, driver_match, driver_version, visible_devices, compute_capability, compute_mode)
+CHECKS = (driver, driver_files, driver_version, visible_devices, compute_capability, compute_mode)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.prediction import least_rounds, round_s
@@ -90,11 +90,8 @@ def _sentence(text: str) -> str:
 # ---------------------------------------------------------------- before the first verdict
 
 
-def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str:
-    """Return what the first verdict waits for and for about how long; empty where there is one, or none comes.
-
-    `usual` are the seconds that the stages of getting ready took before, by lane and phase.
-    """
+def awaited(analysis: Analysis) -> str:
+    """Return what the first verdict waits for and for about how long; empty where there is one, or none comes."""
     snapshot, curve = analysis.snapshot, analysis.curve
     if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
         return f"crossover: {curve.text}"
@@ -103,13 +100,7 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
         return ""
     waiting = [lane for lane in lanes if lane.phase in lifecycle.STAGES and not lane.points]
     if any(lane.phase != lifecycle.STAGES[-1] for lane in waiting):
-        left = [
-            lifecycle.seconds_to_ready(lane, snapshot.at_ns, usual.get(lane.spec.name, {})) for lane in waiting
-        ]
-        known = [one for one, lane in zip(left, waiting, strict=True) if lane.phase != lifecycle.STAGES[-1]]
-        soon = [one for one in known if one is not None]
-        ready = f"; ready in about {max(1, round(max(soon)))} s" if soon and len(soon) == len(known) else ""
-        return f"no verdict yet: the lanes are getting ready{ready}"
+        return "no verdict yet: the lanes are getting ready"
     changed = _changed(snapshot, lanes)
     if snapshot.race.mode != TURNS:
         measured = all(lane.steady.windows for lane in lanes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tfmon import units
 from tfmon.model.lane_state import (
@@ -46,10 +46,9 @@ def progress_rows(
     width: int,
     height: int,
     accent: str,
-    usual: Mapping[str, float],
     first: str = _WORDS[0],
 ) -> list[Row]:
-    """Return at which stage the lane is, for how long, and how long such stages took before.
+    """Return at which stage the lane is, and for how long.
 
     Args:
         lane: A lane that gets ready.
@@ -57,7 +56,6 @@ def progress_rows(
         width: Cells of each row.
         height: Rows at most; from `LIST_ROWS` on, all stages are listed.
         accent: Name of the lane's style.
-        usual: Seconds that its stages took before, by phase; a stage that is not there was never timed.
         first: What its first stage is called.
     """
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
@@ -66,48 +64,22 @@ def progress_rows(
             return [spread([(f"{first}…", STRONG)], [(units.seconds(for_s), STRONG)], width)]
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
     at, words = STAGES.index(lane.phase), (first, *_WORDS[1:])
-    stage = f"{words[at]} · {_lasting(for_s, usual.get(lane.phase))}"
+    stage = f"{words[at]} · {int(for_s)} s"
     numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
     total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
-    left_s = seconds_to_ready(lane, now_ns, usual)
-    left = "" if left_s is None else f"ready in about {max(1, round(left_s))} s"
-    foot = spread([(total_s, DIM)], [(left, DIM)], width)
+    foot = spread([(total_s, DIM)], [], width)
     if height < LIST_ROWS:
         return [headline, _track(at, width, accent), foot][: max(1, height)]
-    list_of = [_stage_row(place, at, words[place], width, accent, usual) for place in range(len(STAGES))]
+    list_of = [_stage_row(place, at, words[place], width, accent) for place in range(len(STAGES))]
     return [headline, *list_of, foot]
 
 
-def _stage_row(place: int, at: int, words: str, width: int, accent: str, usual: Mapping[str, float]) -> Row:
-    """Return one stage of the list: done, current, or to come with the time that it took before."""
+def _stage_row(place: int, at: int, words: str, width: int, accent: str) -> Row:
+    """Return one stage of the list: done, current, or to come."""
     mark = "✓" if place < at else "▸" if place == at else "·"
     style = accent if place < at else strong(accent) if place == at else DIM
-    before = usual.get(STAGES[place])
-    took = f"about {_whole(before)}" if before is not None and place > at else ""
-    return spread([(f"  {mark} ", style), (words, TEXT if place == at else DIM)], [(took, DIM)], width)
-
-
-def _lasting(for_s: float, usual_s: float | None) -> str:
-    """Write how long a stage lasts and how long it lasted before: `4 s of about 7 s`."""
-    so_far = f"{int(for_s)} s"
-    return so_far if usual_s is None else f"{so_far} of about {_whole(usual_s)}"
-
-
-def _whole(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s"
-
-
-def seconds_to_ready(lane: LaneState, now_ns: int, usual: Mapping[str, float]) -> float | None:
-    """Return how long the lane may still take to get ready; None where a stage to come was never timed."""
-    if lane.phase not in STAGES[:-1]:
-        return None
-    to_come = STAGES[STAGES.index(lane.phase) : -1]
-    if any(stage not in usual for stage in to_come):
-        return None
-    return sum(usual[stage] for stage in to_come[1:]) + max(
-        0.0, usual[lane.phase] - (now_ns - lane.phase_since_ns) / 1e9
-    )
+    return spread([(f"  {mark} ", style), (words, TEXT if place == at else DIM)], [], width)
 
 
 def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height: int) -> list[Row]:

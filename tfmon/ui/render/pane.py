@@ -261,10 +261,9 @@ def _planned(pane: Pane, height: int) -> tuple[set[str], int, int, int]:
 def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the stages of a lane that gets ready, with what it will train and what it takes of the machine."""
     lane, makers = pane.lane, _makers(pane, width)
-    usual = pane.view.usual.get(lane.spec.name, {})
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
     first = hosts.starting_words(pane.snapshot, lane)
-    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual, first)
+    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
     chosen = readings.chosen_rows(lane, width)
     return [*rows, BLANK, *chosen, *(makers[name]() for name in names)][:height]

@@ -238,7 +238,7 @@ def _tried(analysis: Analysis, undo_key: str) -> str:
 def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
     """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
     verdict, room = analysis.verdict, width - _LEAD_CELLS
-    waits = "" if view.stopping else awaited(analysis, view.usual)
+    waits = "" if view.stopping else awaited(analysis)
     if waits:
         return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
     names_fit = len(wrap(verdict.text, room, most + 1)) <= most

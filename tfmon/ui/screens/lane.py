@@ -218,6 +218,8 @@ def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _of_lane(lane: LaneState) -> Lines:
+    if lane.step:
+        yield "a step", lane.step
     if lane.spec.chosen:
         yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
     more = (lane.processes or 1) - 1

@@ -6,10 +6,25 @@ Units: times are means over the captured steps, in nanoseconds a step, unless a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from tfmon.analysis.rules import BottleneckKind
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Missing, Range, Reading
+
+BottleneckKind: TypeAlias = Literal[
+    "retracing",
+    "compute",
+    "input",
+    "sync",
+    "transfer",
+    "other",
+    "eager",
+    "dispatch",
+    "step",
+    "mixed",
+    "all-reduce",
+]
+"""`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
+where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
 """How the step ran; `unknown` when the trace shows neither a tf.function nor single operations."""
@@ -86,8 +101,8 @@ class Op:
     """An operation of the step, summed over its runs."""
 
     name: str
-    type: str
-    """Such as MatMul; the kernel's or XLA's own name where there is no type."""
+    kind: str
+    """Its type, such as MatMul; the kernel's or XLA's own name where there is none."""
     device: str
     count: int
     """Runs in the whole capture."""
@@ -139,8 +154,8 @@ class ProfileBottleneck:
 class Profile:
     """A capture of some training steps, read."""
 
-    steps: int
-    step_ns: float
+    steps: Annotated[int, Range(1, 10**6)]
+    step_ns: Annotated[float, Range(1, 1e18)]
     """From the beginning of the first step to the end of the last one's work, over the number of steps."""
     longest_ns: float
     """The longest step, on the loop's thread."""

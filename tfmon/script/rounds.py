@@ -1,0 +1,138 @@
+"""Which updates make a step, and whether the optimizers have counted the same.
+
+A step is one update, as `optimizer.iterations` counts them; where several optimizers update by turns, it is one
+round of all: as many as the optimizer makes that updates once in each round.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from operator import sub
+from typing import Any
+
+from tfmon.script.looking import logs_operations
+
+SETTLED = 16
+"""After so many updates of one optimizer in a row it trains by itself, and in no round with another."""
+NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmon what a step is: report.step"
+
+
+class Updater:
+    """An optimizer, or several that one function applies, or a function that updates weights by hand."""
+
+    def __init__(self, optimizers: Iterable[Any], name: str) -> None:
+        """Know `optimizers`; `name` is for people."""
+        self.name = name
+        optimizers = list(optimizers)
+        self.by_hand = not optimizers
+        self._counters = [one for one in map(counter_of, optimizers) if one is not None]
+        self.every = max((every for _, every in self._counters), default=1)
+        """How many calls make an update: gradients may be accumulated by the optimizer."""
+        self.rebase()
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts its updates itself."""
+        return bool(self._counters) and not logs_operations()
+
+    def rebase(self) -> None:
+        """Compare with the optimizers' own counts from now on."""
+        self.made = 0
+        self._base = self._read()
+
+    def _read(self) -> list[int]:
+        now = [read() for read, _ in self._counters] if self.counts else []
+        return [one for one in now if one is not None]
+
+    @property
+    def counted(self) -> int | None:
+        """The calls that the optimizers have counted, that of the fewest; None if they do not count any more."""
+        now = self._read()
+        return min(map(sub, now, self._base)) if now and len(now) == len(self._base) else None
+
+    def made_more(self, calls: int) -> int:
+        """Record calls that apply gradients; return how many updates they complete."""
+        first = (self._base[0] if self._base else 0) + self.made
+        self.made += calls
+        return (first + calls) // self.every - first // self.every
+
+    def missed(self) -> int:
+        """Return how many more updates the optimizers have counted than were seen since the last call."""
+        counted = self.counted
+        if counted is None or counted == self.made:
+            return 0
+        missed, self.made = counted - self.made, counted
+        return missed
+
+
+def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  # noqa: ANN401
+    """Return what counts the calls of an optimizer, and how many of them make an update; None if nothing does."""
+    inner = getattr(optimizer, "inner_optimizer", None) or optimizer
+    every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
+    counter = inner._iterations if every > 1 else getattr(inner, "iterations", None)
+    if not hasattr(counter, "numpy"):
+        return None
+    kept = weakref.ref(counter)
+
+    def read() -> int | None:
+        counter: Any = kept()
+        return None if counter is None else int(counter.numpy())
+
+    return read, every
+
+
+class Rounds:
+    """Tells how many steps are complete with each update. Thread: that of the loop."""
+
+    def __init__(self) -> None:
+        """Know no optimizer yet."""
+        self.leader: Updater | None = None
+        """The one that updates once in a round; None where each update is a step."""
+        self.unsteady = False
+        """Whether no step can be told."""
+        self.runs: list[list[Any]] = []
+        """Updaters of the round under way, each with its updates in a row."""
+        self._others = self._since = 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether one updater trains by itself."""
+        return len(self.runs) == 1 and self.runs[0][1] >= SETTLED
+
+    def plus(self, updater: Updater, updates: int) -> int:
+        """Return how many steps are complete with an update; where it sets `leader`, all before were one step."""
+        if self.leader is not None:
+            return self._in_round(updater, updates)
+        runs = self.runs
+        if runs and runs[-1][0] is updater:
+            runs[-1][1] += updates
+            if len(runs) > 1 and runs[-1][1] >= SETTLED:
+                del runs[:-1]
+            return updates
+        if not any(one is updater for one, _ in runs):
+            runs.append([updater, updates])
+            return updates
+        counts: dict[Updater, int] = {}
+        for one, count in runs:
+            counts[one] = counts.get(one, 0) + count
+        once = [one for one, count in counts.items() if count == 1]
+        if runs[0][0] is not updater or not once or max(counts.values()) >= SETTLED:
+            self.unsteady = True
+            return updates
+        self.leader, self._others, self.runs = once[-1], sum(counts.values()) - 1, [[one, 0] for one in counts]
+        self._since = 0
+        return self._in_round(updater, updates)
+
+    def _in_round(self, updater: Updater, updates: int) -> int:
+        if updater is self.leader:
+            self.unsteady |= updates != 1 or (self._since != self._others and self.runs[0][0] is not updater)
+            self._since = 0
+            return 1
+        if any(one is updater for one, _ in self.runs):
+            self._since += updates
+            self.unsteady |= self._since > self._others
+            return 0
+        self.unsteady |= self._since not in (0, self._others)
+        self.leader, self.runs = None, [[updater, updates]]
+        return updates
