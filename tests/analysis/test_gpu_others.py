@@ -31,7 +31,7 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert "another process took 40 % of gpu:0 during" in shown.verdict.note
     assert shown.verdict.note.count("the figures include that") == 1
     bottleneck = shown.lane("gpu:0").bottleneck
-    assert bottleneck.text.endswith(", while others took 40 % of gpu:0")
+    assert bottleneck.text.endswith(" (others took 40 % of gpu:0)")
     assert any("what may help is best tried when they are gone" in line for line in bottleneck.also)
     assert any("others hold 60 GiB of this GPU's memory, by ana" in line for line in bottleneck.also)
     assert "others took" not in shown.lane("cpu").bottleneck.text

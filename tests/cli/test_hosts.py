@@ -137,7 +137,7 @@ def test_what_to_set_for_a_host_is_said_with_the_file_that_it_belongs_into(monke
     (tmp_path / "config.toml").write_text('[hosts.gpu2]\npython = "/opt/bare"\n')
     for name, table in (("gpu2", "gpu2"), ("me@gpu3", '"me@gpu3"')):
         said = no_tensorflow(settings.find_host(name), "/opt/bare").hint
-        assert said == f'python = "~/…/bin/python" under [hosts.{table}] in {tmp_path}/config.toml names another'
+        assert said == f'python = "~/…/bin/python" under [hosts.{table}] in {tmp_path}/config.toml sets another'
 
 
 def test_wrong_names_are_refused_before_anything_is_started(monkeypatch, tmp_path):

@@ -58,11 +58,7 @@ AS_BEFORE = {
     help="Measure each combination until its ratio is known to within ± PERCENT.",
 )
 @click.option(
-    "--limit",
-    type=Seconds(min=1),
-    default=60.0,
-    show_default=True,
-    help="Time limit for each combination, in seconds.",
+    "--limit", type=Seconds(min=1), default=60.0, show_default=True, help="Time limit for each combination."
 )
 @click.option("--all", "everything", is_flag=True, help="Disable early stopping: measure every combination fully.")
 @options.slice_s

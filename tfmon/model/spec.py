@@ -168,7 +168,7 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
             replace(spec, name=title(replace(spec, apart=apart, number=number)), apart=apart, number=number)
         )
     kinds = [spec.kind for spec in specs]
-    if len(set(kinds)) == len(kinds) > 1:
+    if len(set(kinds)) == len(kinds):
         ids = [kind[0].upper() for kind in kinds]
     else:
         ids = [chr(ord("A") + index % 26) for index in range(len(specs))]

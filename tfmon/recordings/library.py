@@ -229,9 +229,7 @@ def rename(path: Path, name: str) -> None:
 
 
 def _check_name(path: Path, name: str) -> None:
-    allowed = (
-        f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is neither an id nor last"
-    )
+    allowed = f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is not an id or last"
     if len(name) > LONGEST_NAME or not name.isprintable() or os.sep in name or name.startswith("-"):
         raise RecordingError(f"{name[:LONGEST_NAME]!r} is not a name for a recording", allowed)
     if re.fullmatch(r"last(~\d*)?", name):

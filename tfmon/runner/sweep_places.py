@@ -143,7 +143,7 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
             raise UsageError(
-                f"--on {word} is not a place", "such as --on cpu, --on gpu:0,gpu2/gpu or --on ray/gpu*2"
+                f"--on {word} is not a place", "such as --on cpu, --on gpu:0,gpu2/gpu, --on ray/gpu*2"
             )
         on_ray = is_ray(name.partition("/")[0])
         if star and not on_ray:

@@ -71,13 +71,7 @@ RACE_KEYS = (
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
-    Key(
-        "quit",
-        "q",
-        "app.quit",
-        "end the lanes and leave, twice: at once; on a page: back",
-        "tfmon",
-    ),
+    Key("quit", "q", "app.quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
 """Keys of the race screen."""
 
@@ -227,9 +221,7 @@ def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         keys = [key_named(word) for word in words.split(",")]
         wrong = [word.strip() for word, key in zip(words.split(","), keys, strict=True) if not key]
         if wrong:
-            mistakes.append(
-                f"{binding}: {wrong[0]!r} is not a key; such are f, F, ctrl+f, f5, space, enter, comma"
-            )
+            mistakes.append(f"{binding}: {wrong[0]!r} is not a key; such are f, F, ctrl+f, f5, space, comma")
         else:
             keymap[binding] = ",".join(dict.fromkeys(keys))
     return keymap, mistakes

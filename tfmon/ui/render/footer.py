@@ -31,10 +31,7 @@ class _Item:
 
 
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int, *, hides: bool = False) -> tuple[Row, list[Zone]]:
-    """Return the keys that apply now with the values they change, and where each can be clicked.
-
-    With `hides` it says how to get to the lanes that are not shown, for which no other line has room.
-    """
+    """Return the keys that apply now, and where each can be clicked; that to the lanes that the screen `hides`."""
     turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
     items = [(item, cells(item.spans)) for item in (*turns, *_items(snapshot, view))]
     for least in range(9, 0, -1):
