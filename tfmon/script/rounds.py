@@ -111,6 +111,8 @@ class Rounds:
                 del runs[:-1]
             return updates
         if not any(one is updater for one, _ in runs):
+            if self.settled:
+                runs.clear()
             runs.append([updater, updates])
             return updates
         counts: dict[Updater, int] = {}

@@ -113,6 +113,8 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
     total, each = 0, set[int]()
     for dims, calls in given.items():
         dims = dims or ()
+        if not dims and updates > 1 and len(given) > 1:
+            continue  # one optimizer of a round is given the batch, another makes its own
         found = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
         if len(found) != 1:
             return OTHER_ROWS if pulled else "the step is given no batch, or parts of different size"
