@@ -127,7 +127,7 @@ def test_a_doctor_that_does_not_get_there_says_why(run):
     done = run("doctor", "--host", "gpu2", **refused)
     assert done.returncode == 2
     message, hint = done.stderr.splitlines()
-    assert message.startswith("tfmon: gpu2 let no key in: ") and "ssh-copy-id gpu2" in hint
+    assert message.startswith("tfmon: gpu2: permission denied: ") and "ssh-copy-id gpu2" in hint
     written = json.loads(run("doctor", "--json", "--host", "gpu2", **refused).stdout)
     assert (written["host"], "Permission denied" in written["error"]) == ("gpu2", True)
 

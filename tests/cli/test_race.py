@@ -306,5 +306,5 @@ def test_a_script_is_watched_to_its_end_and_its_result_is_json(tfmon, tmp_path):
     ended = tfmon("watch", "--lane", "cpu", "--no-record", "--json", "--", sys.executable, script, 300)
     assert ended.code == 0, ended.err
     (lane,) = json.loads(ended.out)["lanes"]
-    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 299, 8 * 299)
+    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 300, 8 * 300)
     assert lane["command"].endswith("train.py 300")

@@ -34,7 +34,7 @@ class TestPython:
         bench.python.chmod(0o755)
         finding = bench.find("python")
         assert finding.status == BROKEN
-        assert "no working Python" in finding.found
+        assert "not a working Python" in finding.found
 
     @pytest.mark.process
     def test_that_answers_and_one_that_is_not_there(self, bench, tmp_path, bare_python):

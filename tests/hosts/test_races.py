@@ -27,7 +27,7 @@ TRAINS = """
 import os, sys, time
 from tfmon import report
 print("in", os.getcwd(), "with", sys.argv[1:], flush=True)
-for step in range(1 + int(sys.argv[1])):
+for step in range(int(sys.argv[1])):
     time.sleep(0.003)
     report.step(examples=4, loss=1.0)
 """

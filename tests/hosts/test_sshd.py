@@ -120,14 +120,14 @@ def test_what_ssh_refuses_is_said_before_anything_runs(connect, sshd, wrong):
     elif wrong == "changed key":
         other = (sshd.folder / "user.pub").read_text()
         known.write_text(f"[127.0.0.1]:{sshd.port} {other}")
-        message, hint = "the host key of gpu2 is another than before", "ssh-keygen -R"
+        message, hint = "the host key of gpu2 changed", "ssh-keygen -R"
     else:
         (sshd.folder / "user").unlink()
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sshd.folder / "user")]
         (sshd.folder / "user.pub").rename(sshd.folder / "before.pub")
         subprocess.run(words, check=True)
         (sshd.folder / "before.pub").replace(sshd.folder / "user.pub")
-        message, hint = "gpu2 let no key in: ", "ssh-copy-id gpu2"
+        message, hint = "gpu2: permission denied: ", "ssh-copy-id gpu2"
     with pytest.raises(TfmonError) as raised:
         connect()
     assert raised.value.message.startswith(message) and hint in raised.value.hint

@@ -41,9 +41,9 @@ def error_of(link) -> TfmonError:
 @pytest.mark.parametrize(
     ("code", "said", "message", "hint"),
     [
-        (255, CHANGED, "host key of me@gpu2 is another than before", "ssh-keygen -R gpu2"),
+        (255, CHANGED, "host key of me@gpu2 changed", "ssh-keygen -R gpu2"),
         (255, "Host key verification failed.", "host key of me@gpu2 is not known here", "ssh me@gpu2"),
-        (255, DENIED, f"me@gpu2 let no key in: {DENIED}", "ssh-copy-id me@gpu2"),
+        (255, DENIED, f"me@gpu2: permission denied: {DENIED}", "ssh-copy-id me@gpu2"),
         (255, REFUSED, f"me@gpu2 cannot be reached: {REFUSED}", "ssh me@gpu2 true"),
         (255, UNKNOWN_HOST, "there is no host me@gpu2", "[hosts]"),
         (255, "", "ssh ended without a word", "ssh me@gpu2 true"),

@@ -105,7 +105,7 @@ class LoopOptimizers:
         return sum(read() or 0 for read, _ in filter(None, map(counter_of, self._seen)))
 
     def offer(self, lane: Lane) -> None:
-        """Offer the knob once the first step has shown all optimizers."""
+        """Offer the knob once the first steps have shown all optimizers."""
         if self._count == 1:
             for optimizer in self._seen:
                 offer_rate(lane, optimizer, self._check)

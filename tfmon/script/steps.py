@@ -23,7 +23,7 @@ from tfmon.script.followed import Followed
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.loop_report import LOOP_IN_GRAPH, TRAINING, VALIDATION
 from tfmon.script.marks import Mark
-from tfmon.script.rounds import NO_ROUNDS, Rounds, Updater
+from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, Given, Pull, Source, Sources, examples_of, nothing
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ class StepWatcher(Followed):
         super().__init__()
         self.trains: Callable[[object], None] = nothing
         """Is called with each iterator that turns out to be trained from."""
-        self.first_step_over: Callable[[], None] = nothing
-        """Is called after the first step."""
+        self.all_seen: Callable[[], None] = nothing
+        """Is called once the first steps have shown all optimizers."""
+        self._all_seen = False
         self._join = join
         self.bundle = Bundle()
         self.updaters: list[Updater] = []
@@ -163,7 +164,7 @@ class StepWatcher(Followed):
             return False
         self.catch_up()
         if self._due:
-            self._end(None)
+            self._end(None, in_batch=True)
             self._begin()
         if not self.updates:
             self._fed = self.sources.feed(self._step)
@@ -324,15 +325,16 @@ class StepWatcher(Followed):
         if self.report.doing != TRAINING:
             self._say(TRAINING)
 
-    def _end(self, ended_ns: int | None) -> None:
-        """End the step, now or with its last update, and tell the lane what it was."""
+    def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
+        """End the step, now or with its last update, and tell the lane what it was; more may come of its batch."""
         assert self.lane is not None
         steps, pulled, given, loss = self._due, self.sources.pulled, self.given, self._loss
         for source in self._fed:
             source.steps += 1
         self._step += 1
-        if self._step == 1:
-            self.first_step_over()
+        if not self._all_seen and (not in_batch or self._step >= SETTLED):
+            self._all_seen = True
+            self.all_seen()
         examples: int | str = 0
         if steps > 1:
             loss = None
@@ -363,7 +365,7 @@ class StepWatcher(Followed):
     def gradient(self, given: Given) -> None:
         """Record that gradients were computed, in a function that was given tensors of these first dimensions."""
         if self._due and not self._updating:
-            self._end(None)
+            self._end(None, in_batch=True)
             self._begin()
         self.given[given] += 1
 

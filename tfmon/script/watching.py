@@ -38,7 +38,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         from tfmon.script.tf_hooks import TensorFlowHooks
 
         _tensorflow = TensorFlowHooks(watcher, hooks)
-        watcher.first_step_over = _first_step_over
+        watcher.all_seen = _all_seen
         _tensorflow.install()
         for name in KERAS:  # TensorFlow may have loaded it while it was loaded itself
             if hasattr(sys.modules.get(name), "optimizers"):
@@ -97,8 +97,8 @@ def _join() -> Lane | None:
     return lane
 
 
-def _first_step_over() -> None:
-    """Offer the learning rate of what made the updates of the first step."""
+def _all_seen() -> None:
+    """Offer the learning rate of what made the updates of the first steps."""
     lane = process.joined()
     if lane is not None and _tensorflow is not None:
         _tensorflow.optimizers.offer(lane)
