@@ -191,7 +191,8 @@ def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_
     demo = small_race()
     try:
         wait_for(lambda: [run.running for run in library.runs()] == [False])
-        assert library.find("last") == Path(recording_of(demo.session).path), "`tfmon replay last` shows it"
+        # The file is packed before the session is told its name.
+        wait_for(lambda: library.find("last") == Path(recording_of(demo.session).path), what="it is the last")
         demo.session.begin(Race("second"), LANES)
         wait_for(lambda: [run.running for run in library.runs()] == [False, True])
     finally:
