@@ -157,6 +157,19 @@ def test_the_last_window_counts_or_is_said_to_be_lost(watch, script, ending):
         assert "is not counted" in race.lane.not_measured["end"]
 
 
+def test_a_lock_that_is_held_keeps_no_script_from_its_exit_at_once(watch, script):
+    holds = """
+import threading
+from tfmon.script import process
+threading.Timer(0.1, os._exit, (7,)).start()
+process.joined().reporter.lock.acquire()
+time.sleep(600)
+"""
+    race = watch(script(LOOP + f"train({WARM})\nimport os, time{holds}"))
+    race.until(lambda: race.lane.ended is not None, "the end")
+    assert race.lane.ended.exit_code == 7
+
+
 def test_examples_that_are_no_number_are_said_once_and_raise_outside_of_a_race(watch, script):
     race = watch(script(LOOP + f"for _ in range({WARM}):\n    report.step(examples=-3)\nprint('on')"))
     assert output(race) == "on"

@@ -46,6 +46,9 @@ ENDING = "ending"
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
 
+EXIT_S = 0.5
+"""How long `os._exit` of a script may take longer than without tfmon."""
+
 
 class Lane(Meter):
     """Measures the steps of the thread that made it.
@@ -331,9 +334,20 @@ class Lane(Meter):
         self.reporter.close()
 
     def _exit_at_once(self, status: int) -> NoReturn:
-        """Be `os._exit`, which calls no exit handler; what was measured is sent before."""
+        """Be `os._exit`, which calls no exit handler; what was measured is sent before, if that takes no longer.
+
+        Another thread may hold a lock that this needs, or a signal may have come while this one does.
+        """
         if os.getpid() == self._pid:
-            hooks.guard(self._leave)()
+            sent = threading.Event()
+
+            def leave() -> None:
+                self._leave()
+                sent.set()
+
+            with hooks:
+                start_hidden("tfmon-exit", leave, lambda _: sent.set())
+                sent.wait(EXIT_S)
         self._exit(status)
 
     def _end_waits(self, _code: int = 0) -> None:
