@@ -72,7 +72,7 @@ from tfmon import report
 work_s = report.knob("work_ms", 10.0, low=0.01, high=1e6) / 1e3
 spent_s = 0.0
 while True:
-    until = time.perf_counter() + work_s - (spent_s if spent_s < work_s / 4 else 0.0)
+    until = time.perf_counter() + work_s - (spent_s if spent_s < 0.001 else 0.0)
     while time.perf_counter() < until:
         pass
     began = time.perf_counter()
