@@ -79,7 +79,7 @@ while True:
     report.step(examples=32)
     spent_s = time.perf_counter() - began
 """
-"""A step lasts as long as it is told, with the call of `report.step`, but not with the turn of the other lane in it."""
+"""A step lasts as long as it is told: with its call of `report.step`, without the turn of the other lane in it."""
 
 
 # ---------------------------------------------------------------- simulated

@@ -7,7 +7,7 @@ from support.many_gpus import ManyGpus, eight_gpus
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model.events import BadLine, LaneEnded, LaneStarted
+from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
@@ -263,3 +263,24 @@ def test_every_knob_in_which_the_lanes_differ_is_shown_where_rows_are_free():
     demo.race(2)
     shown = text(frame(demo, 120, 36))
     assert all(f"≠ {name}" in shown for name in ("graph", "learning rate", "mixed precision"))
+
+
+def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():
+    demo = Demo([LaneSpec("cpu", {"batch_size": 32})], CPU_MACHINE, mode="concurrent")
+    demo.go()
+    demo.clock.ahead(4)
+    demo.train("cpu", 160, 200, demo.clock())
+    window = demo.session.snapshot().lane("cpu").points[-1]
+    assert window.steps == 1
+
+    def step() -> str:
+        return line(drawn(demo, "cpu"), "step")
+
+    demo.clock.ahead(3)
+    assert " ".join(step().split()) == "step step 2 runs for 3.0 s, the last took 0.2 s"
+    demo.session.accept(KnobRequested(lane="cpu", at_ns=demo.clock(), request=1, knob="xla", value="on"))
+    assert "step 2 runs; change in effect in 1 s" in step()
+    demo.clock.ahead(1)
+    demo.train("cpu", 160, 200, demo.clock())
+    demo.clock.ahead(2)
+    assert "step 3 runs; the change is being prepared" in step(), "it did not take effect after that step"

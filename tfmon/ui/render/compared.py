@@ -109,6 +109,8 @@ def awaited(analysis: Analysis) -> str:
     what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
         return f"{what}; no verdict while a lane is paused"
+    if snapshot.race.exclusive:
+        return f"{what}; the race goes on after what is being tried"
     if told := unfinished(lanes, snapshot.at_ns)[0]:
         what = told
     left_s = seconds_to_verdict(snapshot, lanes)

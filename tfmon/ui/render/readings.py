@@ -47,8 +47,10 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
         return step_row(lane, width)
     number = f"{'step ' if width >= _WIDE else ''}{units.count(lane.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
-    if lane.requested and took_s is not None:
+    if lane.requested and last is not None and took_s is not None:
+        asked_ns = max(one.at_ns for one in lane.requested.values())
         soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
+        soon = soon if last.at_ns < asked_ns else "the change is being prepared"
         return labelled("step", (f"{number} runs; " if width >= _WIDE else "", TEXT), (soon, STRONG))
     before = f", {'the last took' if width >= _WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
     runs = " runs for " if width >= _WIDE else " runs "
