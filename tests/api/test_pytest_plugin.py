@@ -64,14 +64,14 @@ def test_the_fixture(tmp_path):
     assert "cpu " in said and "examples/s" in said, "the table is shown"
     assert run("--tfmon-save", ONE)[0] == 0
     told = json.loads(baseline.read_text())
-    for lane in told["lanes"]:
-        lane["others_cpu_pct"] = lane["stolen_pct"] = 0.0
-        lane["log_examples_per_s"]["value"] += 2
+    for lane in told["figures"]["lanes"]:
+        lane["measured"]["others_cores"] = lane["measured"]["stolen_share"] = 0.0
+        lane["measured"]["center"]["value"] += 2
     baseline.write_text(json.dumps(told))
     code, said = run(ONE)
     if "other programs kept" not in said:
         assert code == 1 and "slower by more than 30 %" in said
-    told["machine"]["hostname"] = "elsewhere"
+    told["figures"]["machines"][""]["hostname"] = "elsewhere"
     baseline.write_text(json.dumps(told))
     code, said = run(ONE)
     assert code == 0 and "another machine: hostname was elsewhere" in said

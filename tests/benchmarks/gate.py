@@ -28,8 +28,8 @@ from verdicts import LOOPS, WORK, load
 
 import tfmon
 from tfmon.recordings.compare import compare_all
+from tfmon.recordings.figures import read_json
 from tfmon.recordings.gate import Gate, judge
-from tfmon.recordings.results import side_of_json
 
 SLOWER = 1.25
 BASELINE, SAME, SLOW = SIDES = ("baseline", "same", "slower")
@@ -51,7 +51,7 @@ def run(number: int, folder: Path, options: argparse.Namespace) -> dict[str, Any
 
 def ask(rows: list[dict[str, Any]], side: str, limit: float) -> Gate:
     """Return what the gate says of the races of one side against those of the baseline."""
-    sides = [[side_of_json(row[name], name, name) for row in rows] for name in (BASELINE, side)]
+    sides = [[read_json(row[name], name, name) for row in rows] for name in (BASELINE, side)]
     return judge(compare_all(*sides), limit)
 
 

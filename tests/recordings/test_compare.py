@@ -12,7 +12,8 @@ from support.ui import CPU_MACHINE, Demo
 from tfmon.analysis.statistics import between_processes
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.compare import Side, compare
+from tfmon.recordings.compare import compare
+from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.reader import Recording
 from tfmon.reports.diff import to_json, to_text
 
@@ -33,8 +34,8 @@ def raced(speeds=(7_663, 2_420), mode="turns", lanes=DEVICES, **more) -> Demo:
     return demo
 
 
-def side(header, demo: Demo, name: str = "one", **changes) -> Side:
-    return Side(name, replace(header, **changes), demo.session.snapshot())
+def side(header, demo: Demo, name: str = "one", **changes) -> RaceFigures:
+    return RaceFigures.of(name, replace(header, **changes), demo.session.snapshot())
 
 
 def test_a_race_and_itself_are_too_close_to_call(header):
@@ -90,7 +91,7 @@ def test_lanes_are_paired_by_id_however_their_names_have_changed_then_by_device(
     ]  # fmt: skip
     assert ("A: batch_size", "10", "20") in [(one.what, one.first, one.second) for one in found.differences]
     found = compare(side(header, raced()), side(header, raced(lanes=batches)))
-    assert [(pair.first.spec.id, pair.second.spec.id) for pair in found.lanes] == [("C", "A")]
+    assert [(pair.first.id, pair.second.id) for pair in found.lanes] == [("C", "A")]
     assert found.unpaired == ("G gpu:0: only in the first", "B cpu batch_size=20: only in the second")
 
 
@@ -142,7 +143,7 @@ def test_the_json_says_the_same(header):
 def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):
     failed = Demo()
     failed.fail("gpu:0")
-    found = compare(side(header, raced()), Side("two", header, failed.session.snapshot()))
+    found = compare(side(header, raced()), RaceFigures.of("two", header, failed.session.snapshot()))
     assert [pair.change for pair in found.lanes] == [None, None]
     assert "two: G gpu:0: no module named 'keras_hub'" in found.notes
     assert "n/a" in to_text(found)

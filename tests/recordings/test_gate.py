@@ -15,10 +15,12 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.means import trimmed
 from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import gate as gates
 from tfmon.recordings.change import Measured, change_of
-from tfmon.recordings.compare import Comparison, Side, compare, compare_all, open_side, open_sides
+from tfmon.recordings.compare import Comparison, compare, compare_all
+from tfmon.recordings.figures import RaceFigures, read_race, read_races
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
@@ -51,9 +53,15 @@ def measured(ratio: float, scatter: float = 0.01, count: int = 20, **took) -> Me
 
 def side(
     header, lane: Measured, name: str = "run", lanes=(CPU,), machine=CPU_MACHINE, mode="turns", **changes
-) -> Side:
+) -> RaceFigures:
     end = raced(lanes, machine, mode).session.snapshot()
-    return Side(name, replace(header, **changes), end, {one.spec.name: lane for one in end.lanes})
+    return of(RaceFigures.of(name, replace(header, **changes), end), *[lane] * len(lanes))
+
+
+def of(race: RaceFigures, *lanes: Measured) -> RaceFigures:
+    return replace(
+        race, lanes=tuple(replace(one, measured=lane) for one, lane in zip(race.lanes, lanes, strict=True))
+    )
 
 
 def judge(comparison: Comparison, limit: float) -> Gate:
@@ -121,13 +129,10 @@ def test_what_others_took_in_either_race_leaves_no_answer(header, took, kind):
 
 def test_the_worst_lane_counts_and_each_is_told(header):
     end = raced([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})]).session.snapshot()
-    names = [lane.spec.name for lane in end.lanes]
-
-    def of(*lanes: Measured) -> Side:
-        return Side("one", header, end, dict(zip(names, lanes, strict=True)))
+    race = RaceFigures.of("one", header, end)
 
     def kinds(first: Measured, second: Measured) -> tuple[str, list[str]]:
-        gate = judge(compare(of(measured(1), measured(1)), of(first, second)), 0.05)
+        gate = judge(compare(of(race, measured(1), measured(1)), of(race, first, second)), 0.05)
         return gate.kind, [lane.kind for lane in gate.lanes]
 
     assert kinds(measured(1), measured(0.8)) == (SLOWER, [NOT_SLOWER, SLOWER])
@@ -155,7 +160,6 @@ def test_the_interval_of_one_race_holds_what_a_machine_does_between_races():
 def test_five_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(header, sd, bad):
     """A lane that takes 25 % longer is a fifth slower. A bad race is up to a third slower by itself."""
     rng, gates_asked, raced_once = random.Random(2), 60, side(header, measured(1))
-    (name,) = raced_once.told
 
     def disturbed(one: Measured) -> Measured:
         slower = (rng.random() < bad) * rng.uniform(0.1, 0.4)
@@ -165,8 +169,7 @@ def test_five_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(he
         said = []
         for _ in range(gates_asked):
             races = [
-                compare(*(replace(raced_once, told={name: disturbed(one)}) for one in pair))
-                for pair in simulated(rng, 5, sd, ratio)
+                compare(*(of(raced_once, disturbed(one)) for one in pair)) for pair in simulated(rng, 5, sd, ratio)
             ]
             said.append(gates.judge(races, 0.05).kind)
         return said
@@ -188,7 +191,7 @@ def test_folders_hold_several_races(header, tmp_path):
             demo.race(20, (speed * (1 + 0.01 * number),))
             told = to_json(analyse(demo.session.snapshot()), header)
             (tmp_path / name / f"{number}.json").write_text(json.dumps(told))
-    sides = [[side for side, _ in open_sides(tmp_path / name)] for name in ("old", "new")]
+    sides = [[side for side, _ in read_races(tmp_path / name)] for name in ("old", "new")]
     races = compare_all(*sides)
     gate = gates.judge(races, 0.05)
     assert gate.kind == SLOWER and gate.lanes[0].reason.endswith(", 3 races each")
@@ -198,13 +201,13 @@ def test_folders_hold_several_races(header, tmp_path):
         compare_all(sides[0], sides[1][:2])
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordingError, match="has no race"):
-        open_sides(tmp_path / "empty")
+        read_races(tmp_path / "empty")
 
 
 def test_a_baseline_of_another_scenario_is_a_mistake(header):
     with pytest.raises(UsageError, match="the baseline is of small-dense and the run of conv"):
         judge(compare(side(header, measured(1)), side(header, measured(1), scenario="conv")), 0.05)
-    gpu = Side("gpu", header, raced([LaneSpec("gpu:0")]).session.snapshot())
+    gpu = RaceFigures.of("gpu", header, raced([LaneSpec("gpu:0")]).session.snapshot())
     with pytest.raises(UsageError, match="no lane in common"):
         judge(compare(side(header, measured(1)), gpu), 0.05)
 
@@ -216,11 +219,11 @@ def test_a_baseline_of_another_scenario_is_a_mistake(header):
 def saved(header, tmp_path):
     """Return a race that lies there as a recording's side and as a JSON result."""
 
-    def save(name: str, demo: Demo) -> tuple[Side, Side]:
+    def save(name: str, demo: Demo) -> tuple[RaceFigures, RaceFigures]:
         snapshot = demo.session.snapshot()
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(to_json(analyse(snapshot), header), indent=2))
-        return Side(name, header, snapshot), open_side(path)[0]
+        return RaceFigures.of(name, header, snapshot), read_race(path)[0]
 
     return save
 
@@ -246,35 +249,32 @@ def test_a_json_result_is_compared_as_its_recording_is(saved):
         (lambda told: json.dumps(told)[:500], "it may be cut off"),
         (lambda told: "[1]", "no result of a race"),
         (lambda told: json.dumps({**told, "schema": 1}), "has schema 1"),
-        (lambda told: json.dumps({**told, "machine": 3}), "not a result that can be compared"),
-        (lambda told: json.dumps({**told, "lanes": [{"id": "A"}]}), "'knobs' is missing"),
+        (lambda told: json.dumps({**told, "figures": None}), "not a result that can be compared"),
         (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is not a figure"),
-        (
-            lambda told: json.dumps({**told, "lanes": [{**told["lanes"][0], "measured_ns": "x"}]}),
-            "'x' is not a count",
-        ),
+        (lambda told: json.dumps({**told, "figures": {**told["figures"], "scenario": 3}}), "scenario"),
     ],
 )
 def test_a_broken_result_is_one_clear_line(header, tmp_path, spoil, said):
     path = tmp_path / "result.json"
     path.write_text(spoil(to_json(analyse(raced().session.snapshot()), header)))
     with pytest.raises(RecordingError) as refused:
-        open_side(path)
+        read_race(path)
     assert said in refused.value.line and "\n" not in refused.value.line
 
 
 def test_a_lane_that_has_the_race_to_itself_is_judged_by_its_windows(header, tmp_path):
-    def alone(speed: float) -> Side:
+    def alone(speed: float) -> tuple[RaceFigures, Snapshot]:
         demo = Demo([CPU], CPU_MACHINE)
         demo.go()
         demo.race(30, (speed,))
         end = demo.session.snapshot()
-        return Side(str(speed), header, replace(end, race=replace(end.race, mode="turns")))
+        end = replace(end, race=replace(end.race, mode="turns"))
+        assert not end.lanes[0].slices
+        return RaceFigures.of(str(speed), header, end), end
 
-    sides = [alone(speed) for speed in (1_000, 800)]
-    assert not sides[0].end.lanes[0].slices
-    assert judge(compare(sides[0], sides[1]), 0.05).kind == SLOWER
-    assert judge(compare(sides[0], sides[0]), 0.05).kind == NOT_SLOWER
+    (fast, _), (slow, end) = alone(1_000), alone(800)
+    assert judge(compare(fast, slow), 0.05).kind == SLOWER
+    assert judge(compare(fast, fast), 0.05).kind == NOT_SLOWER
     path = tmp_path / "alone.json"
-    path.write_text(json.dumps(to_json(analyse(sides[1].end), header)))
-    assert judge(compare(sides[0], open_side(path)[0]), 0.05) == judge(compare(sides[0], sides[1]), 0.05)
+    path.write_text(json.dumps(to_json(analyse(end), header)))
+    assert judge(compare(fast, read_race(path)[0]), 0.05) == judge(compare(fast, slow), 0.05)

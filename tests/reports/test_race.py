@@ -37,7 +37,7 @@ SETTINGS = {"batch_size": 10, "prefetch": "off"}
 TOP = {
     "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
     "recording", "recording_stopped", "started", "environment", "between_processes", "views", "collisions",
-    "history",
+    "history", "figures",
 }  # fmt: skip
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "steps", "examples",
@@ -47,7 +47,7 @@ LANE = {
     "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
     "device_chosen", "gpu_others",
-    "stolen_pct", "missing", "versions", "source", "measured_examples", "measured_ns", "log_examples_per_s",
+    "stolen_pct", "missing", "versions", "source",
     "others_cpu_pct", "gpus", "disturbed_by",
 }  # fmt: skip
 VERDICT = {
@@ -160,7 +160,7 @@ def test_it_has_the_documented_keys_whatever_is_known(lanes):
 
 def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_measured(raced):
     told = raced.json()
-    assert (told["schema"], told["tfmon"]) == (2, __version__)
+    assert (told["schema"], told["tfmon"]) == (3, __version__)
     assert told["seconds"] == 2.0, "from the start signal to the last window"
     assert (told["scenario"], told["mode"]) == ("net", "concurrent")
     assert told["machine"] == {

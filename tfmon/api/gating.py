@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from tfmon.api.result import RaceResult
 from tfmon.errors import UsageError
-from tfmon.recordings.compare import Side, compare_all, open_side, open_sides
+from tfmon.recordings.compare import compare_all
+from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_races
 from tfmon.recordings.gate import Gate, judge
 from tfmon.recordings.library import find
-from tfmon.recordings.results import side_of_json
 
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
 """A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
@@ -31,15 +31,15 @@ def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_
     """
     if not 0 < slower_than < 1:
         raise UsageError(f"slower_than={slower_than} is not possible", "it is a share from 0 to 1, such as 0.05")
-    return judge(compare_all(_sides(baseline, "baseline"), _sides(run, "run")), slower_than)
+    return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), slower_than)
 
 
-def _sides(races: Race | Sequence[Race], name: str) -> list[Side]:
+def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:
     if isinstance(races, RaceResult):
-        return [side_of_json(races.to_json(), name, f"the {name}")]
+        return [read_json(races.to_json(), name, f"the {name}")]
     if isinstance(races, str | os.PathLike):
         path = Path(os.fspath(races))
         if path.is_dir():
-            return [side for side, _ in open_sides(path)]
-        return [open_side(path if path.is_file() else find(str(path)))[0]]
-    return [side for race in races for side in _sides(race, name)]
+            return [figures for figures, _ in read_races(path)]
+        return [read_race(path if path.is_file() else find(str(path)))[0]]
+    return [figures for race in races for figures in _figures(race, name)]

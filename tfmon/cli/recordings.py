@@ -17,7 +17,7 @@ from tfmon.runner import settings as configured
 
 if TYPE_CHECKING:
     from tfmon.model.ports import RunInfo
-    from tfmon.recordings.compare import Side
+    from tfmon.recordings.figures import RaceFigures
     from tfmon.recordings.library import Run
 
 
@@ -238,7 +238,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     if html is not None:
         export.write_pair(first, second, html, force=force)
     limit = None if slower_than is None else options.percentage("--slower-than", slower_than, 0.001)
-    comparison, *others = races = compare_all(_sides(first), _sides(second))
+    comparison, *others = races = compare_all(_figures(first), _figures(second))
     if others:
         comparison = replace(
             comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
@@ -252,13 +252,13 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
         sys.exit(gate.exit_code)
 
 
-def _sides(word: str) -> list[Side]:
-    from tfmon.recordings.compare import open_side, open_sides
+def _figures(word: str) -> list[RaceFigures]:
+    from tfmon.recordings.figures import read_race, read_races
     from tfmon.recordings.library import find
 
     folder = Path(word)
     path = folder if folder.is_dir() else find(word)
-    found = open_sides(path) if folder.is_dir() else [open_side(path)]
+    found = read_races(path) if folder.is_dir() else [read_race(path)]
     if any(torn for _, torn in found):
         export.tell_torn(path)
-    return [side for side, _ in found]
+    return [figures for figures, _ in found]

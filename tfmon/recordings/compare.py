@@ -1,24 +1,17 @@
-"""Compares two recorded races: how much faster each lane was, and what was different."""
+"""Compares two races: how much faster each lane was, and what was different."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from tfmon.analysis.means import LEAST_PAIRS
-from tfmon.analysis.verdict import find_verdict
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CONCURRENT, BetweenProcesses, Machine
-from tfmon.model.session import Snapshot
-from tfmon.recordings.change import Change, Measured, change_of
-from tfmon.recordings.header import Header, RecordingError
-from tfmon.recordings.library import run_id
-from tfmon.recordings.player import play_all
-from tfmon.recordings.reader import Recording, guard
+from tfmon.model.race import BetweenProcesses, Machine
+from tfmon.recordings.change import Change, change_of
+from tfmon.recordings.figures import LaneFigures, Lead, RaceFigures
 
 SLICES = "of each race's slices"
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
@@ -27,55 +20,18 @@ ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds o
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
-    """Which lane of a race is faster, and by what factor."""
-
-    winner: str | None
-    ratio: float | None
-    low: float | None
-    """End of the 95 % interval; None where there is none."""
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two races."""
-
-    id: str
-    header: Header
-    end: Snapshot
-    """What was known at its end; of a JSON result, without its slices."""
-    told: Mapping[str, Measured] = field(default_factory=dict)
-    """What a JSON result says of its lanes, by their names; empty for a recording, which has the slices."""
-    lead: Lead | None = None
-    """What a JSON result says of its verdict; None for a recording."""
-
-    def measured(self, lane: LaneState) -> Measured:
-        """Return the measurements of one of its lanes."""
-        return self.told.get(lane.spec.name) or Measured.of(lane, self.end)
-
-    @property
-    def contended(self) -> bool:
-        """Whether lanes trained at once on the same cores."""
-        return self.end.race.mode == CONCURRENT and self.end.machines < len(self.end.lanes)
-
-    def leads(self) -> Lead:
-        """Return which lane was faster."""
-        if self.lead is not None:
-            return self.lead
-        found = find_verdict(self.end)
-        low, high = (found.interval.low, found.interval.high) if found.interval is not None else (None, None)
-        return Lead(found.winner, found.ratio, low, high)
-
-
-@dataclass(frozen=True, slots=True)
 class LanePair:
     """A lane of both races."""
 
-    first: LaneState
-    second: LaneState
+    first: LaneFigures
+    second: LaneFigures
     change: Change | None
     """Of the throughput; None where one of them measured nothing."""
+
+    @property
+    def id(self) -> str:
+        """The id of its lanes, or both."""
+        return " / ".join(dict.fromkeys((self.first.id, self.second.id)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +49,8 @@ class Difference:
 class Comparison:
     """The comparison of two races."""
 
-    first: Side
-    second: Side
+    first: RaceFigures
+    second: RaceFigures
     lanes: tuple[LanePair, ...]
     unpaired: tuple[str, ...]
     """Lanes of only one race, in words."""
@@ -105,50 +61,22 @@ class Comparison:
     """What makes the figures less sure."""
 
 
-def open_side(path: Path) -> tuple[Side, bool]:
-    """Return a race of a recording or of a JSON result, and whether the file is cut off; raises RecordingError."""
-    from tfmon.recordings.results import is_result, side_of_result
-
-    if is_result(path):
-        return side_of_result(path), False
-    side, opened = side_of(path)
-    return side, opened.torn
-
-
-def open_sides(folder: Path) -> list[tuple[Side, bool]]:
-    """Return every race of a folder as `open_side` does, by the names of their files; raises RecordingError."""
-    found = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
-    if not found:
-        raise RecordingError(
-            f"the folder {folder} has no race", "it holds recordings, or results of tfmon race --json"
-        )
-    return [open_side(path) for path in found]
-
-
-def side_of(path: Path) -> tuple[Side, Recording]:
-    """Return the race in a recording as one side of a comparison, and the recording; raises RecordingError."""
-    with guard(path):
-        opened, end = play_all(path)
-    return Side(run_id(path), opened.header, end), opened
-
-
-def compare(first: Side, second: Side) -> Comparison:
+def compare(first: RaceFigures, second: RaceFigures) -> Comparison:
     """Compare two races, the second with the first."""
-    pairs, unpaired = _paired(first.end, second.end)
-    prior = second.end.race.between
-    lanes = tuple(LanePair(one, other, _change(first, one, second, other, prior)) for one, other in pairs)
+    pairs, unpaired = _paired(first.lanes, second.lanes)
+    lanes = tuple(LanePair(one, other, _change(one, other, second.between)) for one, other in pairs)
     return Comparison(
         first=first,
         second=second,
         lanes=lanes,
         unpaired=tuple(unpaired),
-        verdict=_verdict(first.leads(), second.leads()),
+        verdict=_verdict(first.lead, second.lead),
         differences=tuple(_differences(first, second, lanes)),
         notes=tuple(_notes(first, second, lanes)),
     )
 
 
-def compare_all(first: Sequence[Side], second: Sequence[Side]) -> list[Comparison]:
+def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> list[Comparison]:
     """Compare several races, each with that of the other side in the same place.
 
     Raises:
@@ -161,17 +89,15 @@ def compare_all(first: Sequence[Side], second: Sequence[Side]) -> list[Compariso
     return [compare(one, other) for one, other in zip(first, second, strict=True)]
 
 
-def _change(
-    first: Side, one: LaneState, second: Side, other: LaneState, prior: BetweenProcesses | None
-) -> Change | None:
+def _change(one: LaneFigures, other: LaneFigures, prior: BetweenProcesses | None) -> Change | None:
     """Return the throughput of one lane over that of another in another race.
 
     The slices of two races are not paired, so each race has its own mean of logs with its interval.
     """
-    found = change_of([(first.measured(one), second.measured(other))], prior)
+    found = change_of([(one.measured, other.measured)], prior)
     if found is not None:
         return found
-    old, new = one.steady.examples_per_s, other.steady.examples_per_s
+    old, new = one.examples_per_s, other.examples_per_s
     return Change(new / old, None, None) if old and new else None
 
 
@@ -186,63 +112,50 @@ def _verdict(first: Lead, second: Lead) -> Change | None:
     return Change(ratio, ratio * math.exp(-low), ratio * math.exp(high))
 
 
-def _paired(first: Snapshot, second: Snapshot) -> tuple[list[tuple[LaneState, LaneState]], list[str]]:
+def _paired(
+    first: Sequence[LaneFigures], second: Sequence[LaneFigures]
+) -> tuple[list[tuple[LaneFigures, LaneFigures]], list[str]]:
     """Pair lanes by their id, and the remaining ones by their place, or else device, in their order."""
-    left, right = list(first.lanes), list(second.lanes)
-    pairs: list[tuple[LaneState, LaneState]] = []
+    left, right = list(first), list(second)
+    pairs: list[tuple[LaneFigures, LaneFigures]] = []
     for part in ("id", "place", "device"):
         for lane in list(left):
-            wanted = getattr(lane.spec, part)
-            other = next((one for one in right if wanted and getattr(one.spec, part) == wanted), None)
+            wanted = getattr(lane, part)
+            other = next((one for one in right if wanted and getattr(one, part) == wanted), None)
             if other is not None:
                 pairs.append((lane, other))
                 left.remove(lane)
                 right.remove(other)
-    pairs.sort(key=lambda pair: first.lanes.index(pair[0]))
-    unpaired = [f"{lane_name(lane)}: only in the first" for lane in left]
-    return pairs, unpaired + [f"{lane_name(lane)}: only in the second" for lane in right]
+    pairs.sort(key=lambda pair: first.index(pair[0]))
+    unpaired = [f"{lane.name}: only in the first" for lane in left]
+    return pairs, unpaired + [f"{lane.name}: only in the second" for lane in right]
 
 
-def lane_name(lane: LaneState) -> str:
-    """Write a lane's id, which never changes, and its name at the end of its race."""
-    return f"{lane.spec.id} {lane.title}".strip()
-
-
-def _pair_id(pair: LanePair) -> str:
-    """Write which lanes a pair is of: one id, or two."""
-    return " / ".join(dict.fromkeys(lane.spec.id or lane.spec.name for lane in (pair.first, pair.second)))
-
-
-def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
+def _differences(first: RaceFigures, second: RaceFigures, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
     def differ(about: str, what: str, one: object, other: object) -> Iterator[Difference]:
         if one != other:
             yield Difference(about, what, _written(one), _written(other))
 
-    one, other = first.header, second.header
-    yield from differ("scenario", "scenario", one.scenario, other.scenario)
-    yield from differ("scenario", "source", one.source, other.source)
-    yield from differ("scenario", "mode", first.end.race.mode, second.end.race.mode)
+    for part in ("scenario", "source", "mode"):
+        yield from differ("scenario", part, getattr(first, part), getattr(second, part))
     for pair in lanes:
-        name = _pair_id(pair)
-        yield from differ("lanes", f"{name}: device", pair.first.spec.place, pair.second.spec.place)
-        settings = (pair.first.settings, pair.second.settings)
-        for knob in sorted({*settings[0], *settings[1]}):
-            yield from differ("knobs", f"{name}: {knob}", settings[0].get(knob), settings[1].get(knob))
-    yield from differ("versions", "tfmon", one.tfmon, other.tfmon)
+        one, other = pair.first, pair.second
+        yield from differ("lanes", f"{pair.id}: device", one.place, other.place)
+        for knob in sorted({*one.settings, *other.settings}):
+            yield from differ("knobs", f"{pair.id}: {knob}", one.settings.get(knob), other.settings.get(knob))
+    yield from differ("versions", "tfmon", first.tfmon, second.tfmon)
     for pair in lanes:
-        for part in ("tensorflow", "keras", "numpy", "python"):
-            versions = getattr(pair.first, part), getattr(pair.second, part)
-            yield from differ("versions", f"{_pair_id(pair)}: {part}", *versions)
-        devices = first.end.device_name(pair.first), second.end.device_name(pair.second)
-        yield from differ("machine", f"{_pair_id(pair)}: processor", *devices)
-        if pair.first.spec.host or pair.second.spec.host:
-            machines = first.end.machine_of(pair.first), second.end.machine_of(pair.second)
-            for part, values in _machine_parts(*machines):
-                yield from differ("machine", f"{_pair_id(pair)}: {part}", *values)
-    for part, values in _machine_parts(first.end.machine, second.end.machine):
+        one, other = pair.first, pair.second
+        for part in one.versions:
+            yield from differ("versions", f"{pair.id}: {part}", one.versions[part], other.versions.get(part))
+        yield from differ("machine", f"{pair.id}: processor", one.processor, other.processor)
+        if one.host or other.host:
+            for part, values in _machine_parts(first.machines[one.host], second.machines[other.host]):
+                yield from differ("machine", f"{pair.id}: {part}", *values)
+    for part, values in _machine_parts(first.machines[""], second.machines[""]):
         yield from differ("machine", part, *values)
-    for name in sorted({*one.environment, *other.environment}):
-        yield from differ("environment", name, one.environment.get(name), other.environment.get(name))
+    for name in sorted({*first.environment, *second.environment}):
+        yield from differ("environment", name, first.environment.get(name), second.environment.get(name))
 
 
 def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:
@@ -256,22 +169,21 @@ def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[ob
             yield part, values
 
 
-def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[str]:
-    one, other = first.header, second.header
-    if one.scenario != other.scenario:
-        both = f"{one.scenario} and {other.scenario}"
+def _notes(first: RaceFigures, second: RaceFigures, lanes: tuple[LanePair, ...]) -> Iterator[str]:
+    if first.scenario != second.scenario:
+        both = f"{first.scenario} and {second.scenario}"
         yield f"these races are of different scenarios, {both}: no ratio of theirs says what is faster"
-    elif one.source != other.source:
-        yield f"the file of {one.scenario} was changed between the races: a ratio may come from that"
-    for side in (first, second):
-        if side.contended:
-            yield f"{side.id} raced all lanes concurrently on the same cores: its figures are contended"
-        for lane in side.end.lanes:
-            if lane.trouble is not None:
-                yield f"{side.id}: {lane_name(lane)}: {lane.trouble.message}"
+    elif first.source != second.source:
+        yield f"the file of {first.scenario} was changed between the races: a ratio may come from that"
+    for race in (first, second):
+        if race.contended:
+            yield f"{race.id} raced all lanes concurrently on the same cores: its figures are contended"
+        for lane in race.lanes:
+            if lane.trouble:
+                yield f"{race.id}: {lane.name}: {lane.trouble}"
     for pair in lanes:
         if pair.change is not None and pair.change.low is None:
-            yield f"{_pair_id(pair)}: no interval; {ENOUGH}"
+            yield f"{pair.id}: no interval; {ENOUGH}"
 
 
 def _written(value: object) -> str:

@@ -12,7 +12,8 @@ from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
 from tfmon.model.race import Machine
 from tfmon.model.readings import known
 from tfmon.recordings.change import LEAST_RACES, Measured, change_of
-from tfmon.recordings.compare import Comparison, LanePair, Side, lane_name
+from tfmon.recordings.compare import Comparison, LanePair
+from tfmon.recordings.figures import RaceFigures
 
 GateKind: TypeAlias = Literal["slower", "not slower", "cannot tell"]
 SLOWER: GateKind = "slower"
@@ -88,7 +89,7 @@ def judge(races: Sequence[Comparison], limit: float) -> Gate:
         UsageError: the races are of different scenarios, or have no lane in common.
     """
     for one in races:
-        before, after = one.first.header.scenario, one.second.header.scenario
+        before, after = one.first.scenario, one.second.scenario
         if before != after:
             raise UsageError(
                 f"the baseline is of {before} and the run of {after}", "race the same scenario for both"
@@ -96,24 +97,20 @@ def judge(races: Sequence[Comparison], limit: float) -> Gate:
         if not one.lanes:
             raise UsageError("the baseline and the run have no lane in common", "; ".join(one.unpaired))
     lanes = [
-        [(one, pair) for one in races for pair in one.lanes if _same(pair, wanted)] for wanted in races[0].lanes
+        [(one, pair) for one in races for pair in one.lanes if pair.id == wanted.id] for wanted in races[0].lanes
     ]
     looks = Looks(choices=len(lanes))
     return Gate(limit, tuple(_judge(pairs, len(races), limit, looks) for pairs in lanes))
 
 
-def _same(one: LanePair, other: LanePair) -> bool:
-    return (one.first.spec.id, one.second.spec.id) == (other.first.spec.id, other.second.spec.id)
-
-
 def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: float, looks: Looks) -> LaneGate:
     """Return the gate's outcome for one lane, which every race should have."""
-    measured = [(one.first.measured(pair.first), one.second.measured(pair.second)) for one, pair in pairs]
+    measured = [(pair.first.measured, pair.second.measured) for _, pair in pairs]
     obstacles = [] if len(pairs) == count else ["not every race has it"]
-    for (one, pair), figures in zip(pairs, measured, strict=True):
-        obstacles += _obstacles(one.first, one.second, pair, *figures)
-    lane, reason = lane_name(pairs[0][1].second), "; ".join(dict.fromkeys(obstacles))
-    found = change_of(measured, pairs[0][0].second.end.race.between, looks)
+    for one, pair in pairs:
+        obstacles += _obstacles(one.first, one.second, pair)
+    lane, reason = pairs[0][1].second.name, "; ".join(dict.fromkeys(obstacles))
+    found = change_of(measured, pairs[0][0].second.between, looks)
     if reason or found is None or found.low is None or found.high is None:
         ratio = found.ratio if found is not None else None
         return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
@@ -130,26 +127,23 @@ def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: floa
     return LaneGate(lane, NOT_SLOWER, said, found.ratio, found.low, found.high)
 
 
-def _obstacles(first: Side, second: Side, pair: LanePair, before: Measured, after: Measured) -> Iterator[str]:
+def _obstacles(first: RaceFigures, second: RaceFigures, pair: LanePair) -> Iterator[str]:
     """Yield why a difference of the figures would say nothing of the program."""
-    machines = first.end.machine_of(pair.first), second.end.machine_of(pair.second)
+    machines = first.machines[pair.first.host], second.machines[pair.second.host]
     for name in _MACHINE:
         one, other = (getattr(machine, name) for machine in machines)
         if one != other:
             yield f"another machine: {name} was {one or 'unknown'}, now {other or 'unknown'}"
-    if pair.first.spec.place != pair.second.spec.place:
-        yield f"another device: it was {pair.first.spec.place}, now {pair.second.spec.place}"
-    elif (one := first.end.device_name(pair.first)) != (other := second.end.device_name(pair.second)):
+    if pair.first.place != pair.second.place:
+        yield f"another device: it was {pair.first.place}, now {pair.second.place}"
+    elif (one := pair.first.processor) != (other := pair.second.processor):
         yield f"another processor: it was {one or 'unknown'}, now {other or 'unknown'}"
-    for name, side, lane, measured in (
-        ("baseline", first, pair.first, before),
-        ("run", second, pair.second, after),
-    ):
-        if side.contended:
+    for name, race, lane in (("baseline", first, pair.first), ("run", second, pair.second)):
+        if race.contended:
             yield f"the {name} raced its lanes concurrently: its figures are contended"
-        if lane.trouble is not None:
-            yield f"it failed in the {name}: {lane.trouble.message}"
-        yield from _disturbances(name, side.end.machine_of(lane), measured)
+        if lane.trouble:
+            yield f"it failed in the {name}: {lane.trouble}"
+        yield from _disturbances(name, race.machines[lane.host], lane.measured)
 
 
 def _disturbances(name: str, machine: Machine, measured: Measured) -> Iterator[str]:

@@ -20,17 +20,14 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
-
-SCHEMA = 2
-"""Of every JSON object. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
-`gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
+from tfmon.recordings.header import RESULT_SCHEMA
 
 _NO_BREAK = "\u00a0"
 
 
 def head() -> dict[str, Any]:
     """Return the keys that every object begins with."""
-    return {"schema": SCHEMA, "tfmon": tfmon.__version__}
+    return {"schema": RESULT_SCHEMA, "tfmon": tfmon.__version__}
 
 
 def interval(estimate: Estimate | None) -> list[float] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon import units
-from tfmon.model.lane_state import LaneState
 from tfmon.recordings.change import Change
-from tfmon.recordings.compare import Comparison, Side, lane_name
+from tfmon.recordings.compare import Comparison
+from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.gate import Gate
 from tfmon.reports import head, table
 
@@ -19,14 +19,14 @@ def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
     """
     return {
         **head(),
-        "first": _side_json(comparison.first),
-        "second": _side_json(comparison.second),
+        "first": _race_json(comparison.first),
+        "second": _race_json(comparison.second),
         "lanes": [
             {
-                "ids": [pair.first.spec.id, pair.second.spec.id],
+                "ids": [pair.first.id, pair.second.id],
                 "first": pair.first.title,
                 "second": pair.second.title,
-                "examples_per_s": [_speed(pair.first), _speed(pair.second)],
+                "examples_per_s": [pair.first.examples_per_s, pair.second.examples_per_s],
                 **_change_json(pair.change),
             }
             for pair in comparison.lanes
@@ -61,8 +61,8 @@ def _gate_json(gate: Gate) -> dict[str, Any]:
     }
 
 
-def _side_json(side: Side) -> dict[str, Any]:
-    return {"id": side.id, "scenario": side.header.scenario, "started": side.header.started}
+def _race_json(race: RaceFigures) -> dict[str, Any]:
+    return {"id": race.id, "scenario": race.scenario, "started": race.started}
 
 
 def _change_json(change: Change | None) -> dict[str, Any]:
@@ -77,14 +77,15 @@ def to_text(comparison: Comparison, gate: Gate | None = None) -> str:
 
 def _tables(comparison: Comparison) -> str:
     sides = [
-        [name, side.id, f"{side.header.scenario}, {side.header.started[:16].replace('T', ' ')}"]
-        for name, side in (("first", comparison.first), ("second", comparison.second))
+        [name, race.id, f"{race.scenario}, {race.started[:16].replace('T', ' ')}"]
+        for name, race in (("first", comparison.first), ("second", comparison.second))
     ]
     speeds = [["examples/s", "first", "second", "second / first", ""]]
     for pair in comparison.lanes:
-        titles = dict.fromkeys((lane_name(pair.first), lane_name(pair.second)))
+        titles = dict.fromkeys((pair.first.name, pair.second.name))
         cells = [
-            "n/a" if (speed := _speed(lane)) is None else units.rate(speed) for lane in (pair.first, pair.second)
+            "n/a" if (speed := lane.examples_per_s) is None else units.rate(speed)
+            for lane in (pair.first, pair.second)
         ]
         speeds.append([" / ".join(titles), *cells, *_change_cells(pair.change)])
     if comparison.verdict is not None:
@@ -98,10 +99,6 @@ def _tables(comparison: Comparison) -> str:
         rows.append([one.about if one.about != about else "", one.what, one.first, one.second])
         about = one.about
     return "\n".join(lines + table(rows))
-
-
-def _speed(lane: LaneState) -> float | None:
-    return lane.steady.examples_per_s
 
 
 def _change_cells(change: Change | None) -> list[str]:

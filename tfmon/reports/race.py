@@ -16,6 +16,7 @@ from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.gpu_others import gpu_others
 from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.model import codec
 from tfmon.model.collisions import collisions
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HostState
@@ -24,6 +25,7 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.change import Measured
+from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
     estimate_json,
@@ -112,6 +114,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             for row in found.history
         ],
         **recording_json(snapshot),
+        "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
     }
 
 
@@ -190,7 +193,6 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         return None if known is None else round(known)
 
     took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
-    center = asdict(measured.center) if measured.center is not None else None
     unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
     no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
@@ -226,9 +228,6 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
         ),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
-        "measured_examples": lane.steady.examples,
-        "measured_ns": lane.steady.span_ns,
-        "log_examples_per_s": named("log_examples_per_s", center, FEW_SLICES),
         "step_ms": {
             f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
             for percent in (50, 95, 99)

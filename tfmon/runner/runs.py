@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tfmon.model.ports import OpenReplay, RunInfo
 from tfmon.recordings import library, sweeps
-from tfmon.recordings.compare import compare, side_of
+from tfmon.recordings.compare import compare
+from tfmon.recordings.figures import read_recorded
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
@@ -39,8 +40,7 @@ class RecordedRuns:
 
     def diff(self, first: str, second: str) -> str:
         """Return the comparison of two races as text."""
-        sides = [side_of(_path(id))[0] for id in (first, second)]
-        return diff_text(compare(*sides))
+        return diff_text(compare(*(read_recorded(_path(id))[0] for id in (first, second))))
 
     def report(self, path: str) -> str:
         """Write a report of a recording, or of a sweep, into the working directory; return where it is.

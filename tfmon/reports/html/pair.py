@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tfmon import units
 from tfmon.recordings.change import Change
-from tfmon.recordings.compare import Comparison, Side, compare, lane_name
+from tfmon.recordings.compare import Comparison, compare
+from tfmon.recordings.figures import RaceFigures
 from tfmon.reports.html import charts, course
 from tfmon.reports.html.gather import Run
 from tfmon.reports.html.writer import NOTHING, Html, Writer
@@ -15,16 +16,14 @@ PREFIXES = ("1", "2")
 
 def comparison_of(first: Run, second: Run) -> Comparison:
     """Return the comparison of two races."""
-    return compare(*(Side(run.id, run.header, run.end) for run in (first, second)))
+    return compare(*(RaceFigures.of(run.id, run.header, run.end) for run in (first, second)))
 
 
 def head(writer: Writer, found: Comparison) -> Html:
     """Return the title and, for each lane, what changed in words."""
-    title = " and ".join(dict.fromkeys(side.header.scenario for side in (found.first, found.second)))
-    lines = [f"{lane_name(pair.second)}: {change_text(pair.change)}" for pair in found.lanes]
-    when = " → ".join(
-        f"{side.id} ({side.header.started[:16].replace('T', ' ')})" for side in (found.first, found.second)
-    )
+    title = " and ".join(dict.fromkeys(race.scenario for race in (found.first, found.second)))
+    lines = [f"{pair.second.name}: {change_text(pair.change)}" for pair in found.lanes]
+    when = " → ".join(f"{race.id} ({race.started[:16].replace('T', ' ')})" for race in (found.first, found.second))
     return Html("".join((
         writer.tag("h1", f"{title}: two races compared"),
         writer.tag("p", when, class_="quiet"),
@@ -58,8 +57,8 @@ def ratios(writer: Writer, found: Comparison) -> Html:
     rows = [["lane", "first, examples/s", "second, examples/s", "second / first", "95 % CI"]]
     bars: list[tuple[str, float, float | None, float | None, str]] = []
     for pair in found.lanes:
-        name = " / ".join(dict.fromkeys((lane_name(pair.first), lane_name(pair.second))))
-        speeds = [lane.steady.examples_per_s for lane in (pair.first, pair.second)]
+        name = " / ".join(dict.fromkeys((pair.first.name, pair.second.name)))
+        speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
         cells = ["–" if speed is None else units.rate(speed) for speed in speeds]
         rows.append([name, *cells, *_cells(pair.change)])
         if pair.change is not None:
