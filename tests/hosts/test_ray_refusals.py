@@ -175,23 +175,6 @@ def test_a_reservation_that_waited_says_what_is_free_where_ray_says_it():
     assert lacking([node("n1", "H100", 2)], words, 30).error == "Ray started no process within 30 s"
 
 
-@pytest.mark.process
-def test_a_cluster_of_our_own_that_does_not_start_says_so_each_time_and_leaves_nothing(
-    fake_ray, tmp_path, monkeypatch
-):
-    monkeypatch.setattr("tempfile.tempdir", str(folder := tmp_path / "temporary"))
-    folder.mkdir()
-    once = tmp_path / "once"
-    cluster = RayCluster(
-        "local", fake_ray(f"os.path.exists({str(once)!r}) and os._exit(1)", "raise OSError('full')")
-    )
-    for said in ("Ray did not start on this machine: full", "the bridge to Ray failed: it ended before"):
-        with pytest.raises(TfmonError, match=said):
-            cluster.host("ray")
-        once.touch()
-    assert not list(folder.iterdir())
-
-
 def test_a_name_says_what_is_asked_of_the_cluster():
     assert [is_ray(name) for name in ("ray", "ray:H100", "ray:2", "rays", "me@ray")] == [True] * 3 + [False] * 2
     assert [word_of(name) for name in ("ray", "ray:2", "ray:H100:2", "ray:10.0.0.7")] == [
@@ -208,8 +191,8 @@ def test_a_name_says_what_is_asked_of_the_cluster():
         gpus_needed([parse_lane("ray:H100/gpu:all", ())])
 
 
-def test_the_bridge_is_told_neither_the_token_itself_nor_what_only_the_monitor_needs():
-    asked = Reservation("/py", "10.0.0.1:6379", token="/folder/token", word="H100", gpus=1)
+def test_the_bridge_is_not_told_what_only_the_monitor_needs():
+    asked = Reservation("/py", "10.0.0.1:6379", word="H100", gpus=1)
     python, _, what, words = asked.command("lane")
     assert (python, what) == ("/py", "lane")
     assert json.loads(words)["gpus"] == 1 and "python" not in words

@@ -7,20 +7,16 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
-import psutil
 import pytest
 from click.testing import CliRunner
 from support.lanes import CHILDREN, RacingGroup
 from support.nvml import BUSY, IDLE
-from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon.cli.main import cli
 from tfmon.errors import TfmonError
 from tfmon.hosts.questions import read_gpus_answer
-from tfmon.hosts.ray_cluster import RayCluster
 from tfmon.model.events import HostConnected, SliceGranted
 from tfmon.model.lane_events import Hello
 from tfmon.model.lane_state import DONE
@@ -185,31 +181,3 @@ def test_a_race_of_the_whole_program_prints_its_result_and_no_word_of_rays(clust
     assert all(lane["steps"] and not lane["disturbed_by"] for lane in told["lanes"])
     assert told["lanes"][2]["device_name"] in ("NVIDIA Busy", "NVIDIA Idle")
     assert told["hosts"]["ray:H100"]["machine"]["nice"] == told["machine"]["nice"]
-
-
-def test_a_cluster_of_our_own_listens_on_the_loopback_interface_alone_and_leaves_nothing(cluster, monkeypatch):
-    monkeypatch.delenv("RAY_AUTH_TOKEN")
-    monkeypatch.delenv("RAY_AUTH_MODE")
-    own = RayCluster("local")
-    try:
-        host = own.host("ray")
-        link = cluster.adopt(host)
-        link.open()
-        link.start("a_beat").wait_for_phase("listening")
-        head = psutil.Process(own._head.pid)
-        processes = [head, *head.children(recursive=True)]
-        listening = {
-            connection.laddr.ip
-            for process in processes
-            for connection in process.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        }
-        assert listening and all(ip in ("127.0.0.1", "::1", "::ffff:127.0.0.1") for ip in listening)
-        token = Path(host.ray.token)
-        assert token.stat().st_mode & 0o077 == 0
-        assert not any(token.read_text() in " ".join(process.cmdline()) for process in processes)
-        link.close()
-    finally:
-        own.close()
-    assert not token.parent.exists()
-    wait_for(lambda: all(gone(process.pid) for process in processes), what="all of it has ended")

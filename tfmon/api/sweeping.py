@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import os
 import time
@@ -159,8 +158,8 @@ def sweep(
         python: The interpreter that trains; None for what is set, or else this one.
         record: The new file to keep it in; None for one among your sweeps.
         resume: The file of a sweep to go on with, as it began; nothing is measured twice.
-        ray: The Ray cluster of places such as `"ray/gpu"`: HOST:PORT of its head, or `"local"` for one on this
-            machine that ends with the sweep; None for RAY_ADDRESS, or else the one that runs here.
+        ray: The Ray cluster of places such as `"ray/gpu"`: HOST:PORT of its head; None for RAY_ADDRESS, or
+            else the one that runs here.
         ray_python: The Python that has Ray; None for this one.
         ray_cpus: How many CPUs are reserved for each place on Ray.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
@@ -195,9 +194,7 @@ def sweep(
         each_s=span("limit_s", limit_s, 1, LONGEST_S) or 60.0,
         everything=everything,
     )
-    with teller(progress) as tell, alone(wait, tell), contextlib.ExitStack() as ended:
-        if cluster is not None:
-            ended.callback(cluster.close)
+    with teller(progress) as tell, alone(wait, tell):
         program = SweepProgram(
             None if scenario is None else os.fspath(scenario),
             words,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from typing import NoReturn
@@ -67,14 +66,13 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
-    from tfmon.hosts.ray_cluster import RayCluster
     from tfmon.reports.hosts import nodes_to_json, nodes_to_text
+    from tfmon.runner.planner import ray_cluster
     from tfmon.runner.settings import ascii_only
 
-    with (
-        options.errors_as_json(as_json),
-        contextlib.closing(RayCluster(address, options.ray_interpreter(python))) as cluster,
-    ):
+    with options.errors_as_json(as_json):
+        cluster = ray_cluster(address, python, 1.0)
+        assert cluster is not None
         nodes = cluster.nodes()
     text = nodes_to_text(nodes, ascii_only=ascii_only())
     click.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else text)

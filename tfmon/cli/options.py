@@ -122,8 +122,8 @@ ray = _all(
         metavar="ADDRESS",
         expose_value=False,
         callback=_keep,
-        help="The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head, or `local` for one "
-        "on this machine that ends with tfmon. Default: RAY_ADDRESS, else the one that runs here.",
+        help="The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: "
+        "RAY_ADDRESS, else the one that runs here.",
     ),
     _ray_python(expose_value=False, callback=_keep),
     click.option(
@@ -229,28 +229,14 @@ flags = _all(
 
 
 def ray_cluster() -> RayCluster | None:
-    """Return the Ray cluster that the command line names, which ends with the command; None if it names none."""
+    """Return the Ray cluster that the command line names, or None."""
     context = click.get_current_context()
     address: str | None = context.meta.get(_RAY)
     python: str | None = context.meta.get(f"{_RAY}_python")
     cpus: float = context.meta.get(f"{_RAY}_cpus", 1.0)
     from tfmon.runner import planner
 
-    cluster = planner.ray_cluster(address, python, cpus)
-    if cluster is not None:
-        context.call_on_close(cluster.close)
-    return cluster
-
-
-def ray_interpreter(python: str | None) -> str:
-    """Return the Python of `--ray-python`; empty for none.
-
-    Raises:
-        UsageError: it cannot be run.
-    """
-    from tfmon.runner.planner import find_python
-
-    return str(find_python(python, "--ray-python")) if python else ""
+    return planner.ray_cluster(address, python, cpus)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
     python ray_bridge.py lane WORDS COMMAND…    run a command on a node, and pass its stdin and stdout
     python ray_bridge.py nodes WORDS            say in one line of JSON which nodes there are
-    python ray_bridge.py head WORDS             run a cluster on this machine until the end of stdin
 
 WORDS is a JSON object: see `Reservation.words`. Any Python that has Ray runs it, so it imports the standard
 library and its siblings only, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
@@ -15,7 +14,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import sys
 import tempfile
 import time
@@ -28,7 +26,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tfmon.hosts import ray_shell
-from tfmon.hosts.ray_connect import connect, first_line, load, why_silent
+from tfmon.hosts.ray_connect import connect, first_line, why_silent
 from tfmon.hosts.ray_nodes import SIGN, Refusal, lacking, list_nodes, matching
 from tfmon.model.threads import start_thread
 
@@ -41,7 +39,6 @@ WRITES, READS = 16, 64
 """So many writes, and reads, may be on their way."""
 END_S = 1.8
 """How long the command gets to end after the end of its stdin."""
-HEAD_START_S = 90
 HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
 """How often the head of the cluster is looked for, and how long it may be away."""
 YIELDING_NICE = 5
@@ -218,31 +215,6 @@ class Lane:
         os._exit(1)
 
 
-# ---------------------------------------------------------------- a cluster of our own
-
-
-def head(channel: Channel, words: dict[str, Any]) -> None:
-    """Run a cluster on the loopback interface of this machine until stdin ends."""
-    ray = load(words)
-    folder = str(Path(words["token"]).parent / "ray")
-    signal.alarm(HEAD_START_S)  # it kills this process, and what Ray has started with it
-    try:
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            log_to_driver=False,
-            configure_logging=False,
-            _temp_dir=folder,
-        )
-    except Exception as error:
-        raise Refusal(f"Ray did not start on this machine: {first_line(error)}") from error
-    signal.alarm(0)
-    write(channel.out_fd, (json.dumps({"address": ray.get_runtime_context().gcs_address}) + "\n").encode())
-    while os.read(channel.in_fd, CHUNK_BYTES):
-        pass
-    ray.shutdown()
-
-
 def main() -> None:
     """Do what the command line says."""
     what, words, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
@@ -251,10 +223,8 @@ def main() -> None:
     try:
         if what == "lane":
             Lane(channel, words, sys.argv[3:]).run()
-        elif what == "nodes":
-            write(channel.out_fd, (json.dumps(list_nodes(connect(channel.fail, words))) + "\n").encode())
         else:
-            head(channel, words)
+            write(channel.out_fd, (json.dumps(list_nodes(connect(channel.fail, words))) + "\n").encode())
     except Refusal as refusal:
         channel.fail(refusal)
     except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it

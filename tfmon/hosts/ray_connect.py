@@ -22,7 +22,7 @@ REACH_S = 4.0
 TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
 NONE_RUNS = (
     "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
-    "`ray start --head` starts one, --ray HOST:PORT names one, --ray local starts one for this run",
+    "`ray start --head` starts one, --ray HOST:PORT names one",
 )
 
 
@@ -45,7 +45,7 @@ def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  #
         reach(address)
     elif (stale := last_started()) and why_silent(stale):
         raise Refusal(*NONE_RUNS)
-    ray = load(words)
+    ray = load()
     try:
         ray.init(address=address or "auto", log_to_driver=False, configure_logging=False, namespace="tfmon")
     except ConnectionError as error:
@@ -79,14 +79,8 @@ def why_silent(address: str) -> str:
     return ""
 
 
-def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
+def load() -> Any:  # noqa: ANN401
     """Return Ray; raises Refusal where this Python has none."""
-    if words["token"]:
-        # Of a cluster of our own: Ray listens on the loopback interface alone where it takes the machine for one
-        # that is not part of a larger cluster.
-        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN_PATH"] = "token", words["token"]
-        os.environ.pop("RAY_AUTH_TOKEN", None)
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray

@@ -54,8 +54,6 @@ class Reservation:
     """The Python with Ray that runs the bridge."""
     address: str = ""
     """HOST:PORT of the cluster; empty for RAY_ADDRESS, or the one that runs on this machine."""
-    token: str = ""
-    """The file with the token, of a cluster that tfmon has started; the environment names any other."""
     word: str = ""
     """A kind of GPU, or a node; empty for any."""
     gpus: int = 0

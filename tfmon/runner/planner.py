@@ -231,7 +231,7 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 def ray_cluster(
     address: str | None, python: str | None, cpus: float, option: str = "--ray-python"
 ) -> RayCluster | None:
-    """Return the Ray cluster that options name, to be closed at the end; None if they name none.
+    """Return the Ray cluster that options name; None if they name none.
 
     Raises:
         UsageError: `python` cannot be run; `option` is where it was named.
@@ -240,7 +240,7 @@ def ray_cluster(
         return None
     from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
 
-    return RayCluster(address or "", str(find_python(python, option)) if python else "", cpus)
+    return RayCluster(address or "", str(find_python(python, option)) if python else sys.executable, cpus)
 
 
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
