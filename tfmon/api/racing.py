@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,7 +17,7 @@ from tfmon.errors import EXIT_FINE, UsageError
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.race import MARGIN, MODES, TURNS
 from tfmon.model.views import describe
-from tfmon.runner.headless import POLL_S, follow
+from tfmon.runner.headless import follow_race, pause
 from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, unwatched, with_fresh
 from tfmon.runner.program import Program
 from tfmon.runner.settings import LONGEST_S, LONGEST_WAIT_MIN, resolve
@@ -112,7 +111,7 @@ def _race(
         plan = program.plan(info)
         if tell is not None and plan.race.views:
             tell("; ".join(describe(plan.race.views)))
-        follow(program, plan, _wait, tell)
+        follow_race(program, plan, pause, tell)
         reason = ""
     finally:
         program.close(reason if program.header is not None else "")
@@ -120,11 +119,6 @@ def _race(
     if check and program.exit_code() != EXIT_FINE:
         raise LaneFailedError(result)
     return result
-
-
-def _wait() -> bool:
-    time.sleep(POLL_S)
-    return False
 
 
 def _info(scenario: str | os.PathLike[str] | None, command: tuple[str, ...]) -> ScenarioInfo:

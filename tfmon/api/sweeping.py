@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,8 +16,8 @@ from tfmon.api.result import Interval
 from tfmon.api.turnstile import alone
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.knobs import KnobValue, exact
-from tfmon.reports.sweep import progress_line, to_json, to_text
-from tfmon.runner.headless import POLL_S, TOLD_EVERY_S
+from tfmon.reports.sweep import to_json, to_text
+from tfmon.runner.headless import follow_sweep, pause
 from tfmon.runner.planner import RaceOptions, interpreter, ray_cluster
 from tfmon.runner.settings import LONGEST_S, resolve
 from tfmon.runner.sweep import SweepOptions, SweepProgram
@@ -203,19 +202,10 @@ def sweep(
             resume=None if resume is None else Path(resume),
         )
         try:
-            _follow(program, tell)
+            follow_sweep(program, pause, tell)
         finally:
             program.close("ended by the program that began it")
     return _result(program.sweep.found, program.file.path if program.file else None)
-
-
-def _follow(program: SweepProgram, tell: Callable[[str], None] | None) -> None:
-    program.sweep.start()
-    due_s = 0.0
-    while not program.sweep.join(POLL_S):
-        if tell is not None and time.monotonic() >= due_s:
-            due_s = time.monotonic() + TOLD_EVERY_S
-            tell(progress_line(program.sweep.found))
 
 
 def _values(values: Sequence[KnobValue] | str) -> str:

@@ -155,9 +155,9 @@ def sweep(
     for line in describe(program.views):
         click.echo(f"tfmon: {line}", err=True)
     if headless:
-        from tfmon.runner.sweep_headless import run
+        from tfmon.runner.headless import run_sweep
 
-        interrupted = run(program)
+        interrupted = run_sweep(program)
     else:
         from tfmon.runner.sweep_live import run as run_live
 

@@ -1,4 +1,4 @@
-"""A race without a screen: waits for its end or a signal, and shows on a terminal how it goes."""
+"""A race or a sweep without a screen: waits for its end or a signal, and shows on a terminal how it goes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import FrameType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+import click
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
@@ -24,7 +26,11 @@ from tfmon.lanes.suspend import suspend_with
 from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.session import Snapshot
+from tfmon.reports.sweep import progress_line
 from tfmon.runner.program import Program
+
+if TYPE_CHECKING:
+    from tfmon.runner.sweep import SweepProgram
 
 POLL_S = 0.2
 TOLD_EVERY_S = 1.0
@@ -120,7 +126,8 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     with interruption(again, lambda: go_on_alone(program)) as interrupted, ThreadPoolExecutor(1) as closing:
         forget = suspend_with(program.lanes.suspension)
         try:
-            follow(program, plan, interrupted.wait, show_progress if not quiet and sys.stderr.isatty() else None)
+            tell = show_progress if not quiet and sys.stderr.isatty() else None
+            follow_race(program, plan, interrupted.wait, tell)
         finally:
             closed = closing.submit(program.close, interrupted.reason)
             while not wait([closed], POLL_S).done:
@@ -167,26 +174,79 @@ def pass_on(stream: TextIO) -> Callable[[bytes], None]:
     return write
 
 
+def pause() -> bool:
+    """Wait a moment; return False: nothing is to end for it."""
+    time.sleep(POLL_S)
+    return False
+
+
 def follow(
-    program: Program, plan: RacePlan, wait: Callable[[], bool], tell: Callable[[str], None] | None = None
+    over: Callable[[], bool],
+    wait: Callable[[], bool],
+    line: Callable[[], str],
+    tell: Callable[[str], None] | None,
 ) -> None:
-    """Race until every lane has ended or `wait` says so; the caller closes the program.
+    """Return when something is over, or `wait` says so.
 
     Args:
-        program: What races.
-        plan: The race.
-        wait: Waits a moment, and returns whether the race is to end now.
-        tell: Gets a line once a second that says how it goes; None for nobody who would read it.
+        over: Whether it is over.
+        wait: Waits a moment, and returns whether it is to end now.
+        line: Returns how it goes.
+        tell: Gets that line once a second; None for nobody who would read it.
 
     Thread: any.
     """
-    program.begin(plan)
-    due_s, found = 0.0, None
-    while not wait() and not program.lanes.all_over:
+    due_s = 0.0
+    while not wait() and not over():
         if tell is not None and time.monotonic() >= due_s:
             due_s = time.monotonic() + TOLD_EVERY_S
-            found = analyse(program.session.snapshot(), found)
-            tell(f"{_speeds(found.snapshot)}{_outlook(found)}")
+            tell(line())
+
+
+def follow_race(
+    program: Program, plan: RacePlan, wait: Callable[[], bool], tell: Callable[[str], None] | None = None
+) -> None:
+    """Race until every lane has ended or `wait` says so, as `follow` does; the caller closes the program."""
+    program.begin(plan)
+    found = None
+
+    def line() -> str:
+        nonlocal found
+        found = analyse(program.session.snapshot(), found)
+        return f"{_speeds(found.snapshot)}{_outlook(found)}"
+
+    follow(lambda: program.lanes.all_over, wait, line, tell)
+
+
+def follow_sweep(program: SweepProgram, wait: Callable[[], bool], tell: Callable[[str], None] | None) -> None:
+    """Measure until all is known or `wait` says so, as `follow` does; the caller closes the program."""
+    program.sweep.start()
+    follow(lambda: program.sweep.join(0), wait, lambda: progress_line(program.sweep.found), tell)
+
+
+def run_sweep(program: SweepProgram) -> str:
+    """Measure until all is known; return why it was interrupted, or "".
+
+    Thread: the main thread, for the signals.
+    """
+    unsaved = ""
+
+    def tell(line: str) -> None:
+        nonlocal unsaved
+        if program.file is not None and program.file.failure != unsaved:
+            unsaved = program.file.failure
+            click.echo(f"tfmon: {unsaved or f'{program.file.path} has all again'}", err=True)
+        show_progress(line)
+
+    with interruption() as interrupted, contextlib.ExitStack() as undo:
+        for suspension in program.suspensions:
+            undo.callback(suspend_with(suspension))
+        try:
+            follow_sweep(program, interrupted.wait, tell)
+        finally:
+            program.close(interrupted.reason or "stopped by the user")
+            show_progress("")
+    return interrupted.reason
 
 
 def show_progress(text: str) -> None:

@@ -10,7 +10,7 @@ from tfmon.doctor.checks import BROKEN, OK, TENSORFLOW, Finding
 from tfmon.doctor.report import Report
 from tfmon.errors import TfmonError
 from tfmon.model.lane_state import DONE
-from tfmon.runner.headless import POLL_S, follow
+from tfmon.runner.headless import follow_race, pause
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
@@ -31,11 +31,10 @@ def try_lane(python: Path, report: Report, limit_s: float = TRIAL_S) -> Finding:
     began_s = time.monotonic()
 
     def wait() -> bool:
-        time.sleep(POLL_S)
-        return time.monotonic() - began_s > limit_s
+        return pause() or time.monotonic() - began_s > limit_s
 
     try:
-        follow(program, program.plan(find_scenario("small-dense")), wait)
+        follow_race(program, program.plan(find_scenario("small-dense")), wait)
         seconds = time.monotonic() - began_s
         (lane,) = program.session.snapshot().lanes
     except TfmonError as error:
