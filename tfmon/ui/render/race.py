@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.tuning import undoes_last
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, final, hosts, plots, series, zoom
@@ -229,10 +229,8 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
 
 def _tried(analysis: Analysis, undo_key: str) -> str:
     """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it."""
-    news, state = analysis.news, analysis.snapshot.tuned
-    kept = state is not None and state.over and state.latest and state.latest.outcome == KEPT
-    changed = analysis.snapshot.periods and analysis.snapshot.periods[-1].changes
-    return f"{news} · {undo_key} to undo" if news and (kept or changed) else news
+    undoes = analysis.news and undoes_last(analysis.snapshot)
+    return f"{analysis.news} · {undo_key} to undo" if undoes else analysis.news
 
 
 def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
