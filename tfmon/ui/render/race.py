@@ -213,9 +213,10 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
     if not snapshot.lanes:
         return [BLANK] * height
     spare = 1 if height >= 5 else 0
-    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= 3 else 1)
-    told = analysis.earlier or "; ".join(analysis.verdict.ranked)
-    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - 1))):
+    ranked = analysis.verdict.ranked
+    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
+    told = analysis.earlier or "; ".join(ranked)
+    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
         rows.append((("   " + line, TEXT),))
     for line in wrap(_tried(analysis, key_of("undo", view.keys)), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
