@@ -45,7 +45,9 @@ def race():
             demo.session.accept(ended)
         found = analyse(demo.session.snapshot())
         lines = finish_lines(found.snapshot)
-        assert found.outcome.split(";")[0] == (lines[0].split(" (")[0] if "sooner" in lines[0] else found.verdict.text)
+        assert found.outcome.split(";")[0] == (
+            lines[0].split(" (")[0] if "sooner" in lines[0] else found.verdict.text
+        )
         return lines
 
     return run

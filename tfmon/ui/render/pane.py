@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
@@ -150,8 +150,7 @@ def _title(pane: Pane, width: int) -> Row:
     room = width - 7 - max(len(state), len(state.replace(WAITING, TRAINING)))
     if state in (TRAINING, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
         state, room = TRAINING[0] if state == TRAINING else "·", width - 8
-    fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
-    name = next(fitting, "") or _telling_part(names[-1], max(0, room - 4 - len(id)))
+    name = fitting_name(names, max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
     device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
@@ -168,17 +167,16 @@ _LEAST_NAME = 3
 """Cells of the shortest part of a knob's name that is worth showing."""
 
 
-def _telling_part(title: str, width: int) -> str:
-    """Return a title that has no room with its values whole and names cut: "batch 16, pre off"; without, if need be."""
-    parts = [part.rpartition(" ") for part in title.split(", ")]
-    names, values = [name for name, _, _ in parts], [value for _, _, value in parts]
-    while max(map(len, names)) > _LEAST_NAME:
-        longest = max(range(len(names)), key=lambda place: len(names[place]))
-        names[longest] = names[longest][:-1].rstrip()
-        told = ", ".join(f"{name} {value}".strip() for name, value in zip(names, values, strict=True))
+def fitting_name(names: Sequence[str], width: int) -> str:
+    """Return the first name that fits, or the last one with the names of knobs cut: "bat 16, pre off"; or without."""
+    if fitting := next((name for name in names if cell_len(name) <= width), ""):
+        return fitting
+    parts = [part.rpartition(" ") for part in names[-1].split(", ")]
+    for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
+        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
         if cell_len(told) <= width:
             return told
-    return whole_words(", ".join(values), width)
+    return whole_words(", ".join(value for _, _, value in parts), width)
 
 
 def whole_words(text: str, width: int) -> str:

@@ -17,7 +17,7 @@ from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
 from tfmon.ui.render.compared import awaited, comparison
 from tfmon.ui.render.footer import keys_row
 from tfmon.ui.render.layout import Layout, Rect, arrange
-from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows, whole_words
+from tfmon.ui.render.pane import chart_rect, chart_width, fitting_name, pane_rows, whole_words
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.tabs import tab_row
@@ -176,9 +176,11 @@ def _lane_line(index: int, lane: LaneState, snapshot: Snapshot, width: int) -> R
         (_short_speed(lane), STRONG),
         (f"  {lane.phase}  ", TEXT),
     )
-    told = [lane.trouble.message] if lane.trouble is not None else hosts.lane_names(snapshot, lane)
     room = width - cells(spans)
-    text = next((one for one in told if cell_len(one) <= room), whole_words(told[-1], room))
+    if lane.trouble is not None:
+        text = whole_words(lane.trouble.message, room)
+    else:
+        text = fitting_name(hosts.lane_names(snapshot, lane), room)
     return (*spans, (text, DIM))
 
 
