@@ -83,7 +83,7 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
     """Return the trimmed mean of values in their order, as unsure as slow changes of the machine make it.
 
     Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
-    stretches tells of slow changes, and the wider interval counts. None from too few values; `few` as in `trimmed`.
+    stretches tells of slow changes, and the wider interval counts. None from too few values, see `trimmed`.
     """
     center = trimmed(values, few=few)
     if center is None or len(values) < 2 * STRETCHES:

@@ -168,7 +168,7 @@ _LEAST_NAME = 3
 
 
 def fitting_name(names: Sequence[str], width: int) -> str:
-    """Return the first name that fits, or the last one with the names of knobs cut: "bat 16, pre off"; or without."""
+    """Return the first name that fits, or the last one with its knobs cut: "bat 16, pre off"; or their values."""
     if fitting := next((name for name in names if cell_len(name) <= width), ""):
         return fitting
     parts = [part.rpartition(" ") for part in names[-1].split(", ")]
