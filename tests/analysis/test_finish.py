@@ -10,7 +10,9 @@ import re
 import pytest
 from support.ui import Demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
 from tfmon.model.lane_history import MOST_POINTS, LossCurve
@@ -41,7 +43,12 @@ def race():
             demo.session.accept(Progressed(lane=name, at_ns=demo.clock(), doing="fit", epochs_done=epochs))
             ended = LaneEnded(lane=name, at_ns=now_ns, exit_code=0, signal=None, requested=False)
             demo.session.accept(ended)
-        return finish_lines(demo.session.snapshot())
+        found = analyse(demo.session.snapshot())
+        lines = finish_lines(found.snapshot)
+        assert found.outcome.split(";")[0] == (
+            lines[0].split(" (")[0] if "sooner" in lines[0] else found.verdict.text
+        )
+        return lines
 
     return run
 
@@ -89,3 +96,16 @@ def test_a_loss_curve_stays_small_and_covers_the_race():
     assert MOST_POINTS // 2 <= len(steps) <= MOST_POINTS
     assert steps[0] == 0 and steps[-1] > 9_800
     assert len({later - earlier for earlier, later in itertools.pairwise(steps)}) == 1
+
+
+def test_a_phase_of_the_script_is_told_as_soon_as_one_lane_reaches_it_and_is_no_disturbance():
+    demo = Demo(mode="turns")
+    for name in demo.names:
+        demo.session.accept(LaneStarted(lane=name, at_ns=0, pid=1, settings={}, command="python train.py"))
+    demo.go()
+    demo.race(30, (2_000, 1_000))
+    assert "phases" not in find_verdict(demo.session.snapshot()).note
+    demo.race(4, (40_000, 1_000))
+    note = find_verdict(demo.session.snapshot()).note
+    assert re.search(r"the script's phases may not be alike: C after step [\d ]+, G after step [\d ]+", note)
+    assert "outlying" not in note

@@ -80,6 +80,15 @@ class TestChanges:
         effect = of(demo).history[-1].effect
         assert effect.low < 1.34 < effect.high < 1.5
 
+    def test_a_large_effect_is_told_from_four_slices_of_the_lane_on(self):
+        demo = Demo(mode=TURNS)
+        demo.go()
+        demo.race(5)
+        for factor in (2, 4):
+            demo.apply("cpu", "batch_size", 10 * factor)
+            demo.race(5, (SPEEDS[0] * factor, SPEEDS[1]))
+        assert [row.effect.low < 2 < row.effect.high < 3 for row in of(demo).history[1:]] == [True, True]
+
     def test_what_an_experiment_tries_is_one_row(self):
         demo = racing_demo()
         before = len(of(demo).history)

@@ -88,12 +88,18 @@ class TestNothingToSay:
         assert text == "no verdict: measured 2 of 3 rounds", "scripts that ended have no more to tell"
 
     def test_lanes_of_a_script_at_other_places_of_it_may_be_in_other_phases(self):
-        slow, fast = lane("cpu", [100.0] * 9 + [300.0] * 9 + [500.0] * 9), lane("gpu:0", [900.0] * 27)
-        lanes = [replace(one, command="python train.py", phase=DONE) for one in (slow, fast)]
-        places = replace(lanes[0], steps=50), replace(lanes[1], steps=400)
-        said = "the script's phases may not be alike: gpu:0 after step 400, cpu after step 50"
-        assert said in find_verdict(snapshot(*places)).note
-        assert "phases" not in find_verdict(snapshot(*lanes)).note
+        places = ("C", [100.0] * 9 + [300.0] * 9 + [500.0] * 9, 50), ("G", [900.0] * 27, 400)
+
+        def note(*places: tuple[str, list[float], int]) -> str:
+            lanes = [(lane(id, speeds), id, steps) for id, speeds, steps in places]
+            scripts = [
+                replace(one, spec=replace(one.spec, id=id), steps=steps, command="python train.py")
+                for one, id, steps in lanes
+            ]
+            return find_verdict(snapshot(*scripts)).note
+
+        assert "the script's phases may not be alike: G after step 400, C after step 50" in note(*places)
+        assert "phases" not in note(places[0], ("G", places[0][1], 50))
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))

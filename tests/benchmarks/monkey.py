@@ -12,6 +12,7 @@ restored, a recording that ends before its last event, a figure that grew.
 
 from __future__ import annotations
 
+import collections
 import itertools
 import os
 import shutil
@@ -93,6 +94,7 @@ class Monkey(Soak):
         self.keystrokes = keystrokes()
         self.size = SIZES[0]
         self.wrong: list[str] = []
+        self.sent: collections.deque[str] = collections.deque(maxlen=40)
 
     def act(self) -> None:
         """Do one random thing, and ask for the race now and then."""
@@ -113,6 +115,7 @@ class Monkey(Soak):
             self._ask_for_the_race()
 
     def _send(self, text: str) -> None:
+        self.sent.append(text)
         self.terminal.process.send(text)
         until = time.monotonic() + self.random.choice([0.0, 0.02, 0.3])
         while time.monotonic() < until:
@@ -217,6 +220,8 @@ def main() -> int:
                 if monkey.terminal.process.isalive():
                     monkey.terminal.process.close(force=True)
             monkey.report()
+            if wrong:
+                print(f"seed {seed}, in {monkey.size} at last: {list(monkey.sent)}")
             seed += 1
     finally:
         os.chdir(before)

@@ -14,7 +14,7 @@ import pytest
 from support.waiting import wait_for
 
 pytest.importorskip("pexpect")
-from support.terminal import Terminal, gone, racing
+from support.terminal import ROWS, Terminal, gone, racing
 
 pytestmark = pytest.mark.pty
 
@@ -53,10 +53,12 @@ def watched(tmp_path: Path, monkeypatch) -> Iterator[Callable[..., Terminal]]:
         terminal.close()
 
 
-@pytest.mark.parametrize("key", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("key", [*ENDS.values(), None], ids=[*ENDS, "double click"])
 def test_a_key_that_would_end_it_asks_before(watched, key):
     terminal = watched("watch")
-    terminal.process.send(key)
+    column = terminal.wait_for(lambda shown: "q quit" in shown).splitlines()[-1].index("q quit") + 1
+    click = f"\x1b[<0;{column};{ROWS}M\x1b[<0;{column};{ROWS}m"
+    terminal.process.send(key or 2 * click)
     terminal.wait_for(lambda shown: "again: yes" in shown and "train.py" in shown)
     terminal.process.send("l")
     terminal.wait_for(lambda shown: "again: yes" not in shown)

@@ -204,6 +204,15 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
     assert "   G: prefetch auto: +38 % (CI +31 to +44), kept · u to undo" in rows
 
 
+def test_an_undo_is_not_offered_to_be_undone_for_u_takes_back_the_change_before_it():
+    demo = Demo(mode="turns")
+    demo.go()
+    for batch, offered in ((10, False), (20, True), (30, True), (20, False), (10, False)):
+        demo.apply("cpu", "batch_size", batch)
+        demo.race(2)
+        assert ("· u to undo" in "\n".join(plain(frame(demo, *SIZE).rows))) == offered, batch
+
+
 def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_the_best_with_its_code():
     text = tried(tuned_demo())
     head = next(at for at, line in enumerate(text) if "outcome" in line)

@@ -100,7 +100,8 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
         seen.add(tuple(re.findall(r" ([A-F])  (.*?) ─", " ".join(heads))))
     (names,) = seen
     assert [name for _, name in names] == [
-        "10, off, off", "10, auto, off", "10, 1, bfloat16", "256, off, off", "256, auto, off", "256, 1, bfloat16",
+        "batc 10, pref off, mixe off", "bat 10, pre auto, mix off", "batch 10, prefe 1, bfloat16",
+        "bat 256, pre off, mix off", "bat 256, pre auto, mix off", "batc 256, pref 1, bfloat16",
     ]  # fmt: skip
     wide = text(frame(demo, 200, 50))
     assert "A  batch 10, prefetch off, mixed off " in wide

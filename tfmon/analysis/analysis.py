@@ -9,6 +9,7 @@ from tfmon import units
 from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.crossover import Curve, curve_of
+from tfmon.analysis.finish import finished_sooner
 from tfmon.analysis.history import Measured, Row, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
@@ -92,7 +93,8 @@ class Analysis:
         if len(snapshot.lanes) == 1:
             return best or trained_text(snapshot.lanes[0])
         decided = verdict.kind in (FASTER, SAME)
-        return "; ".join(filter(None, (verdict.text if decided or not self.earlier else self.earlier, best)))
+        told = verdict.text if decided or not self.earlier else self.earlier
+        return "; ".join(filter(None, (finished_sooner(snapshot), told, best)))
 
 
 def trained_text(lane: LaneState) -> str:

@@ -101,7 +101,7 @@ def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
     It is that of its slices, or where it does not train in slices, of each second or so. None from too few.
     """
     slices = lane.slices if sliced else stretches([lane])[1][0]
-    return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0])
+    return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
 
 
 def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | None]:

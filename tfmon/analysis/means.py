@@ -79,13 +79,13 @@ def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False)
     return Center(mean, error, len(kept) - 1 - estimated, count, estimated)
 
 
-def trimmed_in_time(values: Sequence[float]) -> Center | None:
+def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | None:
     """Return the trimmed mean of values in their order, as unsure as slow changes of the machine make it.
 
     Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
-    stretches tells of slow changes, and the wider interval counts. None from too few values.
+    stretches tells of slow changes, and the wider interval counts. None from too few values, see `trimmed`.
     """
-    center = trimmed(values)
+    center = trimmed(values, few=few)
     if center is None or len(values) < 2 * STRETCHES:
         return center
     edges = [round(place * len(values) / STRETCHES) for place in range(STRETCHES + 1)]

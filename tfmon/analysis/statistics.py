@@ -244,14 +244,14 @@ def drift(lane: LogSpeeds) -> float | None:
     return math.exp(change) if apart and abs(math.exp(change) - 1) > DRIFT else None
 
 
-def outliers(first: LogSpeeds, second: LogSpeeds) -> int:
-    """Return how many pairs lie far from the others (see `FAR`), and off by more than `DRIFT`."""
+def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
+    """Return which pairs lie far from the others (see `FAR`), and off by more than `DRIFT`; none of too few."""
     logs = [one.log - second[number].log for number, one in first.items() if number in second]
     if len(logs) < LEAST_PAIRS:
-        return 0
+        return []
     middle = median(logs)
     far = max(FAR * median([abs(value - middle) for value in logs]), math.log1p(DRIFT))
-    return sum(abs(value - middle) > far for value in logs)
+    return [abs(value - middle) > far for value in logs]
 
 
 def order_effect(logs: Sequence[float], first_leads: Sequence[bool]) -> float | None:

@@ -7,6 +7,7 @@ pairs, and a part of it on each change that the series chooses from.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -130,6 +131,15 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[Change, ...], TuneState | Non
             undone = (*state.attempts[:place], replace(one, outcome=UNDONE), *state.attempts[place + 1 :])
             return made[-1], replace(state, attempts=undone)
     return made[-1], None
+
+
+def undoes_last(snapshot: Snapshot) -> bool:
+    """Return whether what can be taken back now is what was changed last."""
+    running = snapshot.experiment is not None and not snapshot.experiment.over
+    made = _changes_in(snapshot.periods[-1]) if snapshot.periods and not running else []
+    with contextlib.suppress(ExperimentError):
+        return bool(made) and find_change(snapshot)[0] == made[-1]
+    return False
 
 
 def _changes_of(attempt: Attempt) -> tuple[Change, ...]:

@@ -18,6 +18,8 @@ FALLEN = 0.75
 """A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
 MANY_OUTLIERS = 0.1
 """Share of outlying pairs from which on they are reported."""
+LATELY = 3
+"""So many outlying pairs in a row, at last, are another phase of a script and no disturbance."""
 _CONSTANT = {
     SWAPPING: ("this machine swaps", "{} swaps"),
     THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
@@ -53,13 +55,14 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
             percent = 100 * abs(throughput.drift - 1)
             notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
     (fastest, first), (_, last) = lanes[0], lanes[-1]
-    done = [lane.examples or lane.steps for lane, _ in lanes if lane.command]
-    if done and max(done) > ALIKE * min(done) and any(one.drift is not None for _, one in lanes):
-        places = ", ".join(f"{lane.title} after step {units.count(lane.steps)}" for lane, _ in lanes)
-        notes.append(f"the script's phases may not be alike: {places}")
     outliers = statistics.outliers(first.logs, last.logs)
-    if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
-        notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")
+    done = [sum(one.examples for one in throughput.slices) for lane, throughput in lanes if lane.command]
+    changed = outliers[-LATELY:] == [True] * LATELY or any(one.drift is not None for _, one in lanes)
+    if done and max(done) > ALIKE * min(done) and changed:
+        places = ", ".join(f"{lane.spec.id} after step {units.count(lane.steps)}" for lane, _ in lanes)
+        notes.insert(0, f"the ratio changed, and the script's phases may not be alike: {places}")
+    elif sum(outliers) > max(1, MANY_OUTLIERS * len(fastest.slices)):
+        notes.append(f"{sum(outliers)} outlying pairs: something else disturbs the lanes")
     reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
     notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
     return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
@@ -24,7 +24,7 @@ from tfmon.ui.view import View
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
-TRAINING = "▸ training"
+TRAINING, WAITING = "▸ training", "waiting"
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
@@ -146,11 +146,11 @@ def _title(pane: Pane, width: int) -> Row:
     silent = hosts.silent_s(pane.snapshot, lane) is not None
     warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
-    room = width - 7 - max(len(state), len(state.replace("waiting", TRAINING)))
-    id = lane.spec.id or "?"
-    names = hosts.lane_names(pane.snapshot, lane)
-    fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
-    name = next(fitting, "") or _telling_part(names[-1], max(0, room - 4 - len(id)))
+    names, id = hosts.lane_names(pane.snapshot, lane), lane.spec.id or "?"
+    room = width - 7 - max(len(state), len(state.replace(WAITING, TRAINING)))
+    if state in (TRAINING, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
+        state, room = TRAINING[0] if state == TRAINING else "·", width - 8
+    name = fitting_name(names, max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
     device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
@@ -163,18 +163,20 @@ def _title(pane: Pane, width: int) -> Row:
     return fit((*spans, (flat * fill, edge), *end), width)
 
 
-_LEAST_NAME = 4
+_LEAST_NAME = 3
 """Cells of the shortest part of a knob's name that is worth showing."""
 
 
-def _telling_part(title: str, width: int) -> str:
-    """Return a title that has no room with its values whole: "parallel… off", for the value tells lanes apart."""
-    parts = [part.rpartition(" ") for part in title.split(", ")]
-    values = ", ".join(value for _, _, value in parts)
-    left = width - cell_len(values) - 1
-    if len(parts) == 1 and left >= _LEAST_NAME:
-        return f"{whole_words(parts[0][0], left)} {values}"
-    return whole_words(values, width)
+def fitting_name(names: Sequence[str], width: int) -> str:
+    """Return the first name that fits, or the last one with its knobs cut: "bat 16, pre off"; or their values."""
+    if fitting := next((name for name in names if cell_len(name) <= width), ""):
+        return fitting
+    parts = [part.rpartition(" ") for part in names[-1].split(", ")]
+    for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
+        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
+        if cell_len(told) <= width:
+            return told
+    return whole_words(", ".join(value for _, _, value in parts), width)
 
 
 def whole_words(text: str, width: int) -> str:
@@ -208,7 +210,7 @@ def _state(pane: Pane, width: int) -> str:
     since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
     race = pane.snapshot.race
     if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
-        doing = TRAINING if lane.spec.name in race.training else "waiting"
+        doing = TRAINING if lane.spec.name in race.training else WAITING
         return f"{doing} {since}" if width >= 56 else doing
     return f"{lane.phase} {since}"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.tuning import undoes_last
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, final, hosts, plots, series, zoom
@@ -17,8 +17,8 @@ from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
 from tfmon.ui.render.compared import awaited, comparison
 from tfmon.ui.render.footer import keys_row
 from tfmon.ui.render.layout import Layout, Rect, arrange
-from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows, whole_words
-from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.pane import chart_rect, chart_width, fitting_name, pane_rows, whole_words
+from tfmon.ui.render.rows import BLANK, Row, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.tabs import tab_row
 from tfmon.ui.view import Scale, View, focused_index
@@ -176,9 +176,11 @@ def _lane_line(index: int, lane: LaneState, snapshot: Snapshot, width: int) -> R
         (_short_speed(lane), STRONG),
         (f"  {lane.phase}  ", TEXT),
     )
-    told = [lane.trouble.message] if lane.trouble is not None else hosts.lane_names(snapshot, lane)
     room = width - cells(spans)
-    text = next((one for one in told if cell_len(one) <= room), whole_words(told[-1], room))
+    if lane.trouble is not None:
+        text = whole_words(lane.trouble.message, room)
+    else:
+        text = fitting_name(hosts.lane_names(snapshot, lane), room)
     return (*spans, (text, DIM))
 
 
@@ -213,9 +215,10 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
     if not snapshot.lanes:
         return [BLANK] * height
     spare = 1 if height >= 5 else 0
-    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= 3 else 1)
-    told = analysis.earlier or "; ".join(analysis.verdict.ranked)
-    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - 1))):
+    ranked = analysis.verdict.ranked
+    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
+    told = analysis.earlier or "; ".join(ranked)
+    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
         rows.append((("   " + line, TEXT),))
     for line in wrap(_tried(analysis, key_of("undo", view.keys)), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
@@ -229,10 +232,8 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
 
 def _tried(analysis: Analysis, undo_key: str) -> str:
     """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it."""
-    news, state = analysis.news, analysis.snapshot.tuned
-    kept = state is not None and state.over and state.latest and state.latest.outcome == KEPT
-    changed = analysis.snapshot.periods and analysis.snapshot.periods[-1].changes
-    return f"{news} · {undo_key} to undo" if news and (kept or changed) else news
+    undoes = analysis.news and undoes_last(analysis.snapshot)
+    return f"{analysis.news} · {undo_key} to undo" if undoes else analysis.news
 
 
 def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:

@@ -40,10 +40,11 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
     """Show how long the present step has run and the last one took, or when a change that waits for it has effect.
 
-    Of short steps as `step_row`.
+    Of short steps, and after the end, as `step_row`.
     """
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
-    if runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
+    ended = lane.over and lane.steps > 0
+    if ended or runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
         return step_row(lane, width)
     number = f"{'step ' if width >= _WIDE else ''}{units.count(lane.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None

@@ -151,16 +151,19 @@ class Looking:
         self.monitor.app.push_screen(CopyPage(self.monitor))
 
     def double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
-        """Zoom in on a pane that is clicked twice in one place, or show all again; return whether it was."""
+        """Zoom in on a pane that is clicked twice in one place, or show all again; return whether no more is due.
+
+        A key that asks is not answered by the same double click.
+        """
         before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
-        if event.chain != 2 or before != self._clicked_at:
+        if event.chain < 2 or before != self._clicked_at:
             return False
         if self.monitor.view.zoomed and zone is None:
             self.action_toggle_zoom()
         elif zone is not None and zone.action.startswith("focus_lane("):
             self.action_toggle_zoom(int(zone.action.removeprefix("focus_lane(").rstrip(")")))
         else:
-            return False
+            return zone is not None and not zone.knob
         return True
 
     def stop_looking(self) -> bool:
