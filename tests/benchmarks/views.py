@@ -16,7 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tfmon.model.views import OVERLAY, LaneView, entry
+from tfmon.model.view_files import entry, open_place
+from tfmon.model.views import OVERLAY, View
 from tfmon.probes.views import find_view
 
 READ = """
@@ -70,9 +71,9 @@ def main() -> None:
         numbers = iter(range(10_000))
 
         def view() -> list[str]:
-            own = store / f"A-{next(numbers)}"
-            own.mkdir(parents=True)
-            return entry(LaneView(OVERLAY, str(folder), str(own)), -1)
+            own = View(OVERLAY, str(folder), store=str(store / f"race.files/A-{next(numbers)}"))
+            open_place(own)
+            return entry(own)
 
         package = str(Path(__file__).parents[2])
         python = [sys.executable, "-S"]
