@@ -260,7 +260,7 @@ def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
     assert told[str(log)].endswith(f"both write {log}")
     assert len(told) == len(result["collisions"]), "each once"
     (failed,) = [lane for lane in result["lanes"] if lane["error"]]
-    collision = {"port": f"both listen on port {port}", "folder": "removed out"}[what]
+    collision = {"port": f"both bind port {port}", "folder": "removed out"}[what]
     assert collision in failed["error"]
 
 
