@@ -82,11 +82,14 @@ def settle(view: View, age_s: float) -> View:
 
 
 def close_store(store: Path) -> None:
-    """Unlock a store, and remove it if its files are not kept."""
+    """Unlock a store, and remove it if its files are not kept or there are none."""
     if store in _locked:
         os.close(_locked.pop(store))
     if store.name.endswith(NOT_KEPT):
         remove(store)
+    for empty in (*store.glob("*/written"), *store.glob("*"), store):
+        with contextlib.suppress(OSError):
+            empty.rmdir()
 
 
 def tidy(place: Path, view: View) -> None:
