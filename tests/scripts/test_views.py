@@ -187,7 +187,7 @@ def mounts(store: Path) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/mountinfo"):
         try:
-            found += [line for line in path.read_text().splitlines() if str(store) in line or "overlay" in line]
+            found += [line for line in path.read_text().splitlines() if str(store) in line]
         except OSError:
             continue
     return found

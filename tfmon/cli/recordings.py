@@ -136,6 +136,7 @@ def runs(
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     """List what the lanes of a recorded race wrote, or copy what one of them did."""
+    from tfmon.model.locks import is_locked
     from tfmon.model.view_files import WRITTEN, files_of, take_out, tidy
     from tfmon.model.views import IN_PLACE, View
     from tfmon.recordings.library import run_id
@@ -154,7 +155,8 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
         return
     lines = [f"on {host}: {view.store}" for host, view in views.items() if host and view.store]
     for place in sorted(Path(here.store).glob("*")) if here.store else ():
-        tidy(place, here)  # of a race that was killed
+        if not is_locked(place.parent):
+            tidy(place, here)  # of a race that was killed
         for name, size in sorted(files_of(place / WRITTEN)):
             lines.append(f"{place.name}  {'removed' if size is None else units.memory(size):>9}  {name}")
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")

@@ -50,10 +50,10 @@ def open_place(view: View) -> None:
     for path in (place, place / WORK, place / WRITTEN):
         path.mkdir(mode=0o700)
     if view.kind != COPY:  # an overlay shows what its upper folder is like
-        shutil.copystat(view.folder, place / WRITTEN)
         if os.geteuid() == 0:
             found = Path(view.folder).stat()
             os.chown(place / WRITTEN, found.st_uid, found.st_gid)
+        shutil.copystat(view.folder, place / WRITTEN)
 
 
 def entry(view: View) -> list[str]:
@@ -87,9 +87,9 @@ def close_store(store: Path) -> None:
         os.close(_locked.pop(store))
     if store.name.endswith(NOT_KEPT):
         remove(store)
-    for empty in (*store.glob("*/written"), *store.glob("*"), store):
+    for empty, *_ in os.walk(store, topdown=False):
         with contextlib.suppress(OSError):
-            empty.rmdir()
+            Path(empty).rmdir()
 
 
 def tidy(place: Path, view: View) -> None:
@@ -147,8 +147,9 @@ def remove(folder: Path) -> None:
     """Remove a folder with what is in it, also where a script, or an overlay, made it unreadable."""
     for root, names, _ in os.walk(folder):
         for path in (Path(root, name) for name in names):
-            if not path.is_symlink():
-                path.chmod(0o700)
+            with contextlib.suppress(OSError):
+                if not path.is_symlink():
+                    path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
 
 
