@@ -64,6 +64,7 @@ def why_no_overlay(folder: str, base: Path) -> str:
     trial = "! test -w . || { : > .tfmon-trial && rm .tfmon-trial; }"
     view = View(OVERLAY, folder, store=f"{store}/A")
     try:
+        os.setxattr(store, "user.tfmon", b"")  # an overlay mounts without, and then no folder can be made again
         open_place(view)
         done = subprocess.run(
             [*entry(view), "/bin/sh", "-c", trial],
@@ -75,7 +76,7 @@ def why_no_overlay(folder: str, base: Path) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the trial failed: {error}"
+        return f"the trial of an overlay failed: {error}"
     finally:
         close_store(Path(store))
     if done.returncode:
