@@ -2,7 +2,7 @@
 
     python tests/benchmarks/views.py [--gib 2]
 
-Each figure is taken in place and in a view alternately, many times, in wall and in CPU time: the fastest of each, and
+Each figure is taken in place and in a view alternately, many times, in wall and CPU time: the fastest of each, and
 the median of the pairs with its 95 % interval.
 """
 
