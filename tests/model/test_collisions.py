@@ -29,7 +29,7 @@ def lanes(first: dict[str, str], second: dict[str, str], host: str = "") -> list
         ({f"{FOLDER}/a": "w"}, {f"{FOLDER}/a": "w"}, "cpu #1 and cpu #2 both write a"),
         ({"/tmp/backup": "w"}, {"/tmp/backup": "r"}, "cpu #1 wrote /tmp/backup, and cpu #2 read it"),
         ({"/tmp/out/1": "w"}, {"/tmp/out": "d"}, "cpu #2 removed /tmp/out, and cpu #1 uses it"),
-        ({"port 8080": "b"}, {"port 8080": "b"}, "cpu #1 and cpu #2 both listen on port 8080"),
+        ({"port 8080": "b"}, {"port 8080": "b"}, "cpu #1 and cpu #2 both bind port 8080"),
     ],
 )
 def test_what_both_use_is_told_once_and_by_name(first, second, text):

@@ -82,3 +82,8 @@ def test_two_races_in_one_second_have_two_names(place):
         os.close(fd)
         made.append(path)
     assert made[0] != made[1]
+
+
+def test_a_named_pipe_is_no_recording(place):
+    os.mkfifo(place / "20260103-100000-conv.jsonl")
+    assert {run.path.name for run in library.runs()} == set(NAMES)

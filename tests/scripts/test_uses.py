@@ -8,7 +8,7 @@ from tfmon.script import uses
 
 
 def test_a_temporary_file_is_no_use_of_its_folder(tmp_path, monkeypatch):
-    for name, empty in (("_seen", set()), ("_read", {}), ("_pending", {})):
+    for name, empty in (("_seen", set()), ("_pending", {})):
         monkeypatch.setattr(uses, name, empty)
     with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
         uses.hear("open", (str(tmp_path), "w+b", 2))

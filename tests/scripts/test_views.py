@@ -187,19 +187,19 @@ def mounts(store: Path) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/mountinfo"):
         try:
-            found += [line for line in path.read_text().splitlines() if str(store) in line or "overlay" in line]
+            found += [line for line in path.read_text().splitlines() if str(store) in line]
         except OSError:
             continue
     return found
 
 
-@pytest.mark.parametrize("moment", ["*.files/A", "*.files/B/upper/backup/epoch.txt", "*.files/A/written"])
+@pytest.mark.parametrize("moment", ["A", "B/written/backup/epoch.txt", "A/written/log.csv"])
 def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, tmp_path, moment):
     run, before_mounts = Runner(folder, tmp_path / "recordings"), len(mounts(tmp_path))
     (folder / "train.py").write_text(RESTORES)
     before = content(folder)
     started = run.start("race", *LANES, "--headless", "--", sys.executable, "train.py")
-    wait_for(lambda: list(run.store.glob(moment)), what=moment)
+    wait_for(lambda: list(run.store.glob(f"*.files/{moment}")), what=moment)
     monitor = psutil.Process(started.pid)
     killed = [*monitor.children(recursive=True), monitor]
     for process in killed:
@@ -208,7 +208,6 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
     started.communicate()
     wait_for(lambda: len(mounts(tmp_path)) <= before_mounts, what="no mount is left")
     assert content(folder) == before
-    shutil.rmtree(run.store / "leftover.files.part", ignore_errors=True)
     (run.store / "leftover.files.part" / "A" / "work").mkdir(parents=True)
     for recording in run.store.glob("*.jsonl"):
         listed = run("runs", "--files", recording.name.removesuffix(".jsonl"))
@@ -216,7 +215,6 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
     result = run.race(RESTORES, "--seconds", "1")
     assert kind_of(result) == OVERLAY
     assert not list(run.store.glob("*.files.part")), "what nobody wants of a killed race is gone with the next"
-    assert not list(run.store.glob(".trial-*"))
 
 
 @needs_sshd
@@ -226,10 +224,10 @@ def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd: Sshd, monkeypa
         REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2"
     )
     assert result["views"]["gpu2"]["kind"] == OVERLAY
-    for lane in result["lanes"]:
-        assert lane["written"]["files"] >= 5
-        assert Path(lane["written"]["folder"], "written", "best.keras").exists(), "kept on the host"
-        assert str(sshd.folder / "state") in lane["written"]["folder"]
+    view = result["views"]["gpu2"]
+    assert {lane: files >= 5 for lane, (files, _) in view["written"].items()} == {"A": True, "B": True}
+    assert Path(view["store"], "A", "written", "best.keras").exists(), "kept on the host"
+    assert str(sshd.folder / "state") in view["store"]
 
 
 USES = f"""{LOOP}
@@ -262,7 +260,7 @@ def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
     assert told[str(log)].endswith(f"both write {log}")
     assert len(told) == len(result["collisions"]), "each once"
     (failed,) = [lane for lane in result["lanes"] if lane["error"]]
-    collision = {"port": f"both listen on port {port}", "folder": "removed out"}[what]
+    collision = {"port": f"both bind port {port}", "folder": "removed out"}[what]
     assert collision in failed["error"]
 
 

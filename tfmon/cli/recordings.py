@@ -86,7 +86,7 @@ def replay(
     "keeping",
     nargs=2,
     metavar="LANE DIR",
-    help="Copy what LANE wrote, such as A, into the new folder DIR: of the RUN of --files, or else of the last.",
+    help="Copy what LANE wrote, such as A or A-2, into the new folder DIR: of the RUN of --files, or of the last.",
 )
 def runs(
     as_json: bool, naming: tuple[str, str] | None, listing: str | None, keeping: tuple[str, str] | None
@@ -136,37 +136,30 @@ def runs(
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     """List what the lanes of a recorded race wrote, or copy what one of them did."""
-    from tfmon.model.views import WRITTEN, files_of, removed_in, take_out, tidy
-    from tfmon.recordings.library import run_id, stores
+    from tfmon.model.locks import is_locked
+    from tfmon.model.view_files import WRITTEN, files_of, take_out, tidy
+    from tfmon.model.views import IN_PLACE, View
+    from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import peek
 
-    found, views = stores(path), peek(path)[0].views
-    store = found.get("")
+    views = peek(path)[0].views
+    here = views.get("", View(IN_PLACE, ""))
     if keeping is not None:
         lane, target = keeping
         try:
-            count = take_out(store or path, lane, Path(target))
+            count = take_out(Path(here.store, lane), Path(target))
         except OSError as error:
-            raise UsageError(
-                f"{lane} of {run_id(path)}: {error.strerror}: {error.filename}",
-                "tfmon runs --files RUN lists them",
-            ) from None
+            message = f"{lane} of {run_id(path)}: {error.strerror}: {error.filename}"
+            raise UsageError(message, "tfmon runs --files RUN lists them") from None
         click.echo(f"{count} files of {lane} are in {target}")
         return
-    for host, elsewhere in found.items():
-        if host:
-            click.echo(f"on {host}: {elsewhere}")
-    listed = False
-    for place in sorted(store.iterdir()) if store is not None and store.is_dir() else ():
-        tidy(place, Path(views[""].folder))  # of a race that was killed
-        for file, size in sorted(files_of(place / WRITTEN)):
-            listed = True
-            click.echo(f"{place.name}  {units.memory(size):>9}  {file.relative_to(place / WRITTEN)}")
-        for file in sorted(removed_in(place / WRITTEN)):
-            listed = True
-            click.echo(f"{place.name}    removed  {file.relative_to(place / WRITTEN)}")
-    if not listed and len(found) == (store is not None):
-        click.echo(f"the lanes of {run_id(path)} kept no files")
+    lines = [f"on {host}: {view.store}" for host, view in views.items() if host and view.store]
+    for place in sorted(Path(here.store).glob("*")) if here.store else ():
+        if not is_locked(place.parent):
+            tidy(place, here)  # of a race that was killed
+        for name, size in sorted(files_of(place / WRITTEN)):
+            lines.append(f"{place.name}  {'removed' if size is None else units.memory(size):>9}  {name}")
+    click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
 def _run_json(run: Run) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, Fram
 from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.model.threads import start_thread
-from tfmon.model.views import LaneView
+from tfmon.model.views import View
 
 SILENCE_S = 10.0
 """The lanes are ended when the monitor, which says something every second, was silent for so long."""
@@ -233,7 +233,7 @@ class Agent:
         command = None
         if words["command"]:
             view = words["command"].pop("view")
-            command = Command(**words["command"], view=LaneView(**view) if view else None)
+            command = Command(**words["command"], view=View(**view) if view else None)
         folder = words["folder"]
         if folder and not Path(folder).is_dir():
             raise NotADirectoryError(0, f"there is no folder {folder}")

@@ -20,7 +20,8 @@ from tfmon.lanes.plan import digest
 from tfmon.model.codec import CodecError, plain, read
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
-from tfmon.model.views import LaneView, View, Written, default_base, settle
+from tfmon.model.view_files import default_base, settle, sweep
+from tfmon.model.views import View
 from tfmon.probes.base import Gpu
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
@@ -155,26 +156,21 @@ def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
 # ---------------- views of its working folder
 
 
-def _view(folder: str, copy_bytes: int, limit_bytes: int) -> Answer:
+def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
     from tfmon.probes.views import find_view
 
-    return {"view": plain(find_view(folder, default_base(), copy_bytes, limit_bytes))}
-
-
-def read_view_answer(found: Answer) -> View:
-    """Return the view of an answer to `view`."""
-    view: View = _read(found, "view", View)
-    return view
+    sweep(default_base())
+    return {"view": plain(find_view(folder, default_base(), copy_bytes, kept=kept))}
 
 
 def _settle(view: object, age_s: float) -> Answer:
-    return {"written": plain(settle(read(view, LaneView, strict=False), age_s))}
+    return {"view": plain(settle(read(view, View, strict=False), age_s))}
 
 
-def read_written_answer(found: Answer) -> Written:
-    """Return the written files of an answer to `settle`."""
-    written: Written = _read(found, "written", Written)
-    return written
+def read_view_answer(found: Answer) -> View:
+    """Return the view of an answer to `view` or `settle`."""
+    view: View = _read(found, "view", View)
+    return view
 
 
 # ---------------- the doctor

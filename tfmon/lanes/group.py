@@ -61,7 +61,7 @@ class LaneGroup(RunningLanes):
             if self._stopped or self._failure:
                 return
             number = self._session.snapshot().race.number + 1
-            views = {host: one.begun(number) for host, one in plan.race.views.items()}
+            views = {host: one.of_race(number) for host, one in plan.race.views.items()}
             plan = replace(plan, race=replace(plan.race, views=views))
             self._plan, self._renewing = plan, ()
             self._renewal = Renewal(plan.fresh_every_s, plan.seconds)

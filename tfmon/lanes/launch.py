@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +15,8 @@ from typing import Any
 import tfmon
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
-from tfmon.model.views import LaneView, entry, open_place
+from tfmon.model.view_files import entry, open_place
+from tfmon.model.views import View
 
 BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 SITE = Path(tfmon.__file__).parent / "script" / "site"
@@ -60,7 +59,7 @@ class Command:
     """Knobs that the command line sets."""
     grace_s: float
     """How long it has to end after SIGINT."""
-    view: LaneView | None = None
+    view: View | None = None
     """How it sees the working folder; None for as it is."""
 
 
@@ -111,8 +110,8 @@ def launch(
             inherited.append(lock)
             words = list(command.words)
             if command.view is not None:
-                words = [*entry(command.view, child_metric_fd), *_found(words, merged, folder)]
-                open_place(Path(command.view.place))
+                open_place(command.view)
+                words = [*entry(command.view), *words]
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
             merged.update(_script_environment(merged, pipes, command.settings))
         popen = subprocess.Popen(
@@ -140,14 +139,6 @@ def launch(
     os.set_blocking(output_fd, False)
     guard = _start_guard(popen.pid, output_fd, command) if guarded or command is not None else None
     return Launched(popen, metric_fd, output_fd, request_fd, guard)
-
-
-def _found(words: list[str], environment: Mapping[str, str], folder: str | None) -> list[str]:
-    """Return a command whose program can be run from a folder; raises FileNotFoundError, as starting it would."""
-    program = os.path.join(folder or ".", words[0]) if os.sep in words[0] else words[0]  # noqa: PTH118
-    if shutil.which(program, path=environment.get("PATH")) is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), words[0])
-    return words
 
 
 def _lock_file() -> tuple[int, str]:

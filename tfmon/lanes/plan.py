@@ -14,7 +14,7 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import LaneView
+from tfmon.model.views import View
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
@@ -33,7 +33,7 @@ class LanePlan:
     """Measured steps after which this lane finishes; None for those of the race."""
     as_is: bool = False
     """Whether a user's command trains on what it finds, because no device was named: nothing is hidden from it."""
-    view: LaneView | None = None
+    view: View | None = None
     """How its process sees the working folder; None for as it is."""
 
 
@@ -120,7 +120,6 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
         settings=lane.settings,
         source=digest(plan.scenario),
         command=shlex.join(plan.command),
-        files=lane.view.place if lane.view is not None else "",
         renewed=renewed,
     )
 

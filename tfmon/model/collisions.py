@@ -13,10 +13,10 @@ from tfmon.model.records import replace
 from tfmon.model.views import IN_PLACE, View
 
 APART = 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
-PORTS = 'port + int(os.environ["TFMON_LANE_NUMBER"]) keeps the lanes apart'
+PORTS = 'port = {} + int(os.environ["TFMON_LANE_NUMBER"]) gives each lane its own'
 OWN = "without --in-place each lane has its own"
 NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
-PORT, IN_USE = "port ", "Address already in use"
+PORT, IN_USE = "port ", "address already in use"
 FULL = "No space left on device"
 ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
 MOST = 5
@@ -40,16 +40,17 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
     """Return the collisions of lanes of one machine, each once; not those inside a view."""
     found: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
-        if one.spec.host != other.spec.host or not (one.uses and other.uses):
-            continue
         view = views.get(one.spec.host)
+        if view is None or one.spec.host != other.spec.host:
+            continue
         for path, text in _between(one, other):
-            inside = view is not None and _is_in(path, view.folder)
-            if view is None or (inside and view.kind != IN_PLACE):
-                continue
-            name = str(PurePath(path).relative_to(view.folder)) if inside else path
-            own = NONE if view.reason else OWN
-            helps = PORTS if path.startswith(PORT) else own if inside else APART
+            name, helps = path, APART
+            if path.startswith(PORT):
+                helps = PORTS.format(path.removeprefix(PORT))
+            elif _is_in(path, view.folder):
+                if view.kind != IN_PLACE:
+                    continue
+                name, helps = str(PurePath(path).relative_to(view.folder)), NONE if view.reason else OWN
             found.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
     return list(found.values())
 
@@ -70,11 +71,9 @@ def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
             elif "w" in use and "r" in second.uses.get(path, "") and "w" not in second.uses[path]:
                 yield path, f"{first.title} wrote {{}}, and {second.title} read it"
     for path in sorted(set(one.uses) & set(other.uses)):
-        both = f"{one.title} and {other.title} both"
-        if "b" in one.uses[path]:
-            yield path, f"{both} listen on {{}}"
-        elif "w" in one.uses[path] and "w" in other.uses[path]:
-            yield path, f"{both} write {{}}"
+        for use, word in (("b", "bind"), ("w", "write")):
+            if use in one.uses[path] and use in other.uses[path]:
+                yield path, f"{one.title} and {other.title} both {word} {{}}"
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -84,13 +83,13 @@ def _is_in(path: str, folder: str) -> bool:
 def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
     """Return a lane whose script has just failed, with the collision or the full disk that its reason names."""
     trouble, view = lane.trouble, views.get(lane.spec.host)
-    if trouble is None or not lane.command:
+    if trouble is None or not lane.command or view is None:
         return lane
-    if FULL in trouble.message and view is not None and view.kind != IN_PLACE:
+    if FULL in trouble.message and view.store:
         return replace(lane, trouble=replace(trouble, hint=ROOM.format(PurePath(view.store).parent)))
     for one in collisions(lanes, views):
         name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
-        named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
+        named = re.search(rf"(?i)(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
         if lane.title in one.lanes and named and one.text not in trouble.message:
             message = f"{one.text}; {trouble.message}"
             return replace(lane, trouble=replace(trouble, message=message, hint=one.helps))

@@ -14,7 +14,7 @@ from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Experiment, Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Reading, TreeSample
 from tfmon.model.spec import LaneSpec
-from tfmon.model.views import Written
+from tfmon.model.views import View
 
 # ---------------------------------------------------------------- about a lane
 
@@ -40,8 +40,6 @@ class LaneStarted(MonitorEvent):
     """The user's own command that was started; empty for a scenario."""
     renewed: bool = False
     """Whether it goes on with the measurement of the child before it, as a fresh process of the same lane."""
-    files: str = ""
-    """The place of its files, if it has a view of the working folder; see `model.views`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +75,6 @@ class LanePrinted(MonitorEvent):
     lines: tuple[str, ...]
     dropped_bytes: int = 0
     """How much was dropped before these lines, because the lane printed too fast."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesWritten(MonitorEvent):
-    """What a lane that has ended wrote in its view of the working folder."""
-
-    files: str
-    """The place; that of an earlier process of the lane, if it was restarted."""
-    written: Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +199,14 @@ class Interrupted(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesWritten(RaceEvent):
+    """The lanes have ended, and it is known what they wrote in their views of the working folder."""
+
+    views: dict[str, View]
+    """As in `Race`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingChanged(RaceEvent):
     """The recording of the race began, moved or stopped. Not part of a recording itself."""
 
@@ -269,7 +266,6 @@ Event: TypeAlias = (
     | EndRequested
     | LaneEnded
     | LanePrinted
-    | FilesWritten
     | LaneStalled
     | Suspended
     | BadLine
@@ -286,6 +282,7 @@ Event: TypeAlias = (
     | ExperimentChanged
     | UserRequested
     | Interrupted
+    | FilesWritten
     | RecordingChanged
     | HostConnecting
     | HostConnected

@@ -7,7 +7,6 @@ from tfmon.model.events import (
     BadLine,
     EndRequested,
     Event,
-    FilesWritten,
     KnobRequested,
     LaneEnded,
     LaneStarted,
@@ -130,7 +129,6 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 process=state.process + 1,
                 source=event.source,
                 command=event.command,
-                files=event.files,
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
                 history=state.history,
@@ -196,8 +194,6 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case PathsUsed():
             uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
             return replace(state, uses={**state.uses, **uses})
-        case FilesWritten() if event.files == state.files:
-            return replace(state, written=event.written)
         case _:
             return state
 

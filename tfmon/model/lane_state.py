@@ -20,7 +20,6 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
-from tfmon.model.views import Written
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -245,12 +244,8 @@ class LaneState:
     killed: bool = False
     """Whether the user ended this lane, and not the race."""
     ended: LaneEnded | None = None
-    files: str = ""
-    """The place of the files that it writes; empty in the working folder itself."""
     uses: dict[str, str] = field(default_factory=dict)
     """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
-    written: Written | None = None
-    """What it wrote there; None before it has ended."""
     log: tuple[LogLine, ...] = ()
     """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0

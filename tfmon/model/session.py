@@ -13,6 +13,7 @@ from tfmon.model.events import (
     Event,
     ExclusiveChanged,
     ExperimentChanged,
+    FilesWritten,
     HostEvent,
     Interrupted,
     LaneEnded,
@@ -252,6 +253,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, experiment=event.experiment, tuned=tuned)
         case Interrupted():
             return replace(known, race=replace(known.race, interrupted=event.reason))
+        case FilesWritten():
+            return replace(known, race=replace(known.race, views=event.views))
         case RecordingChanged():
             return replace(known, recording=event.recording)
         case GpuSample():

@@ -148,26 +148,12 @@ class LinuxProcesses:
 
 
 def written_files(pid: int) -> set[str]:
-    """Return the files that a process has open for writing, by their paths; on Linux only, else none.
-
-    Source: /proc/PID/fd, and the flags in /proc/PID/fdinfo. Costs 5 to 20 µs a descriptor.
-    """
-    found = set()
+    """Return the files that a process has open for writing; none without psutil, or where it does not tell."""
     try:
-        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - quicker
-            path = os.readlink(f"/proc/{pid}/fd/{name}")  # noqa: PTH115
-            if (
-                path.startswith("/")
-                and not path.startswith(("/dev/", "/proc/"))
-                and not path.endswith(" (deleted)")
-            ):
-                flags = (_read(f"/proc/{pid}/fdinfo/{name}") or b"").partition(b"flags:")[2].split()[:1]
-                writes = bool(flags) and int(flags[0], 8) & (os.O_WRONLY | os.O_RDWR)
-                if writes and not os.path.isdir(path):  # noqa: PTH112 - quicker; a file without a name is none
-                    found.add(path)
-    except OSError:  # it ended, closed one, or is another user's
-        return found
-    return found
+        opened = need_psutil().Process(pid).open_files()
+    except Exception:  # noqa: BLE001 - psutil's own types: it ended, is another user's, or psutil is not there
+        return set()
+    return {file.path for file in opened if getattr(file, "mode", "r") != "r"}
 
 
 def _read(path: str) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import time
@@ -12,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tfmon.model.locks import is_locked, lock
 from tfmon.model.ports import RunInfo
-from tfmon.model.views import KEPT, remove
+from tfmon.model.view_files import remove
+from tfmon.model.views import KEPT
 from tfmon.recordings.header import Closed, Header, RecordingError
 from tfmon.recordings.reader import peek
 
@@ -59,8 +60,7 @@ def create_file(path: Path) -> int:
     Raises: OSError; FileExistsError, because no file is overwritten.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock(fd)
     return fd
 
 
@@ -81,7 +81,7 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     for path in sorted(sizes, key=lambda path: (sizes[path].st_mtime_ns, path.name)):
         if total <= limit_bytes:
             return True
-        if path != keep and not _being_written(path):
+        if path != keep and not is_locked(path):
             with contextlib.suppress(OSError):
                 _remove(path)
                 total -= sizes[path].st_size
@@ -185,7 +185,7 @@ def delete(path: Path) -> None:
 
     Raises: RecordingError for one that is being written, or that cannot be deleted.
     """
-    if path.is_file() and _being_written(path):
+    if path.is_file() and is_locked(path):
         raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
     try:
         _remove(path)
@@ -245,21 +245,13 @@ def _name_file(path: Path) -> Path:
     return path.with_name(run_id(path) + NAME)
 
 
-def stores(path: Path) -> dict[str, Path]:
-    """Return where the files are that the lanes of a recorded race wrote, by host, with "" for this machine.
-
-    Raises: RecordingError for a recording that cannot be read.
-    """
-    views = peek(path)[0].views.items()
-    return {host: Path(view.store) for host, view in views if view.store.endswith(KEPT)}
-
-
 def _remove(path: Path) -> None:
     store = None
     with contextlib.suppress(RecordingError):
-        store = stores(path).get("")
+        here = peek(path)[0].views.get("")
+        store = Path(here.store) if here is not None else None
     path.unlink()
-    if store is not None and store.parent == path.parent.resolve():
+    if store is not None and store.parent == path.parent.resolve() and store.name.endswith(KEPT):
         remove(store)
     with contextlib.suppress(OSError):
         _name_file(path).unlink()
@@ -275,7 +267,7 @@ def _run(path: Path) -> Run:
     except (RecordingError, ValueError) as error:
         path.stat()
         return replace(run, problem=error.message if isinstance(error, RecordingError) else f"{path}: {error}")
-    return replace(run, header=header, closed=closed, running=closed is None and _being_written(path))
+    return replace(run, header=header, closed=closed, running=closed is None and is_locked(path))
 
 
 def _files(place: Path) -> Iterator[Path]:
@@ -285,19 +277,5 @@ def _files(place: Path) -> Iterator[Path]:
         return
     except OSError as error:
         raise RecordingError(f"{place} cannot be read: {error.strerror}") from error
-    yield from (path for path in paths if path.name.endswith((PLAIN, PACKED)) and not path.name.startswith("."))
-
-
-def _being_written(path: Path) -> bool:
-    """Return whether a process has locked the file for writing."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return True
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    named = (path for path in paths if path.name.endswith((PLAIN, PACKED)) and not path.name.startswith("."))
+    yield from (path for path in named if path.is_file())  # who opens a named pipe waits

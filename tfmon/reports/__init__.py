@@ -76,22 +76,19 @@ def recording_lines(snapshot: Snapshot) -> list[str]:
 
 def view_lines(snapshot: Snapshot) -> list[str]:
     """Return how the lanes of a script saw the working folder, and what they wrote there."""
-    lines = describe(snapshot.race.views) + collision_lines(snapshot.lanes, snapshot.race.views)
-    lanes = [(lane, lane.written) for lane in snapshot.lanes if lane.written is not None]
-    wrote = [f"{lane.title} {_files(one.files)}, {units.memory(one.bytes)}" for lane, one in lanes if one.files]
-    if wrote:
-        lines.append(f"written by {'; '.join(wrote)}: tfmon runs --files RUN lists it")
-    for lane, one in lanes:
-        if one.dropped:
-            lines.append(f"not kept of {lane.title}, beyond view_files: {', '.join(one.dropped)}")
-    if edited := list(dict.fromkeys(name for _, one in lanes for name in one.edited)):
-        names = ", ".join(edited)
-        lines.append(f"edited in the working folder while the lanes ran, and perhaps seen by them: {names}")
+    views = snapshot.race.views
+    lines = describe(views) + collision_lines(snapshot.lanes, views)
+    written = [
+        f"{name} {units.several(files, 'file')}, {units.memory(size)}"
+        for view in views.values()
+        for name, (files, size) in view.written.items()
+        if files
+    ]
+    if written:
+        lines.append(f"written by {'; '.join(written)}: tfmon runs --files RUN lists it")
+    if edited := ", ".join(name for view in views.values() for name in view.edited):
+        lines.append(f"edited in the working folder while the lanes ran, and perhaps seen by them: {edited}")
     return lines
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count:,} files"
 
 
 def fitted(text: str) -> str:

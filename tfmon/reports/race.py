@@ -66,7 +66,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
         "views": {
-            host or HERE: {"kind": view.kind, "folder": view.folder, "reason": view.reason or None}
+            host or HERE: {**asdict(view), "reason": view.reason or None, "store": view.store or None}
             for host, view in snapshot.race.views.items()
         },
         "environment": dict(header.environment) if header else None,
@@ -203,7 +203,6 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             "command": lane.command,
             "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
             "fit": named("fit", _fit(lane), "no Keras fit was seen"),
-            "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
         }
     return {
         "id": lane.spec.id,
@@ -342,15 +341,6 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
     }
-
-
-def _written(lane: LaneState) -> dict[str, Any] | None:
-    """Return what a lane wrote in its view of the working folder; None where it has none."""
-    written = lane.written
-    if written is None:
-        return None
-    lists = {"dropped": list(written.dropped), "edited": list(written.edited)}
-    return {"files": written.files, "bytes": written.bytes, **lists, "folder": lane.files}
 
 
 def _percent(share: Reading) -> Reading:

@@ -82,8 +82,7 @@ class Program:
         self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
-        kept, file = race_options.record, race_options.record_file
-        self._views = Views(self.session, self._place, self.lanes.thread_failed, kept=kept, recording=file)
+        self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         """UUIDs of the GPUs of this machine whose readings come."""

@@ -158,12 +158,6 @@ SETTINGS = (
         click.IntRange(min=0),
         "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
     ),
-    Setting(
-        "view_files",
-        4_096,
-        click.IntRange(min=0),
-        "Most MiB that all kept files of lanes of scripts take together; the oldest are dropped first.",
-    ),
     Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

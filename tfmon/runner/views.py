@@ -1,23 +1,21 @@
-"""The views of the working folder in one run of tfmon: found before a race, settled as its lanes end."""
+"""The views of the working folder in one run of tfmon: found before a race, settled when it is over."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model import threads
 from tfmon.model.codec import plain
-from tfmon.model.events import Event, FilesWritten, LaneEnded, LaneStarted, RaceBegan
+from tfmon.model.events import Event, FilesWritten, RaceBegan
 from tfmon.model.session import Session
-from tfmon.model.views import IN_PLACE, LaneView, View, Written, close_store, settle
+from tfmon.model.view_files import settle, sweep
+from tfmon.model.views import IN_PLACE, View
 from tfmon.probes.views import find_view
 from tfmon.recordings import library
 from tfmon.runner.settings import resolve
@@ -27,39 +25,18 @@ if TYPE_CHECKING:
 
 
 class Views:
-    """Finds the views of the lanes of a user's command, and settles what each lane wrote once it has ended.
+    """Finds the views of the lanes of a user's command, and settles what they wrote once a race is over.
 
-    Thread: `plan` may block for some tenths of a second, `close` for as long as the files take; the rest any.
+    Thread: `plan` may block for some tenths of a second, and for as long as the files of an earlier race take, as
+    does `close`.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        connection: Callable[[str], Connection],
-        failed: threads.Failed,
-        *,
-        kept: bool,
-        recording: Path | None,
-    ) -> None:
-        """Listen to a session.
-
-        Args:
-            session: That of the race.
-            connection: Returns the connection to a host.
-            failed: Takes the reason why nothing can be settled any more.
-            kept: Whether the files that lanes write are kept.
-            recording: The file that the user named for the recording, which may be in the folder.
-        """
-        self._recording = recording.absolute() if recording is not None else None
-        self._session = session
-        self._connection = connection
-        self._failed = failed
-        self._kept = kept
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-views")
-        self._running: dict[str, tuple[str, LaneView, float]] = {}
-        """Host, view and start of the process of each lane that has a view."""
-        self._stores: list[Path] = []
+    def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
+        """Listen to a session; `connection` returns that to a host, `kept` says whether files are kept."""
+        self._session, self._connection, self._kept = session, connection, kept
         self._found: dict[str, View] = {}
+        self._races: list[tuple[dict[str, View], float]] = []
+        """Views and start of the races that are not settled; the last one may be under way."""
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool | None) -> RacePlan:
@@ -69,6 +46,8 @@ class Views:
             plan: The race.
             in_place: Whether the lanes share the folder; None for: where there is one lane.
         """
+        while len(self._races) > 1:
+            self._settle_first()
         if not plan.command or (in_place is None and len(plan.lanes) < 2):
             return plan
         hosts = dict.fromkeys(lane.spec.host for lane in plan.lanes)
@@ -77,72 +56,42 @@ class Views:
 
     def _find(self, host: str) -> View:
         if host not in self._found:
-            mib = {name: int(float(resolve(name).value)) << 20 for name in ("view_copy", "view_files")}
+            most = int(float(resolve("view_copy").value)) << 20
             if host:
                 from tfmon.hosts.connection import working_folder
-                from tfmon.hosts.questions import read_view_answer  # late: most races need no host
 
-                limits = {"copy_bytes": mib["view_copy"], "limit_bytes": mib["view_files"]}
-                found = self._connection(host).ask("view", folder=working_folder(), **limits)
-                self._found[host] = read_view_answer(found)
+                self._found[host] = self._ask(
+                    host, "view", folder=working_folder(), copy_bytes=most, kept=self._kept
+                )
             else:
-                folder = str(Path.cwd())
-                self._found[host] = find_view(folder, library.folder(), mib["view_copy"], mib["view_files"])
-        return replace(self._found[host], kept=self._kept)
+                sweep(library.folder())
+                self._found[host] = find_view(str(Path.cwd()), library.folder(), most, kept=self._kept)
+        return self._found[host]
 
-    def close(self) -> None:
-        """Wait until all that ended is settled; the lanes and their hosts must still be known."""
-        with suppress(RuntimeError):  # closed before
-            self._end_race()
-        self._pool.shutdown(wait=True)
+    def _ask(self, host: str, question: str, **about: Any) -> View:  # noqa: ANN401
+        from tfmon.hosts.questions import read_view_answer  # late: most races need no host
 
-    # ---------------------------------------------------------------- as lanes end
+        return read_view_answer(self._connection(host).ask(question, **about))
 
     def _hear(self, event: Event) -> None:
-        with suppress(RuntimeError):  # closed meanwhile
-            match event:
-                case RaceBegan():
-                    self._end_race()
-                    views = event.race.views.items()
-                    self._stores = [Path(view.store) for host, view in views if view.store and not host]
-                case LaneStarted():
-                    self._retire(event.lane)  # the end of a process that is replaced is not told
-                    if event.files:
-                        known = self._session.snapshot()
-                        host = known.lane(event.lane).spec.host
-                        view = known.race.views[host]
-                        lane_view = LaneView(view.kind, view.folder, event.files, view.limit_bytes)
-                        self._running[event.lane] = host, lane_view, time.monotonic()
-                case LaneEnded():
-                    self._retire(event.lane)
+        if isinstance(event, RaceBegan):
+            self._races.append((event.race.views, time.monotonic()))
 
-    def _submit(self, work: Callable[[], object]) -> None:
-        self._pool.submit(threads.guarded, "tfmon-views", work, self._failed)
+    def _settle_first(self) -> dict[str, View]:
+        views, began_s = self._races.pop(0)
+        settled = dict(views)
+        for host, view in views.items():
+            with suppress(TfmonError, OSError):  # what a lost host has is removed by its next race
+                age_s = time.monotonic() - began_s
+                if view.store:
+                    settled[host] = (
+                        self._ask(host, "settle", view=plain(view), age_s=age_s) if host else settle(view, age_s)
+                    )
+        return settled
 
-    def _end_race(self) -> None:
-        for lane in list(self._running):
-            self._retire(lane)
-        for store in self._stores:
-            self._submit(partial(close_store, store))
-        self._stores = []
-
-    def _retire(self, lane: str) -> None:
-        """Settle the process of a lane that has ended."""
-        if (ended := self._running.pop(lane, None)) is not None:
-            self._submit(partial(self._settle, lane, *ended))
-
-    def _settle(self, lane: str, host: str, view: LaneView, started_s: float) -> None:
-        age_s = time.monotonic() - started_s
-        try:
-            if host:
-                from tfmon.hosts.questions import read_written_answer
-
-                found = self._connection(host).ask("settle", view=plain(view), age_s=age_s)
-                written: Written = read_written_answer(found)
-            else:
-                written = settle(view, age_s)
-        except (TfmonError, OSError):
-            return  # a lost host settles it with its next race
-        edited = tuple(name for name in written.edited if Path(view.folder, name) != self._recording)
-        written = replace(written, edited=edited)
-        self._session.accept(FilesWritten(lane=lane, at_ns=time.monotonic_ns(), files=view.place, written=written))
+    def close(self) -> None:
+        """Settle what the lanes wrote; they have ended, and their hosts must still be known."""
+        while self._races:
+            views = self._settle_first()
+            if views and not self._races:
+                self._session.accept(FilesWritten(at_ns=time.monotonic_ns(), views=views))

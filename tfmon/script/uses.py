@@ -16,30 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-MOST = 400
-"""Names that are remembered of each process."""
-MOST_READ = 4
-"""Files that are remembered as read of each folder: of a data set a few are enough."""
+MOST, MOST_WITH_READ = 400, 200
+"""Names that are remembered of each process, and after how many no file is remembered as read: of a data set."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _OTHERS = (sys.prefix, sys.base_prefix, "/dev/", "/proc/", "/sys/")
 _pid = os.getpid()
 _seen: set[tuple[str, str]] = set()
-_read: dict[str, int] = {}
 _pending: dict[str, str] = {}
 
 
 def note(path: Any, use: str) -> None:  # noqa: ANN401 - what a script passes
     """Remember a use of a file or folder: `w` written, `r` read, `d` removed, `m` made as a folder."""
-    if isinstance(path, int) or len(_seen) >= MOST:
+    if isinstance(path, int) or len(_seen) >= (MOST_WITH_READ if use == "r" else MOST):
         return
     path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - quicker
     if (path, use) in _seen or path.startswith(_OTHERS) or "__pycache__" in path:
         return
-    if use == "r":
-        folder = os.path.dirname(path)  # noqa: PTH120
-        count = _read[folder] = _read.get(folder, 0) + 1
-        if count > MOST_READ or path.endswith((".py", ".pyc", ".so")):
-            return
+    if use == "r" and path.endswith((".py", ".pyc", ".so")):
+        return
     if use == "w" and os.path.isdir(path):  # noqa: PTH112 - quicker; `tempfile` names the folder of a new file
         return
     _seen.add((path, use))
