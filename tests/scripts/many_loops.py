@@ -473,7 +473,7 @@ def main() -> None:
         true = {
             "steps": truth.steps,
             "examples": truth.examples,
-            "loss": None if loop["function"] in ("returns none", "reduce") else float(loss),
+            "loss": None if loss is None or loop["function"] == "reduce" else float(loss),
         }
         failures, watching.hooks.failures = watching.hooks.failures, 0
         print(json.dumps([name, true, known, state.not_measured, failures]), flush=True)

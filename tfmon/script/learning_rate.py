@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tfmon.model.knobs import Knob, KnobError
 from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.looking import logs_operations
-from tfmon.script.rounds import counter_of
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -84,7 +83,8 @@ class LoopOptimizers:
     def __init__(self) -> None:
         """Know none yet."""
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._count = 0
+        self.count = 0
+        """How many it has seen."""
         self._requested = json.loads(os.environ.get(SETTINGS, "{}")).get(LEARNING_RATE)
 
     def saw(self, optimizer: Any) -> None:  # noqa: ANN401
@@ -92,7 +92,7 @@ class LoopOptimizers:
         if optimizer is None or optimizer in self._seen:
             return
         self._seen.add(optimizer)
-        self._count += 1
+        self.count += 1
         if isinstance(self._requested, int | float):
             import tensorflow as tf
 
@@ -100,18 +100,14 @@ class LoopOptimizers:
                 if rate_of(optimizer) is not None:
                     set_rate(optimizer, float(self._requested))
 
-    def updates(self) -> int:
-        """Return how many updates those have counted that the script still has."""
-        return sum(read() or 0 for read, _ in filter(None, map(counter_of, self._seen)))
-
     def offer(self, lane: Lane) -> None:
         """Offer the knob once the first steps have shown all optimizers."""
-        if self._count == 1:
+        if self.count == 1:
             for optimizer in self._seen:
                 offer_rate(lane, optimizer, self._check)
-        elif self._count and self._requested is not None:
+        elif self.count and self._requested is not None:
             lane.fail("scenario", f"learning_rate was requested, and {SEVERAL}")
 
     def _check(self) -> None:
-        if self._count > 1:
+        if self.count > 1:
             raise KnobError(SEVERAL)

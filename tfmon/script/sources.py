@@ -8,10 +8,9 @@ from typing import Any
 
 Pull = tuple["Source", frozenset[int]]
 """A batch that was read, and the numbers of examples that its parts may have."""
-Given = tuple[int, ...] | None
-"""First dimensions of what a function that computes gradients was given; None where no function was called."""
+Given = tuple[int, ...]
+"""First dimensions of what a function that computes gradients was given, or of both ends of a tape."""
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
-SEVERAL = "several batches or parts of different size are read for a step"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
@@ -75,7 +74,8 @@ class Sources:
 
         Where one of them is known to be trained from, others are once they are read for two steps in a row.
         """
-        self.pulled = Counter({pull: count for pull, count in self.pulled.items() if pull[0].open})
+        for pull in [pull for pull in self.pulled if not (pull[0].open or pull[0].trained)]:
+            del self.pulled[pull]
         sources = list(dict.fromkeys(source for source, _ in self.pulled))
         known = any(source.trained for source in sources) or (step > 0 and self.main is None)
         fed = [one for one in sources if one.trained or not known or one.last_step == step - 1]
@@ -105,14 +105,9 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
         given: What gradients were computed of.
         updates: How many updates it consists of.
     """
-    if list(given) == [None]:
-        return _examples_read(pulled, given[None], updates)
-    if None in given:
-        return "gradients are computed in a function and outside of it"
     read = frozenset[int]().union(*(rows for _, rows in pulled))
     total, each = 0, set[int]()
     for dims, calls in given.items():
-        dims = dims or ()
         if not dims and updates > 1 and len(given) > 1:
             continue  # one optimizer of a round is given the batch, another makes its own
         found = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
@@ -121,24 +116,12 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
         (rows,) = found
         total += rows * calls
         each.add(rows)
+    most = sum(max(rows, default=0) * times for (_, rows), times in pulled.items())
+    if updates == 1 and 0 < most < total:
+        return OTHER_ROWS
     return total if updates == 1 else rows if len(each) == 1 else UNEQUAL
 
 
 def _parts(dims: tuple[int, ...]) -> list[int]:
     """Return into how many parts the arguments of a function may be, if each is split over several replicas."""
     return [parts for parts in range(1, len(dims) // 2 + 1) if len(dims) % parts == 0 and not sum(dims) % parts]
-
-
-def _examples_read(pulled: Counter[Pull], gradients: int, updates: int) -> int | str:
-    """Return the examples of a step whose gradients are computed outside of functions: what was read for them."""
-    if not pulled:
-        return "eager steps read no dataset: nothing tells how many examples they train"
-    counts = [next(iter(rows)) for _, rows in pulled.elements() if len(rows) == 1]
-    if len(counts) < pulled.total():
-        return "the parts of the batches differ in their first dimension"
-    if updates == 1 and len(counts) == gradients:
-        return sum(counts)
-    apart = len({source for source, _ in pulled}) == len(counts)
-    if apart and gradients == updates and len(set(counts)) == 1:
-        return counts[0]
-    return SEVERAL

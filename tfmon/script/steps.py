@@ -381,11 +381,7 @@ class StepWatcher(Followed):
 
     def _describe(self, updater: Updater) -> None:
         """Report what is counted as a step, by the line of the script that made the first one."""
-        examples = (
-            "the first dimension of its arguments"
-            if any(self.given)
-            else "those of the batches that are read for it"
-        )
+        examples = "the first dimension of what it is given" if any(self.given) else "what is read for it"
         self.report.counted = f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
         assert self.lane is not None
         self.lane.tell_step(self.report.counted)

@@ -30,6 +30,8 @@ from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_pulls import PullHooks
 
 hooking.FILES.add(__file__)
+LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
+"""Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
 BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 
 
@@ -45,6 +47,8 @@ class TensorFlowHooks:
         self._sources = Variables()
         self._target: Any = None
         self._tape = 0
+        self._rows: list[int] | None = None
+        """First dimensions of what a tape goes back through; None while none does."""
         self._depth = 0
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
@@ -53,7 +57,7 @@ class TensorFlowHooks:
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
         import tensorflow as tf
-        from tensorflow.python.eager import context
+        from tensorflow.python.eager import backprop, context
         from tensorflow.python.eager.polymorphic_function import concrete_function
         from tensorflow.python.framework import ops
         from tensorflow.python.ops import resource_variable_ops
@@ -64,6 +68,7 @@ class TensorFlowHooks:
         replace = self.hooks.replace
         replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
         replace(tf.GradientTape, "gradient", self._gradient)
+        replace(backprop._MockOp, "__init__", self._goes_back)
         replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
             replace(kind, "assign", self._assign)
@@ -265,37 +270,58 @@ class TensorFlowHooks:
 
     def _gradient(self, own: Any) -> Any:  # noqa: ANN401
         def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            eager = True
+            eager = seen = True
             try:
                 with self.hooks:
                     eager = self._eager()
-                    if not self.hooks.off and not self._depth and (not eager or self.watcher.here):
-                        self._differentiated(tape, target, sources, eager=eager)
-                if eager:
-                    return own(tape, target, sources, *args, **kwargs)
-                with hidden():
-                    return own(tape, target, sources, *args, **kwargs)
+                    seen = not self.hooks.off and not self._depth and (not eager or self.watcher.here)
+                    if seen:
+                        seen = self._differentiated(tape, target, sources, eager=eager)
+                if not eager:
+                    with hidden():
+                        return own(tape, target, sources, *args, **kwargs)
+                result = own(tape, target, sources, *args, **kwargs)
+                if seen:
+                    with self.hooks:
+                        rows, self._rows = self._rows or [], None
+                        self.watcher.gradient(tuple(dict.fromkeys((*rows[:1], *rows[-1:]))))
+                return result
             except BaseException as error:
+                self._rows = None
                 unseen(error)
                 raise
 
         return gradient
 
-    def _differentiated(self, tape: Any, target: Any, sources: Any, *, eager: bool) -> None:  # noqa: ANN401
-        target = first_of(target)
-        sources = list(variables_in(sources))
+    def _differentiated(self, tape: Any, target: Any, sources: Any, *, eager: bool) -> bool:  # noqa: ANN401
+        """Record what is differentiated by which variables; return whether its examples are to be recorded."""
+        target, sources = first_of(target), list(variables_in(sources))
         if eager:
             if sources:
                 again = self._tape == id(tape) and self._target is not target
                 self._target, self._tape = (None if again else target), id(tape)
-                self.watcher.gradient(None)
+                self._rows = []
             self._sources = Variables()
             self._sources.add(sources)
-            return
+            return bool(sources)
         for number, mark in enumerate(marks_around(self._graph())):
             mark.sources.add(sources)
             if not number and sources:
                 mark.targets.add(getattr(target, "name", ""))
+        return False
+
+    def _goes_back(self, own: Any) -> Any:  # noqa: ANN401
+        """Note the first dimension of what the loss is a mean of, then of what the layers are given."""
+
+        def goes_back(op: Any, attributes: Any, inputs: Any, outputs: Any, kind: str, *args: Any) -> None:  # noqa: ANN401
+            own(op, attributes, inputs, outputs, kind, *args)
+            if (rows := self._rows) is not None and inputs and (not rows or kind in LAYERS):
+                with self.hooks:
+                    shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
+                    if len(shape) > (kind == "Reshape"):
+                        rows.append(shape[0])
+
+        return goes_back
 
     def _end_update(self, updater: Any, *, scaled: bool) -> None:  # noqa: ANN401
         loss, self._target, self._tape = self._target, None, 0

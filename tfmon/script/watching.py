@@ -116,8 +116,8 @@ def _unseen() -> None:
     """Say at the end of a process in which no step was seen what was."""
     if _tensorflow is None or process.joined() is not None:
         return
-    if made := _tensorflow.optimizers.updates():
-        _not_reported(f"optimizers have made {made} updates where they are not seen, as in tf.data. {REPORT}")
+    if _tensorflow.optimizers.count:
+        _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
     elif watcher.given:
         times = watcher.given.total()
         _not_reported(f"gradients were computed {times} times, and no update was seen that uses them. {REPORT}")
