@@ -87,7 +87,7 @@ def find_scenario(name: str) -> ScenarioInfo:
     """Return the scenario of that name or at that path.
 
     Raises:
-        UsageError: there is none (the hint has the nearest names), or the file is no scenario.
+        UsageError: there is none (the hint has the nearest names), or the file is not a scenario.
     """
     if name.endswith(".py") or "/" in name:
         path = Path(name).expanduser()

@@ -98,7 +98,7 @@ def test_lanes_are_paired_by_id_however_their_names_have_changed_then_by_device(
 def test_races_of_two_scenarios_are_said_to_be_no_comparison(header):
     found = compare(side(header, raced()), side(header, raced(), scenario="conv"))
     assert found.notes == (
-        "these races are of different scenarios, small-dense and conv: no ratio of theirs says what is faster",
+        "these races are of different scenarios, small-dense and conv: no ratio between them says what is faster",
     )
     assert found.notes[0] in to_text(found).splitlines()
     changed = compare(side(header, raced(), source="one"), side(header, raced(), source="other"))

@@ -91,7 +91,7 @@ RETRACING_CODE = (
 
 
 def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advice, ...]:
-    """Return what may help against a kind of bottleneck, the likeliest first; without what is in effect."""
+    """Return the remedies for a kind of bottleneck that are not in effect, the likeliest first."""
     found = []
     for one in _proposals(kind, lane, knobs):
         if lane.settings.get(one.knob) != one.value and one not in found:

@@ -98,7 +98,7 @@ class Analysis:
 
 
 def trained_text(lane: LaneState) -> str:
-    """Return what a lane came to by itself."""
+    """Return the analysis of one lane."""
     if lane.trouble is not None:
         return f"{lane.title} {lane.phase}: {lane.trouble.message}"
     speed = lane.steady.examples_per_s
@@ -107,7 +107,7 @@ def trained_text(lane: LaneState) -> str:
 
 
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
-    """Return what follows from a snapshot. Call it once for a snapshot and pass the result on.
+    """Return the analysis of a snapshot. Call it once for a snapshot and pass the result on.
 
     `before` is the analysis of an earlier snapshot, if there is one: the throughput of lanes that completed no
     window since is taken from it. In an interleaved race these are all lanes but one.

@@ -49,7 +49,7 @@ class Bottleneck:
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
-    """Return what limits a lane under the settings in effect; None before enough is measured."""
+    """Return the bottleneck of a lane under the settings in effect; None before enough is measured."""
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
         return None
@@ -79,7 +79,7 @@ def _shared(lane: LaneState) -> str:
 
 
 def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
-    """Return what the windows of a lane say of its step time."""
+    """Return the bottleneck that the windows of a lane show."""
     steady = lane.steady
     # Without a read in every step, the one read at the end of a window waits for work that is queued: no stall.
     reads = shares.asynchronous and lane.settings.get("sync_every_step", False)
@@ -109,7 +109,7 @@ def _retracing_text(lane: LaneState, evidence: Evidence) -> str:
 
 
 def _also(snapshot: Snapshot, lane: LaneState) -> tuple[str, ...]:
-    """Return what the machine adds to it: one line for each unusual reading."""
+    """Return a line for each unusual reading of the machine."""
     lines = (*_of_the_host(snapshot, lane), *_of_the_gpu(snapshot, lane), *_of_several_devices(lane))
     return tuple(line for line in lines if line)
 

@@ -60,7 +60,7 @@ class Contention:
 
 
 def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
-    """Return what took CPU time from lanes; the ratio is of the first lane's speed over the last one's."""
+    """Return the contention of lanes for CPU time; the ratio is of the first lane's speed over the last one's."""
     slices = list(lanes)
     loads = [one.load for lane in slices for one in lane if one.load is not None]
     ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None

@@ -83,7 +83,7 @@ class Curve:
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
     """Return the powers of two in a knob's range and within these bounds; without an upper one, up to `HIGHEST`.
 
-    Raises: KnobError for a knob that is no number, and where fewer than two values are left.
+    Raises: KnobError for a knob that is not a number, and where fewer than two values are left.
     """
     if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
         raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
@@ -102,7 +102,7 @@ def plan_crossover(
     bounds: tuple[float | None, float | None] = (None, None),
     examples: int | None = None,
 ) -> CrossoverState:
-    """Return what a crossover of the first two lanes would measure; a batch is never larger than the data.
+    """Return the plan of a crossover of the first two lanes; a batch is never larger than the data.
 
     Raises: ExperimentError for fewer than two lanes, and a knob that is unknown, is no number or tells them apart.
     """
@@ -163,7 +163,7 @@ def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
 
 
 def _title(lane: LaneState, knob: str) -> str:
-    """Return what tells a lane from the other one at each value of the knob that is swept."""
+    """Return the knobs in which a lane differs from the other one at each value of the knob that is swept."""
     return title(lane.spec, lane.settings, [one for one in lane.differs or () if one != knob])
 
 

@@ -70,7 +70,7 @@ def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
 
 
 def _work(lanes: Sequence[LaneState]) -> tuple[str, list[int]]:
-    """Return what the work of lanes is counted in, and how much each did."""
+    """Return the unit of the lanes' work, and how much each did."""
     noun = "examples" if all(lane.examples for lane in lanes) else "steps"
     return noun, [lane.examples if noun == "examples" else lane.steps for lane in lanes]
 

@@ -60,7 +60,7 @@ class GpuOthers:
 
 
 def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
-    """Return what others took of a lane's GPU; None where the driver does not say, and for a lane on the CPU.
+    """Return the use of a lane's GPU by others; None where the driver does not say, and for a lane on the CPU.
 
     Of several GPUs it is that with `index`, or else the one of which they took the most: its lane waits for it.
     """
@@ -99,7 +99,7 @@ def others_notes(snapshot: Snapshot) -> list[str]:
 
 
 def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> list[Taken]:
-    """Return what others took in each slice of a lane for which that is known."""
+    """Return the use by others in each slice of a lane for which it is known."""
     if not any_counts:
         known = (one for one in lane.slices if one.at_ns > readings[0].since_ns)
         return [Taken(one.at_ns - one.span_ns, one.at_ns, 0.0) for one in known]
@@ -109,7 +109,7 @@ def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> 
 
 
 def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Sequence[int]) -> Taken | None:
-    """Return what others took over some time, as far as it is known; None where nothing is."""
+    """Return the use by others over some time, as far as it is known; None where nothing is."""
     total_ns, weighted = 0, 0.0
     for one in readings[bisect_right(ends, since_ns) :]:
         if one.since_ns >= until_ns:

@@ -81,7 +81,7 @@ class Row:
 
 
 def measure(snapshot: Snapshot, verdict: Verdict, before: Sequence[Measured] = ()) -> tuple[Measured, ...]:
-    """Return what each period came to, the present one last; its verdict is known.
+    """Return the outcome of each period, the present one last; its verdict is known.
 
     `before` is what an earlier snapshot of the race came to: periods that it knows are taken from it.
     """

@@ -30,7 +30,7 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
     """Return how the intervals of a race are looked at.
 
     An interval for the end of a race holds only there: while the race goes on (in its replay), or where it was
-    interrupted, an always valid one takes its place. A known length is that since the measurement began anew.
+    interrupted, an always valid one takes its place. A known length is that since the measurement began again.
     """
     choices = max(1, len(slices) - 1)
     if race.interval == FIXED and over and not race.interrupted:

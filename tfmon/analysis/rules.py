@@ -117,7 +117,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
-    """Return what limits a lane: one kind, or the two of a mixed bottleneck, that of the rule first."""
+    """Return the kind of bottleneck, or the two of a mixed bottleneck, that of the rule first."""
     rule = next(rule for rule in RULES if rule.applies(evidence))
     if rule.decides:
         return (rule.kind,)

@@ -270,7 +270,7 @@ def between_processes(
     prior: BetweenProcesses | None = None,
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> Between:
-    """Return what equal processes differ by, from the pairs that each of them made and what is known before.
+    """Return by how much equal processes differ, from the pairs that each of them made and what is known before.
 
     The squares of the processes' distances from their mean, less what the scatter of the pairs makes of them, are
     added to those of the prior and to those of the standard deviation that is supposed.
@@ -289,7 +289,7 @@ def between_processes(
 
 
 def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
-    """Return what the processes of one race tell; None for fewer than two with enough pairs."""
+    """Return the estimate from the processes of one race; None for fewer than two with enough pairs."""
     centers = [(group, center) for group in groups if (center := trimmed(group)) is not None]
     if len(centers) < 2:
         return None

@@ -105,7 +105,7 @@ class Found:
 def judge(
     combination: Combination, plan: SweepPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
 ) -> Row:
-    """Return what a combination comes to.
+    """Return the result of a combination.
 
     Args:
         combination: It, and its pairs.
@@ -147,7 +147,7 @@ def choices_of(combinations: Iterable[Combination], kind: str) -> int:
 
 
 def rank(state: SweepState, before: Found | None = None) -> Found:
-    """Return what a sweep came to so far; `before` spares the figures of combinations that nothing happened to."""
+    """Return the results of a sweep so far; `before` spares the figures of combinations without news."""
     choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
     if before is not None:
         earlier = before.rows
@@ -193,7 +193,7 @@ def floor_of(rows: Iterable[Row], kind: str) -> float:
 
 
 def _pooled(rows: Sequence[Row]) -> BetweenProcesses | None:
-    """Return what all combinations tell of equal processes."""
+    """Return the scatter of equal processes over all combinations."""
     learnt = [row.learnt for row in rows if row.learnt is not None]
     if not learnt:
         return None
@@ -201,7 +201,7 @@ def _pooled(rows: Sequence[Row]) -> BetweenProcesses | None:
 
 
 def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> BetweenProcesses | None:
-    """Return what the others tell, without a combination's own part."""
+    """Return the scatter of the others, without a combination's own part."""
     if pooled is None or own is None:
         return pooled
     degrees = pooled.degrees - own.degrees

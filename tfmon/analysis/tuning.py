@@ -108,7 +108,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
 
 
 def find_change(snapshot: Snapshot) -> tuple[tuple[Change, ...], TuneState | None]:
-    """Return what the user changed last, or tuning kept, and is in effect; of tuning also the state without it.
+    """Return the last change by the user or by tuning that is in effect; of tuning also the state without it.
 
     A change back takes the one before it from the list, so that one after the other can be undone.
 
@@ -147,7 +147,7 @@ def _changes_of(attempt: Attempt) -> tuple[Change, ...]:
 
 
 def _changes_in(period: Period) -> list[tuple[Change, ...]]:
-    """Return what the user, or a series of tuning, changed at the end of a period, in its order."""
+    """Return the changes by the user or by tuning at the end of a period, in order."""
     state = period.experiment
     kept = state.attempts[state.first :] if isinstance(state, TuneState) else ()
     tuned = [_changes_of(one) for one in kept if one.outcome in (KEPT, UNDONE)]
@@ -245,7 +245,7 @@ class Best:
 
 
 def best_of(state: TuneState) -> Best:
-    """Return what a series came to."""
+    """Return the outcome of a tuning."""
     kept = [attempt for attempt in state.attempts[state.first :] if attempt.outcome == KEPT]
     settings = {knob: value for attempt in kept for knob, value in attempt.change.items()}
     code = tuple(line for knob, value in settings.items() for line in code_for(Advice(knob, value, "")))
@@ -321,7 +321,7 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
 
 
 def _measured_text(lane: LaneState, attempt: Attempt) -> str:
-    """Return what was gained, or how far that is known."""
+    """Return the gain, or how far it is known."""
     if attempt.outcome:
         return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
     found, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))

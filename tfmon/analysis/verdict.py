@@ -340,7 +340,7 @@ def _pace(lane: tuple[LaneState, Throughput]) -> float:
 
 
 def _interval_words(ratio: Estimate) -> tuple[str, str]:
-    """Return what is said of an interval, and the same without what it is made for."""
+    """Return the words for an interval, with and without the kind of it."""
     _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     interval = f"95 % CI {interval}"
     return f"{interval}, {ratio.pairs} pairs", interval

@@ -47,7 +47,7 @@ def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, u
 
 
 def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
-    """Return what makes the figure less sure: drift, outlying pairs, and what disturbs most of the time."""
+    """Return the notes on a less sure figure: drift, outlying pairs, lasting disturbances."""
     notes = []
     for lane, throughput in lanes:
         if throughput.drift is not None:

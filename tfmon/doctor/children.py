@@ -120,7 +120,7 @@ def _library(entry: Mapping[str, str], home: Path) -> Library:
 def import_tensorflow(
     python: str | Path, *, environ: Mapping[str, str], timeout_s: float = 60.0, script: str = _IMPORT
 ) -> Import:
-    """Import TensorFlow in a child, list its GPUs, and return what happened, its stderr included.
+    """Import TensorFlow in a child, list its GPUs, and return the outcome with its stderr.
 
     The child is ended with all its processes when it takes longer than `timeout_s`.
     Thread: any; blocks for seconds.

@@ -65,7 +65,7 @@ print(json.dumps({
 def run_script(
     python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script in an interpreter and return what it printed. Errors: as `subprocess.run`."""
+    """Run a script in an interpreter and return its output. Errors: as `subprocess.run`."""
     return subprocess.run(
         [str(python), "-c", script, *arguments],
         stdin=subprocess.DEVNULL,
@@ -81,7 +81,7 @@ def run_script(
 def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
-    """Return what an interpreter is; `error` says why it does not answer.
+    """Return the facts of an interpreter; `error` says why it does not answer.
 
     Source: its `sys`, `platform` and `os` modules, in a process of its own; takes about 30 ms.
     """
@@ -103,7 +103,7 @@ def describe_interpreter(
 
 
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
-    """Return what in a folder would be imported as `tensorflow` and is not TensorFlow.
+    """Return the names in a folder that hide TensorFlow.
 
     Args:
         alone: Nothing else on the path has that name; then a folder without `__init__.py` counts, too.
@@ -120,7 +120,7 @@ def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
 
 
 def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
-    """Return what comes before TensorFlow on an import path and has its name."""
+    """Return the files on an import path that hide TensorFlow."""
     found: list[str] = []
     for folder in path:
         if (Path(folder) / "tensorflow/__init__.py").is_file() and not find_shadows(folder):

@@ -21,7 +21,7 @@ _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lx
 
 
 def read_platform(root: Path, environ: Mapping[str, str]) -> Platform:
-    """Return what kind of system this is.
+    """Return the kind of system.
 
     Source: uname; /etc/os-release; /.dockerenv, /run/.containerenv, /proc/1/cgroup; /proc/version.
     """
@@ -65,7 +65,7 @@ class LoadWatch:
         self._before = self._sample()
 
     def finish(self) -> OthersLoad:
-        """Return what others used, over `WATCH_S` at least."""
+        """Return the CPU time that others used, over `WATCH_S` at least."""
         time.sleep(max(0.0, self._before.at_ns / 1e9 + WATCH_S - time.monotonic()))
         after = self._sample()
         others, stolen = after.others_cpu_pct, known(after.steal_pct)
@@ -84,7 +84,7 @@ def _own_cpu_s() -> float:
 
 
 def read_host(root: Path, others: OthersLoad) -> Host:
-    """Return what is known of processors and memory, with what others use of them.
+    """Return the facts of processors and memory, and their use by others.
 
     Source: as `read_machine`; /proc/cpuinfo, /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
     """
@@ -137,7 +137,7 @@ def _on_battery(root: Path) -> bool | None:
 
 
 def read_driver_files(root: Path) -> DriverFiles:
-    """Return what the NVIDIA driver has in the file system. Source: /proc/driver/nvidia/version, /dev."""
+    """Return the NVIDIA driver's files. Source: /proc/driver/nvidia/version, /dev."""
     match = re.search(
         r"Kernel Module.*?\b(\d{3,}\.\d+(?:\.\d+)*)\b", read_text(root / "proc/driver/nvidia/version")
     )

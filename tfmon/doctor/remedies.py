@@ -34,7 +34,7 @@ def uninstall(facts: Facts, *packages: str) -> str:
 
 
 def tensorflow_package(facts: Facts, version: str = "") -> str:
-    """Return what pip calls a TensorFlow, with CUDA if there may be a GPU for it."""
+    """Return pip's name of a TensorFlow, with CUDA if there may be a GPU for it."""
     x86 = facts.platform.system == "Linux" and facts.platform.machine == "x86_64"
     extra = "[and-cuda]" if x86 and (facts.has_nvidia or facts.platform.wsl) else ""
     if facts.platform.system == "Darwin" and facts.platform.machine == "arm64" and not version:
@@ -43,7 +43,7 @@ def tensorflow_package(facts: Facts, version: str = "") -> str:
 
 
 def same_tensorflow(facts: Facts) -> str:
-    """Return what pip calls the TensorFlow that is installed."""
+    """Return pip's name of the installed TensorFlow."""
     if facts.wheel is None or not facts.wheel.version:
         return tensorflow_package(facts)
     return f"'{facts.wheel.distribution}=={facts.wheel.version}'"

@@ -28,7 +28,7 @@ def fits(version: str, allowed: str | SpecifierSet) -> bool:
 
 
 def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
-    """Return what TensorFlow requires in the examined interpreter, or what one of its extras adds to that.
+    """Return TensorFlow's requirements in the examined interpreter, or those that one of its extras adds.
 
     Source: https://packaging.python.org/en/latest/specifications/dependency-specifiers/
     """

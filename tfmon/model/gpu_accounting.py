@@ -167,7 +167,7 @@ class GpuEnergy:
 
 
 def _drawn(last: tuple[int, float | None], until_ns: int, sample: GpuSample, counter: float | None) -> Draw | None:
-    """Return what the GPU used since the last sample: by its counter, else by its power now."""
+    """Return the energy since the last sample: by its counter, else by its power now."""
     since_ns, before = last
     span_ns = until_ns - since_ns
     if not 0 < span_ns <= LONGEST_NS:

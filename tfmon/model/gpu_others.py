@@ -53,7 +53,7 @@ def free_bytes(sample: GpuSample) -> float | None:
 
 
 def taken(sample: GpuSample, own: Collection[int], *, own_listed: bool) -> Taken | None:
-    """Return what others took of a GPU since its shares were read before; None where that is not known.
+    """Return the use of a GPU by others since its shares were read before; None where that is not known.
 
     Args:
         sample: The GPU.

@@ -43,7 +43,7 @@ class GpuPart:
         shared: bool,
         peak_bytes: int | None,
     ) -> GpuPart:
-        """Return what is used after a sample of the GPU.
+        """Return the lane's use after a sample of the GPU.
 
         Args:
             sample: The GPU's.

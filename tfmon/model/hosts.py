@@ -156,7 +156,7 @@ def _disturbed(
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return what disturbed every lane; a reading that is missing is no disturbance.
+    """Return the disturbances of all lanes; a missing reading is not one.
 
     Stolen time is none: it hits all lanes alike, and `analysis.contention` reports it beside the figures.
     """
@@ -170,9 +170,9 @@ def host_disturbances(sample: HostSample) -> tuple[str, ...]:
 
 
 def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
-    """Return what disturbed the lanes on this GPU: clocks lowered by heat or hardware.
+    """Return the disturbances of the lanes on this GPU: clocks lowered by heat or hardware.
 
-    A power cap is no disturbance: at full load most GPUs reach it.
+    A power cap is not one: at full load most GPUs reach it.
     """
     reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
     return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()

@@ -77,7 +77,7 @@ class GpuTime:
 
     name: str
     kernels_ns: float
-    """Kernels ran, and what else is no copy from or to the host."""
+    """Kernels ran, or anything but a copy from or to the host."""
     all_reduce_ns: float
     """Of that, only those that add values up over several GPUs; with the wait for the slowest of them."""
     h2d_ns: float

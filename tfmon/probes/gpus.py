@@ -91,7 +91,7 @@ def read_visibility(
     system: str = "",
     machine: str = "",
 ) -> GpuVisibility:
-    """Return what can be known of the GPUs.
+    """Return the facts of the GPUs.
 
     Takes a few milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence
     mode the first call takes seconds.

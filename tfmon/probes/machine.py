@@ -31,7 +31,7 @@ _ARM_CORES = {
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
-    """Return what is known of this machine without a GPU driver; takes a few milliseconds.
+    """Return the facts of this machine without a GPU driver; takes a few milliseconds.
 
     Source: uname, sysconf, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`, the quota
     as in `quota_cores`; /proc/sys/kernel/random/boot_id, on macOS `sysctl kern.bootsessionuuid`.
@@ -53,7 +53,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 
 def read_boot(root: Path = Path("/")) -> str:
-    """Return what the kernel calls this start of the machine, the same in all its containers; "" if unknown."""
+    """Return the kernel's name of this boot, the same in all containers; "" if unknown."""
     if sys.platform == "darwin":
         return _ask_sysctl("kern.bootsessionuuid").lower()
     return read_text(root / "proc/sys/kernel/random/boot_id").strip()
@@ -150,7 +150,7 @@ def cpu_folders(root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, 
 
 
 def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
-    """Return what each group's quota has cost; groups without such counts are omitted.
+    """Return the time that each group's quota has cost; groups without such counts are omitted.
 
     Source: `cpu.stat`: nr_periods, nr_throttled, and throttled_usec (v2) or throttled_time in ns (v1).
     """

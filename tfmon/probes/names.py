@@ -74,7 +74,7 @@ class ProcessNames:
         return ProcessName(self._user_of(owner), one_line(command, LONGEST), self._is_ours(pid))
 
     def _short_name(self, pid: int) -> str:
-        """Return what the kernel calls a process that has no command line."""
+        """Return the kernel's name of a process that has no command line."""
         line = self._stat(pid)
         return line[line.find("(") + 1 : line.rfind(")")] if line else ""
 

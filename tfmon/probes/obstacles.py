@@ -150,7 +150,7 @@ def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) 
 
 
 def doubt(visibility: GpuVisibility) -> str:
-    """Return what may be wrong about which GPU is which; empty if nothing."""
+    """Return why GPUs may be mistaken for each other; empty if nothing."""
     mixed = len({one.name for one in visibility.physical_gpus}) > 1
     first = (visibility.visible or "").partition(",")[0].strip()
     if mixed and is_number(first) and visibility.order != "PCI_BUS_ID":

@@ -47,7 +47,7 @@ class Usage:
     own_s: float
     """CPU time of its threads."""
     reaped_s: float
-    """CPU time of children that ended and were waited for, and of theirs. 0 where the system has none."""
+    """CPU time of children, and of their children, that ended and were waited for. 0 where the system has none."""
     private_bytes: Reading
     """Memory that it shares with no file and no other process."""
     ended: bool

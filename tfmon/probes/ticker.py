@@ -12,7 +12,7 @@ from tfmon.model.threads import start_thread
 from tfmon.probes.base import Probe
 
 Wait = Callable[[threading.Condition, float], object]
-"""Waits on a locked condition, at most so many seconds."""
+"""Waits on a locked condition, for a number of seconds at most."""
 
 
 @dataclass(frozen=True, slots=True)

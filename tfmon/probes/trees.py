@@ -99,7 +99,7 @@ class Tree:
         self._members = dict(members)
 
     def measure(self, processes: Processes, at_ns: int) -> TreeSample | None:
-        """Return what the tree used since the previous sample; None without any process left.
+        """Return the use by the tree since the previous sample; None without any process left.
 
         Units: CPU in percent of one core over the time since the previous sample (steps of 1 % per process at one
         sample a second); memory in bytes, now. The time of a child that was never seen alive counts when

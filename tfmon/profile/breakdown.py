@@ -34,7 +34,7 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 
 
 def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
-    """Return what a `.xplane.pb` file says, see `profile_of`.
+    """Return the profile in a `.xplane.pb` file, see `profile_of`.
 
     Args:
         path: The file.
@@ -52,7 +52,7 @@ def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: st
 
 
 def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:
-    """Return what a trace says of the captured steps.
+    """Return the profile of the captured steps of a trace.
 
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
     Apple's, only what the host did is told.
@@ -210,7 +210,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
 
 
 def evidence_of(profile: Profile) -> Evidence:
-    """Return what a profile says of step time; with a GPU, its idle time by what the loop did meanwhile."""
+    """Return the parts of step time; with a GPU, its idle time by what the loop did meanwhile."""
 
     def share(*times_ns: Reading) -> float:
         return 100 * sum(known(time_ns) or 0.0 for time_ns in times_ns) / profile.step_ns

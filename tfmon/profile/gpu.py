@@ -29,7 +29,7 @@ class GpuTrace:
 
     name: str
     kernels: Times
-    """And all else that is no copy from or to the host."""
+    """And all else but copies from or to the host."""
     computing: Times
     """The kernels without those of an all-reduce."""
     h2d: Times
@@ -52,7 +52,7 @@ def read(space: Space) -> list[GpuTrace]:
 
 
 def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
-    """Return what a GPU did in the capture, a step."""
+    """Return a GPU's work in the capture, per step."""
     steps, window = len(loop.steps), loop.window
 
     def per_step(times: Times) -> float:

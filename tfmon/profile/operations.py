@@ -56,7 +56,7 @@ class Executed:
 
 
 def executed(lines: Iterable[Line], loop: LoopThread) -> Executed:
-    """Return what ran on these threads.
+    """Return the operations that ran on these threads.
 
     The step's operations are those of functions that the loop's thread called in a step, and of the functions that
     these called in turn; what a pipeline computes at the same time does not belong to the step.

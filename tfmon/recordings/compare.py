@@ -172,7 +172,7 @@ def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[ob
 def _notes(first: RaceFigures, second: RaceFigures, lanes: tuple[LanePair, ...]) -> Iterator[str]:
     if first.scenario != second.scenario:
         both = f"{first.scenario} and {second.scenario}"
-        yield f"these races are of different scenarios, {both}: no ratio of theirs says what is faster"
+        yield f"these races are of different scenarios, {both}: no ratio between them says what is faster"
     elif first.source != second.source:
         yield f"the file of {first.scenario} was changed between the races: a ratio may come from that"
     for race in (first, second):

@@ -51,7 +51,7 @@ def scaling_json(one: Scaling) -> dict[str, Any]:
 
 
 def lane_json(lane: LaneState) -> dict[str, Any]:
-    """Return what a lane is called, and where it trains."""
+    """Return the name of a lane, and where it trains."""
     spec = lane.spec
     return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}
 

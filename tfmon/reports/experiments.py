@@ -19,7 +19,7 @@ CHART = (90, 16)
 
 
 def crossover_to_json(found: Analysis) -> dict[str, Any]:
-    """Return what the crossover of a snapshot found as plain values.
+    """Return the result of the crossover of a snapshot as plain values.
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """
@@ -80,7 +80,7 @@ def crossover_to_text(found: Analysis) -> str:
 def _crossover(found: Analysis) -> tuple[CrossoverState, Curve]:
     state = found.snapshot.experiment
     if not isinstance(state, CrossoverState) or found.curve is None:
-        raise ValueError("the last experiment of this snapshot is no crossover")
+        raise ValueError("the last experiment of this snapshot is not a crossover")
     return state, found.curve
 
 
@@ -90,7 +90,7 @@ def _point_cells(point: CurvePoint, ids: tuple[str, str]) -> list[str]:
 
 
 def tuning_to_json(found: Analysis) -> dict[str, Any]:
-    """Return what the tuning of a snapshot tried as plain values. Units: a gain is throughput over throughput."""
+    """Return the attempts of the tuning of a snapshot as plain values. A gain is throughput over throughput."""
     snapshot, state, tuned = found.snapshot, found.snapshot.tuned, found.tuning
     if state is None or tuned is None:
         raise ValueError("nothing was tuned in this snapshot")
@@ -132,7 +132,7 @@ def _gain_json(gain: Estimate | None) -> dict[str, Any]:
 
 
 def tuning_to_text(found: Analysis) -> str:
-    """Return what limits the lane now, what was tried, and the best settings with their code, as plain text."""
+    """Return the bottleneck, the attempts, and the best settings with their code, as plain text."""
     snapshot, state, tuned = found.snapshot, found.snapshot.tuned, found.tuning
     if state is None or tuned is None:
         raise ValueError("nothing was tuned in this snapshot")
@@ -151,7 +151,7 @@ def tuning_to_text(found: Analysis) -> str:
 
 
 def attempt_table(state: TuneState) -> list[list[str]]:
-    """Return what was tried as a table, the head first."""
+    """Return the attempts as a table, the head first."""
     rows = [["tried", "throughput", "pairs", "outcome"]]
     for one in state.attempts:
         gained, pairs = (gain_text(one.gain), one.gain.pairs) if one.gain else ("–", 0)

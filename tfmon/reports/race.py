@@ -287,7 +287,7 @@ def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
 
 
 def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
-    """Return what other processes took of the lane's GPU, of several the one of which they took the most.
+    """Return the use of the lane's GPU by others; of several GPUs, the one that they used most.
 
     None where that is not known.
     """
@@ -330,7 +330,7 @@ def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
 
 
 def _fit(lane: LaneState) -> dict[str, Any] | None:
-    """Return how far a script's last `fit` came; None for what is no script or has no `fit`."""
+    """Return how far a script's last `fit` came; None for a scenario, and without a `fit`."""
     progress = lane.progress
     if progress is None:
         return None

@@ -206,7 +206,7 @@ class Program:
             self._remember()
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
-        """Have a lane profile some steps, and return what it reads in the trace.
+        """Have a lane profile some steps, and return the profile.
 
         Args:
             lane: Its name.

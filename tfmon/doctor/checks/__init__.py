@@ -64,7 +64,7 @@ def warning(found: str, expected: str, fix: str, *evidence: str) -> Finding:
 
 
 def broken(found: str, expected: str, fix: str, *evidence: str) -> Finding:
-    """Return what prevents TensorFlow, the GPU or a race."""
+    """Return the findings that prevent TensorFlow, the GPU or a race."""
     return Finding(BROKEN, found, expected, fix, evidence)
 
 

@@ -150,7 +150,7 @@ class MemoryMeter:
         self._lists_processes = lists_processes
 
     def read(self) -> Readings:
-        """Return what is used now, in bytes.
+        """Return the memory in use, in bytes.
 
         Source: `nvmlDeviceGetMemoryInfo`, version 2 where the driver has it; for GPUs without memory of their
         own `read_memory`.
@@ -245,7 +245,7 @@ class LinkMeter:
         return {**link, "pcie_warning": self._warning(link, busy_pct)}
 
     def _warning(self, link: Readings, busy_pct: Reading) -> str:
-        """Return what is wrong, or "". A low generation is normal without load: it saves power."""
+        """Return the fault, or "". A low generation is normal without load: it saves power."""
         busy = known(busy_pct)
         self._busy_samples = self._busy_samples + 1 if busy is not None and busy > _BUSY_PCT else 0
         width, widest = known(link["pcie_width"]), known(link["pcie_width_max"])

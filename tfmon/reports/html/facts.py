@@ -102,7 +102,7 @@ def machine_table(writer: Writer, run: Run) -> Html:
 
 
 def doctor(writer: Writer, report: Report | None) -> Html:
-    """Return what the doctor finds on the machine of the race; None where that is another one."""
+    """Return the doctor's findings on the machine of the race; None where that is another one."""
     if report is None:
         return writer.tag(
             "p", "The doctor did not examine it: this report was written on another machine.", class_="quiet"

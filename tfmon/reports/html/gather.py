@@ -74,7 +74,7 @@ class Run:
     """Stands before the keys of its lanes, where a report holds two races."""
 
     def key(self, lane: LaneState) -> str:
-        """Return what stands for a lane in charts: its id."""
+        """Return the key of a lane in charts: its id."""
         return self.prefix + (lane.spec.id or lane.spec.name)
 
     @property
@@ -102,7 +102,7 @@ class Run:
 
 
 def gather(path: Path, prefix: str = "") -> Run:
-    """Play a recording to its end and return what a report tells of it; raises RecordingError."""
+    """Play a recording to its end and return the facts for a report; raises RecordingError."""
     with guard(path), Recording(path) as recording, _uncollected():
         session = Session(recording.header.machine, lambda: recording.times_ns[-1])
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
@@ -206,7 +206,7 @@ class _Course:
 
 
 def _on(host: str, subject: str) -> str:
-    """Return what was measured with the machine that it is of, unless that is the monitor's own."""
+    """Return the readings with the machine they are of, unless that is the monitor's own."""
     return f"{host}: {subject}" if host else subject
 
 

@@ -96,7 +96,7 @@ def _both(writer: Writer, runs: tuple[Run, Run]) -> Html:
 
 
 def differences(writer: Writer, found: Comparison) -> Html:
-    """Return what besides the figures was not the same."""
+    """Return the differences besides the figures."""
     if not found.differences:
         return writer.tag("p", "Scenario, knobs, versions, machine and environment are the same.")
     rows = [["about", "what", "first", "second"]]

@@ -88,7 +88,7 @@ def of_sweep(path: Path, found: Found, began: str, wanted: Wanted) -> str:
 
 
 def sweep_hider(found: Found, wanted: Wanted) -> Callable[[str], str]:
-    """Return what takes out of a text whose machines they were that a sweep was measured on."""
+    """Return a function that removes the names of the machines of a sweep from a text."""
     if wanted.everything:
         return keep
     plan = found.state.plan
@@ -107,14 +107,14 @@ def _sections(writer: Writer, run: Run, wanted: Wanted) -> list[Html]:
 
 
 def _examined(run: Run, wanted: Wanted) -> Report | None:
-    """Return what the doctor finds without loading TensorFlow, if this is the machine of the race."""
+    """Return the doctor's findings without loading TensorFlow, if this is the machine of the race."""
     if not wanted.host or run.end.machine.hostname != wanted.host:
         return None
     return run_checks(sys.executable, imports=False)
 
 
 def race_hider(wanted: Wanted, *races: Snapshot) -> Callable[[str], str]:
-    """Return what takes out of a text whose machines races were on, and who else was on their GPUs."""
+    """Return a function that removes the names of machines, and of others on their GPUs, from a text."""
     if wanted.everything:
         return keep
     hosts = [found for race in races for found in race.hosts.items()]

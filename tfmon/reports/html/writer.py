@@ -108,7 +108,7 @@ class Writer:
         return self.tag("div", self.tag("table", caption, heads if any(first) else NOTHING, body), class_="scroll")
 
     def folded(self, summary: str, *children: str, open_: bool = False) -> Html:
-        """Return what is shown when its summary is chosen."""
+        """Return the content that opening a summary shows."""
         return self.tag("details", self.tag("summary", summary), *children, open=open_)
 
     def swatch(self, colour: str) -> Html:
