@@ -20,7 +20,7 @@ LONG_STEP_S = 1.0
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
     """Return by how much one of two lanes is faster, as far as its steps tell, and the least ratio.
 
-    The text is empty where nothing is known yet, or where steps are short; the ratio, where it is not a bound, is None.
+    The text is empty where nothing is known yet, or where steps are short. The ratio is None without such a bound.
     """
     if len(lanes) != 2:
         return "", None
