@@ -6,8 +6,8 @@ offers to Python is loaded when it is first used.
 
 __version__ = "0.1.0"
 __all__ = [
-    "CombinationResult", "Gate", "LaneFailedError", "LaneResult", "RaceResult", "SweepResult", "TfmonError",
-    "diff", "race", "sweep",
+    "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
+    "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from tfmon.api.racing import race
     from tfmon.api.result import LaneFailedError, LaneResult, RaceResult
     from tfmon.api.sweeping import CombinationResult, SweepResult, sweep
-    from tfmon.errors import TfmonError
+    from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.recordings.gate import Gate
+else:  # a type checker is to see no more names than there are
 
+    def __getattr__(name: str) -> object:
+        """Load a public name."""
+        if name not in __all__:
+            raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
+        import tfmon.api
 
-def __getattr__(name: str) -> object:
-    """Load a public name."""
-    if name not in __all__:
-        raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
-    import tfmon.api
-
-    return getattr(tfmon.api, name)
+        return getattr(tfmon.api, name)
 
 
 def __dir__() -> list[str]:

@@ -23,7 +23,7 @@ class TfmonError(Exception):
     exit_code = EXIT_USAGE
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
+        super().__init__(message, hint)
         self.message = message
         """What is wrong, and what is allowed."""
         self.hint = hint
@@ -33,6 +33,9 @@ class TfmonError(Exception):
     def line(self) -> str:
         """The message and the hint, where there is one line for both."""
         return " · ".join(filter(None, (self.message, self.hint)))
+
+    def __str__(self) -> str:
+        return self.line
 
 
 class UsageError(TfmonError):

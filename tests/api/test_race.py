@@ -125,7 +125,7 @@ def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
         ({"steps": 5}, "steps excludes seconds"),
         ({"wait_idle": float("nan")}, "wait_idle=nan"),
         ({"wait_idle": -1}, "wait_idle=-1"),
-        ({"mode": "both"}, "mode 'both'"),
+        ({"mode": "both"}, "mode='both'"),
         ({"until_ci": 0.001}, "until_ci=0.001"),
         ({"margin": 2}, "margin=2"),
         ({"mode": "concurrent", "fresh": True}, "need the mode turns"),

@@ -4,10 +4,10 @@ from tfmon.api.gating import diff
 from tfmon.api.racing import race
 from tfmon.api.result import LaneFailedError, LaneResult, RaceResult
 from tfmon.api.sweeping import CombinationResult, SweepResult, sweep
-from tfmon.errors import TfmonError
+from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
 from tfmon.recordings.gate import Gate
 
 __all__ = [
-    "CombinationResult", "Gate", "LaneFailedError", "LaneResult", "RaceResult", "SweepResult", "TfmonError",
-    "diff", "race", "sweep",
+    "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
+    "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
 ]  # fmt: skip

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from tfmon.api.arguments import named_as_arguments, refuse, share
 from tfmon.api.result import RaceResult
-from tfmon.errors import UsageError
 from tfmon.recordings.compare import compare_all
 from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_races
 from tfmon.recordings.gate import Gate, judge
 from tfmon.recordings.library import find
 
+LEAST_LIMIT = 0.001
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
 """A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
 
@@ -29,9 +30,11 @@ def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_
     Raises:
         TfmonError: one of them cannot be read, or is of another scenario.
     """
-    if not 0 < slower_than < 1:
-        raise UsageError(f"slower_than={slower_than} is not possible", "it is a share from 0 to 1, such as 0.05")
-    return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), slower_than)
+    with named_as_arguments():
+        limit = share("slower_than", slower_than, LEAST_LIMIT)
+        if limit is None:
+            refuse("slower_than", slower_than, "it is a share, such as 0.05")
+        return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), limit)
 
 
 def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:
@@ -42,4 +45,6 @@ def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:
         if path.is_dir():
             return [figures for figures, _ in read_races(path)]
         return [read_race(path if path.is_file() else find(str(path)))[0]]
+    if isinstance(races, Mapping) or not isinstance(races, Sequence) or not races:
+        refuse(name, races, "it is a result, a file, an id, a folder, or a list of these")
     return [figures for race in races for figures in _figures(race, name)]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tfmon.api.arguments import refuse
 from tfmon.runner.headless import show_progress
 
 Tell = Callable[[str], None]
@@ -19,6 +20,8 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
     Args:
         progress: Whether to show it in a notebook or on a terminal, or what to call with each line.
     """
+    if not isinstance(progress, bool) and not callable(progress):
+        refuse("progress", progress, "it is True or False, or a function that takes each line")
     if progress is False:
         yield None
     elif callable(progress):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 from tfmon.analysis.analysis import analyse
+from tfmon.api import arguments
+from tfmon.api.arguments import named_as_arguments
 from tfmon.api.progress import teller
 from tfmon.api.result import LaneFailedError, RaceResult, result_of
 from tfmon.api.turnstile import alone
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import EXIT_FINE, UsageError
-from tfmon.model.knobs import KnobValue, show
+from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN, MODES, TURNS
 from tfmon.model.views import describe
 from tfmon.runner.headless import follow_race, pause
@@ -28,7 +28,7 @@ LEAST_SLICE_S, LONGEST_SLICE_S = 0.2, 60.0
 def race(
     scenario: str | os.PathLike[str] | None = None,
     *,
-    lanes: Sequence[str] = (),
+    lanes: Sequence[str] | None = None,
     settings: Mapping[str, KnobValue] | None = None,
     seconds: float | None = None,
     steps: int | None = None,
@@ -54,7 +54,7 @@ def race(
 
     Args:
         scenario: A name from `tfmon list`, or the file of a scenario; None for `small-dense`, or what is set.
-        lanes: Specs of the lanes, such as `["cpu", "gpu:0,batch_size=256"]`; none for the default lanes.
+        lanes: Specs of the lanes, such as `["cpu", "gpu:0,batch_size=256"]`; None for the default lanes.
         settings: Knobs of every lane.
         seconds: Length of the race.
         steps: Length in measured steps of each lane, instead.
@@ -79,27 +79,46 @@ def race(
         GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
         LaneFailedError: a lane failed; its `result` has what was measured.
     """
-    words = tuple(str(word) for word in command)
-    info = _info(scenario, words)
-    mode = mode or _mode(str(resolve("mode").value))
-    options = RaceOptions(
-        lanes=tuple(lanes),
-        settings=tuple(f"{name}={show(value)}" for name, value in (settings or {}).items()),
-        python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
-        seconds=span("seconds", seconds, 0, LONGEST_S),
-        steps=steps,
-        mode=mode,
-        slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
-        until_ci=share("until_ci", until_ci, LEAST_CI),
-        margin=share("margin", margin, LEAST_MARGIN) or MARGIN,
-        record=record is not False,
-        record_file=None if isinstance(record, bool) else Path(record),
-        wait_idle_s=None if wait_idle is None else 60 * wait_idle,
-        in_place=in_place or None,
-    )
-    _check(options, words, fresh)
-    with teller(progress) as tell, alone(wait, tell):
-        return _race(with_fresh(unwatched(options, info), fresh), info, tell, check=check)
+    with named_as_arguments():
+        words = arguments.words("command", command, '["python", "train.py"]')
+        info = _info(arguments.path("scenario", scenario), words)
+        arguments.yes_or_no(in_place=in_place, check=check, wait=wait)
+        interpreter_named = arguments.path("python", python) or str(resolve("python").value)
+        minutes = arguments.number(
+            "wait_idle", wait_idle, f"it is minutes, from 0 to {LONGEST_WAIT_MIN}", 0, LONGEST_WAIT_MIN
+        )
+        options = RaceOptions(
+            lanes=lane_specs(lanes),
+            settings=arguments.settings("settings", settings),
+            python=interpreter(interpreter_named, words),
+            seconds=arguments.seconds("seconds", seconds, 0, LONGEST_S),
+            steps=arguments.count("steps", steps),
+            mode=str(resolve("mode").value) if mode is None else mode,
+            slice_s=slice_of(slice_s),
+            until_ci=arguments.share("until_ci", until_ci, LEAST_CI),
+            margin=arguments.share("margin", margin, LEAST_MARGIN) or MARGIN,
+            record=record is not False,
+            record_file=arguments.file_or_bool("record", record),
+            wait_idle_s=None if minutes is None else 60 * minutes,
+            in_place=in_place or None,
+        )
+        _check(options, words, fresh)
+        with teller(progress) as tell, alone(wait, tell):
+            return _race(with_fresh(unwatched(options, info), fresh), info, tell, check=check)
+
+
+def lane_specs(lanes: object) -> tuple[str, ...]:
+    """Return the specs of lanes; none for None, the default lanes."""
+    if lanes is None:
+        return ()
+    found = arguments.words("lanes", lanes, '["cpu", "gpu:0,batch_size=256"]')
+    return found or arguments.refuse("lanes", lanes, "None stands for the default lanes")
+
+
+def slice_of(slice_s: object) -> float:
+    """Return the length of a slice; the one that is set for None."""
+    given = arguments.seconds("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S)
+    return float(str(resolve("slice").value)) if given is None else given
 
 
 def _race(
@@ -121,44 +140,23 @@ def _race(
     return result
 
 
-def _info(scenario: str | os.PathLike[str] | None, command: tuple[str, ...]) -> ScenarioInfo:
+def _info(scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
     if command and scenario is not None:
         raise UsageError("race a scenario or a command: not both", "leave one of them out")
     if command:
         return command_scenario(command)
-    return find_scenario(os.fspath(scenario) if scenario is not None else str(resolve("scenario").value))
-
-
-def _mode(word: str) -> Literal["turns", "concurrent"]:
-    return "turns" if word == TURNS else "concurrent"
+    return find_scenario(str(resolve("scenario").value) if scenario is None else scenario)
 
 
 def _check(options: RaceOptions, command: tuple[str, ...], fresh: bool | None) -> None:
     """Raise UsageError for options that exclude each other."""
     if options.mode not in MODES:
-        raise UsageError(f"mode {options.mode!r} is not possible", f"it is {' or '.join(MODES)}")
-    if options.wait_idle_s is not None and not 0 <= options.wait_idle_s <= 60 * LONGEST_WAIT_MIN:
-        minutes = options.wait_idle_s / 60
-        raise UsageError(f"wait_idle={minutes:g} is not possible", f"it is minutes, from 0 to {LONGEST_WAIT_MIN}")
-    if options.steps is not None and options.steps < 1:
-        raise UsageError(f"steps={options.steps} is not possible", "it is a whole number from 1")
+        arguments.refuse("mode", options.mode, f"it is {' or '.join(MODES)}")
+    if fresh is not None:
+        arguments.yes_or_no(fresh=fresh)
     if options.steps is not None and (command or options.seconds is not None):
         raise UsageError("steps excludes seconds and command", "leave one of them out")
     if options.mode != TURNS and (fresh or options.until_ci is not None):
         raise UsageError("fresh and until_ci need the mode turns", "a contended ratio is not that of each lane")
     if fresh and command:
         raise UsageError("fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
-
-
-def span(name: str, value: float | None, least: float, most: float) -> float | None:
-    """Return a time in seconds; raises UsageError for one that is not possible."""
-    if value is not None and not (value > 0 and least <= value <= most):
-        raise UsageError(f"{name}={value} is not possible", f"it is a time in seconds, up to {most:g}")
-    return value
-
-
-def share(name: str, value: float | None, least: float) -> float | None:
-    """Return a share; raises UsageError for one that is not possible."""
-    if value is not None and (not math.isfinite(value) or not least <= value < 1):
-        raise UsageError(f"{name}={value} is not possible", f"it is a share from {least:g} to 1, such as 0.05")
-    return value

@@ -149,6 +149,9 @@ class LaneFailedError(TfmonError):
         )
         self.result = result
 
+    def __reduce__(self) -> tuple[type[LaneFailedError], tuple[RaceResult]]:
+        return type(self), (self.result,)
+
 
 def result_of(found: Analysis, header: Header | None = None) -> RaceResult:
     """Return the result of a race that is over."""

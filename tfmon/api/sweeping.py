@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon.analysis.sweep import LEAST_CI, Found
+from tfmon.api import arguments
+from tfmon.api.arguments import named_as_arguments
 from tfmon.api.progress import teller
-from tfmon.api.racing import LEAST_SLICE_S, LONGEST_SLICE_S, share, span
+from tfmon.api.racing import slice_of
 from tfmon.api.result import Interval
 from tfmon.api.turnstile import alone
 from tfmon.errors import TfmonError, UsageError
@@ -24,6 +26,8 @@ from tfmon.runner.sweep import SweepOptions, SweepProgram
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+MOST_CPUS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,49 +171,66 @@ def sweep(
     Raises:
         TfmonError: what was requested is not possible.
     """
-    words = tuple(str(word) for word in command)
-    if resume is None and bool(words) is (scenario is not None):
-        raise UsageError("sweep a scenario or a command", "leave one of them out")
-    as_before = {
-        "over": over, "settings": settings, "until_ci": until_ci, "limit_s": limit_s, "everything": everything,
-        "slice_s": slice_s, "python": python, "record": record,
-    }  # fmt: skip
-    given = [name for name, value in as_before.items() if value]
-    if resume is not None and given:
-        raise UsageError("resume goes on as the sweep began", f"leave {' and '.join(given)} out")
-    cluster = ray_cluster(ray, None if ray_python is None else os.fspath(ray_python), ray_cpus, "ray_python")
-    options = SweepOptions(
-        over=tuple(f"{name}={_values(values)}" for name, values in (over or {}).items()),
-        places=() if resume is not None and on == "cpu" else (on,) if isinstance(on, str) else tuple(on),
-        race=RaceOptions(
-            settings=tuple(f"{name}={exact(value)}" for name, value in (settings or {}).items()),
-            slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
-            python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
-            watched=False,
-            ray=cluster,
-            in_place=in_place,
-        ),
-        until_ci=share("until_ci", until_ci, LEAST_CI) or 0.03,
-        each_s=span("limit_s", limit_s, 1, LONGEST_S) or 60.0,
-        everything=everything,
-    )
-    with teller(progress) as tell, alone(wait, tell):
-        program = SweepProgram(
-            None if scenario is None else os.fspath(scenario),
-            words,
-            options,
-            file=None if record is None else Path(record),
-            resume=None if resume is None else Path(resume),
+    with named_as_arguments():
+        words = arguments.words("command", command, '["python", "train.py"]')
+        named = arguments.path("scenario", scenario)
+        if resume is None and bool(words) is (named is not None):
+            raise UsageError("sweep a scenario or a command", "leave one of them out")
+        as_before = {
+            "over": over, "settings": settings, "until_ci": until_ci, "limit_s": limit_s, "everything": everything,
+            "slice_s": slice_s, "python": python, "record": record,
+        }  # fmt: skip
+        given = [name for name, value in as_before.items() if value]
+        if resume is not None and given:
+            raise UsageError("resume goes on as the sweep began", f"leave {' and '.join(given)} out")
+        arguments.yes_or_no(everything=everything, in_place=in_place, wait=wait)
+        if over is not None and not isinstance(over, Mapping):
+            arguments.refuse("over", over, 'it is a dict of values, such as {"batch_size": [32, 128]}')
+        cluster = ray_cluster(
+            ray,
+            arguments.path("ray_python", ray_python),
+            arguments.number("ray_cpus", ray_cpus, "it is a number of CPUs", 0, MOST_CPUS) or 0.0,
+            "ray_python",
         )
-        try:
-            follow_sweep(program, pause, tell)
-        finally:
-            program.close("ended by the program that began it")
+        places = (on,) if isinstance(on, str) else arguments.words("on", on, '["cpu", "gpu:0"]')
+        options = SweepOptions(
+            over=tuple(f"{name}={_values(name, values)}" for name, values in (over or {}).items()),
+            places=() if resume is not None and on == "cpu" else places,
+            race=RaceOptions(
+                settings=arguments.settings("settings", settings),
+                slice_s=slice_of(slice_s),
+                python=interpreter(arguments.path("python", python) or str(resolve("python").value), words),
+                watched=False,
+                ray=cluster,
+                in_place=in_place,
+            ),
+            until_ci=arguments.share("until_ci", until_ci, LEAST_CI) or 0.03,
+            each_s=arguments.seconds("limit_s", limit_s, 1, LONGEST_S) or 60.0,
+            everything=everything,
+        )
+        file, before = arguments.path("record", record), arguments.path("resume", resume)
+        with teller(progress) as tell, alone(wait, tell):
+            program = SweepProgram(
+                named,
+                words,
+                options,
+                file=None if file is None else Path(file),
+                resume=None if before is None else Path(before),
+            )
+            try:
+                follow_sweep(program, pause, tell)
+            finally:
+                program.close("ended by the program that began it")
     return _result(program.sweep.found, program.file.path if program.file else None)
 
 
-def _values(values: Sequence[KnobValue] | str) -> str:
-    return values if isinstance(values, str) else ",".join(exact(value) for value in values)
+def _values(name: str, values: object) -> str:
+    """Return the values of a knob as the command line takes them."""
+    if isinstance(values, str):
+        return values
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        arguments.refuse(f"over[{name!r}]", values, "it is a list of values, or text such as 16..4096")
+    return ",".join(exact(arguments.plain(value)) for value in values)
 
 
 def _result(found: Found, file: Path | None) -> SweepResult:

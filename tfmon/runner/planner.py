@@ -132,7 +132,7 @@ def plan_race(
             common = parse_settings(info.knobs, race_options.settings)
             specs = [parse_lane(text, info.knobs) for text in race_options.lanes]
     except SpecError as error:
-        raise UsageError(str(error), "for example --lane cpu --lane gpu:0,batch_size=256") from error
+        raise UsageError(str(error), "such as cpu, or gpu:0,batch_size=256") from error
     except KnobError as error:
         hint = "such as learning_rate=0.01" if info.command else f"tfmon show {info.name} lists the knobs"
         hint = SCOPE_HINT if repr(BATCH_SCOPE.name) in str(error) else hint

@@ -1,0 +1,100 @@
+"""Every argument of the public functions, wrong in many ways: one documented exception, before anything starts."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tfmon
+from tfmon.api import racing, sweeping
+from tfmon.api.result import RaceResult
+
+NO_NUMBER = st.one_of(
+    st.booleans(), st.text(), st.binary(), st.lists(st.integers()), st.just(float("nan")), st.just(float("inf")),
+    st.floats(max_value=-1e-9), st.just(np.float32(-1)), st.just(1j),
+)  # fmt: skip
+NO_FLAG = st.one_of(st.integers(), st.floats(), st.text(), st.lists(st.booleans()))
+NO_TEXT = st.one_of(st.integers(), st.floats(), st.binary(), st.lists(st.text(), max_size=2), st.just(""))
+NO_PYTHON = st.one_of(st.integers(), st.just("/nowhere/python"))
+NO_LIST = st.one_of(st.integers(), st.text(), st.binary(), st.lists(st.integers(), min_size=1), st.just({"a": 1}))
+NO_DICT = st.one_of(
+    st.integers(), st.text(min_size=1), st.lists(st.text(), min_size=1), st.just({1: 2}), st.just({"a": {}})
+)
+WRONG = {
+    "race": {
+        "scenario": NO_TEXT, "lanes": st.one_of(NO_LIST, st.just([])), "settings": NO_DICT, "seconds": NO_NUMBER,
+        "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
+        "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
+        "in_place": NO_FLAG, "python": NO_PYTHON,
+        "record": st.one_of(st.integers(), st.none(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
+        "wait": NO_FLAG,
+    },
+    "sweep": {
+        "scenario": NO_TEXT, "over": st.one_of(NO_DICT, st.just({"batch_size": 32}), st.just({})),
+        "on": st.one_of(st.integers(), st.just(""), st.just({"cpu": 1}), st.lists(st.integers(), min_size=1)),
+        "settings": NO_DICT, "until_ci": NO_NUMBER, "limit_s": NO_NUMBER, "everything": NO_FLAG,
+        "slice_s": NO_NUMBER, "command": NO_LIST, "in_place": NO_FLAG,
+        "python": NO_PYTHON, "record": st.one_of(st.integers(), st.just("")),
+        "resume": st.one_of(st.integers(), st.just("/nowhere/x.sweep")), "ray_python": st.integers(),
+        "ray_cpus": NO_NUMBER, "progress": NO_FLAG, "wait": NO_FLAG,
+    },
+    "diff": {
+        "baseline": st.one_of(st.integers(), st.just([]), st.just("/nowhere.json"), st.none()),
+        "run": st.one_of(st.integers(), st.just([]), st.just({"a": 1})),
+        "slower_than": st.one_of(NO_NUMBER, st.none(), st.just(1.0), st.just("5%")),
+    },
+}  # fmt: skip
+RIGHT = {
+    "race": {"scenario": "small-dense", "seconds": 1},
+    "sweep": {"scenario": "small-dense", "over": {"batch_size": [32, 64]}},
+    "diff": {"baseline": "last", "run": "last"},
+}
+
+
+@pytest.mark.parametrize(("function", "name"), [(one, name) for one, names in WRONG.items() for name in names])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_wrong_argument_is_refused_in_one_line_that_says_what_is_allowed(function, name, data, monkeypatch):
+    def accepted(*_: object, **__: object) -> None:
+        pytest.fail(f"{name}={value!r} was accepted")
+
+    for module, what in ((racing, "_race"), (sweeping, "follow_sweep")):
+        monkeypatch.setattr(module, what, accepted)
+    value = data.draw(WRONG[function][name])
+    given = {**RIGHT[function], name: value}
+    if name == "command":
+        del given["scenario"]
+    if name == "steps":
+        del given["seconds"]
+    if name == "resume":
+        given = {name: value}
+    with pytest.raises(tfmon.TfmonError) as refused:
+        getattr(tfmon, function)(**{"progress": False, **given} if function != "diff" else given)
+    assert str(refused.value) == refused.value.line and "\n" not in refused.value.line
+    assert " --" not in refused.value.line, "arguments have no dashes"
+    assert type(refused.value).__name__ in (*tfmon.__all__, "RecordingError")
+
+
+def test_numbers_of_numpy_are_numbers(monkeypatch):
+    monkeypatch.setattr(racing, "_race", lambda options, *_, **__: options)
+    known = {"seconds": np.float32(2), "until_ci": np.float64(0.05), "settings": {"batch_size": np.int64(20)}}
+    options = tfmon.race("small-dense", mode="turns", progress=False, **known)
+    assert (options.seconds, options.until_ci, options.settings) == (2.0, 0.05, ("batch_size=20",))
+    assert tfmon.race("small-dense", steps=np.int64(200), progress=False).steps == 200
+
+
+def test_an_error_tells_all_in_a_traceback_and_survives_a_process_pool():
+    with pytest.raises(tfmon.UsageError, match="did you mean small-dense") as refused:
+        tfmon.race("smal-dense")
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (type(again), again.message, again.hint) == (
+        tfmon.UsageError, refused.value.message, refused.value.hint
+    )  # fmt: skip
+    result = RaceResult("x", "turns", 1.0, (), None, "", None, None, None, "", {})
+    failed = pickle.loads(pickle.dumps(tfmon.LaneFailedError(replace(result, scenario="y"))))
+    assert failed.result.scenario == "y"
