@@ -88,7 +88,7 @@ def race(
     \b
     For example:
       tfmon race large-dense --set prefetch=auto
-      tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 2%
+      tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 3%
       tfmon race small-dense --seconds 10 --json > result.json
     """
     from tfmon.catalog import command_scenario, find_scenario

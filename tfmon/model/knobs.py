@@ -244,30 +244,29 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, KnobValue]:
     """Read `KNOB=VALUE` words.
 
-    Raises: KnobError for a word without `=`, an unknown knob or a value that is not allowed.
+    Raises: KnobError for a word without `=`, a knob named twice, an unknown knob or a value that is not allowed.
     """
-    settings: dict[str, KnobValue] = {}
-    for word in words:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise KnobError(f"{word!r} is not KNOB=VALUE")
-        knob = find(knobs, name.strip())
-        settings[knob.name] = knob.parse(text)
-    return settings
+    return {knob.name: knob.parse(text) for name, text in _split(words) for knob in [find(knobs, name)]}
 
 
 def guess_settings(words: Sequence[str]) -> dict[str, KnobValue]:
     """Read `KNOB=VALUE` words of a script: as a common knob of that name, else on or off, a number, or text.
 
-    Raises: KnobError for a word without `=`.
+    Raises: KnobError for a word without `=`, and a knob named twice.
     """
-    settings: dict[str, KnobValue] = {}
+    return {name: _guess(name, text) for name, text in _split(words)}
+
+
+def _split(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Return each name with its value, as text."""
+    found: dict[str, str] = {}
     for word in words:
-        name, equals, text = word.partition("=")
-        if not equals or not name.strip():
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not name:
             raise KnobError(f"{word!r} is not KNOB=VALUE")
-        settings[name.strip()] = _guess(name.strip(), text.strip())
-    return settings
+        if found.setdefault(name, text) != text:
+            raise KnobError(f"{name} is named twice, {found[name]} and {text}; name one value")
+    return list(found.items())
 
 
 def _guess(name: str, text: str) -> KnobValue:
