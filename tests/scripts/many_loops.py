@@ -35,7 +35,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.spec import LaneSpec
 from tfmon.script import process, watching
 from tfmon.script.lane import Lane
-from tfmon.script.learning_rate import LoopOptimizers
+from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.steps import StepWatcher
 
 watching.loaded(tf)

@@ -221,7 +221,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "source": named("source", lane.source, "the scenario's file was not read"),
         "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
         "measured_steps": lane.measured_steps,
-        "examples": whole("examples", lane.examples or (None if lane.steps else 0), no_examples),
+        "examples": whole("examples", lane.examples or (None if lane.steps or unknown else 0), no_examples),
         "examples_per_s": number(
             "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
         ),

@@ -34,8 +34,8 @@ from tfmon.model.surroundings import differences
 from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.hooking import hooks
+from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.meter import Meter
-from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
