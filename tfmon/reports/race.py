@@ -192,6 +192,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
     center = asdict(measured.center) if measured.center is not None else None
     unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
+    if lane.command and not lane.steps:
+        unknown.setdefault("steps", "no training step was seen")
     no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""

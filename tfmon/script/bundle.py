@@ -89,8 +89,8 @@ class Bundle:
         self.given = [rows]
         self.thread, self.until_ns = threading.get_ident(), until_ns
         self.waiting: Sized = lane.waiting
-        self.traces: Any = lane.traces
-        self.traced = self.traces.count
+        traces: Any = lane.traces
+        self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
 
     @property
