@@ -562,6 +562,8 @@ def forked_in_the_middle():
         if number == 4:
             child = os.fork()
             if not child:
+                watching._not_reported = lambda _reason: os._exit(2)
+                watching._unseen()
                 os._exit(0 if watcher.off and watcher.pull_begins(iter(())) is None else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

@@ -34,8 +34,8 @@ from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
 from tfmon.model.spec import LaneSpec
 from tfmon.script import process, watching
+from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.lane import Lane
-from tfmon.script.learning_rate import LoopOptimizers
 from tfmon.script.steps import StepWatcher
 
 watching.loaded(tf)
@@ -431,7 +431,6 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     watching._tensorflow.optimizers = LoopOptimizers()
     try:
         truth = work()
-        watching.watcher.finish()
     finally:
         process.join = join_before
     reasons: list[str] = []

@@ -194,6 +194,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
 
     took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
     unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
+    if lane.command and not lane.steps:
+        unknown.setdefault("steps", "no training step was seen")
     no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
@@ -222,7 +224,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "source": named("source", lane.source, "the scenario's file was not read"),
         "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
         "measured_steps": lane.measured_steps,
-        "examples": whole("examples", lane.examples or (None if lane.steps else 0), no_examples),
+        "examples": whole("examples", lane.examples or (None if lane.steps or unknown else 0), no_examples),
         "examples_per_s": number(
             "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
         ),

@@ -24,7 +24,7 @@ starts, imports, trains and ends as it would without tfmon.
 - **The end.** The monitor judges the exit code. `Stop`, and the end of the monitor, are a Ctrl+C in the main
   thread; `lanes.guard` ends what is left.
 - **Signals** are the script's: none is caught here. The stacks of its threads are sent through the pipe.
-- **Knobs** (`offered`). The learning rate (`learning_rate`), stopping after the epoch under Keras, the script's
-  pipeline (`pipeline`, `datasets`, `reads`), whose changes wait for its next epoch or are made at once
+- **Knobs** (`knobs`). The learning rate, stopping after the epoch under Keras, the script's
+  pipeline (`pipeline`, `datasets`), whose changes wait for its next epoch or are made at once
   (`running`), and what the script offers with `report.knob`. They are reported as `KnobOffered`.
 """

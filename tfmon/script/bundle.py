@@ -24,12 +24,6 @@ MOST = 256
 """Most steps of a bundle."""
 
 
-class Untraced:
-    """Stands for a watch of traces where there is none."""
-
-    count = 0
-
-
 class Bundle:
     """The steps that were noted since the last one that was told.
 
@@ -45,10 +39,6 @@ class Bundle:
 
     def __init__(self) -> None:
         """Note nothing until `follow`."""
-        self.stop()
-
-    def stop(self) -> None:
-        """Note nothing more, and forget what was noted."""
         self.next_pull: Callable[[], Any] | None = None
         """Returns the iterator whose pull begins the next step; None while no step may begin."""
         self.next_function: Callable[[], Any] = nothing
@@ -99,8 +89,8 @@ class Bundle:
         self.given = [rows]
         self.thread, self.until_ns = threading.get_ident(), until_ns
         self.waiting: Sized = lane.waiting
-        self.traces = lane.traces or Untraced
-        self.traced = self.traces.count
+        traces: Any = lane.traces
+        self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
 
     @property

@@ -26,8 +26,8 @@ from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watching
 from tfmon.script.hooking import FILES, hidden, hooks, unseen
+from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
-from tfmon.script.learning_rate import offer_rate
 from tfmon.script.looking import rows_of
 from tfmon.script.watching import watcher
 

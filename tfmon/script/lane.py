@@ -34,8 +34,8 @@ from tfmon.model.surroundings import differences
 from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.hooking import hooks
+from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.meter import Meter
-from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
@@ -74,6 +74,8 @@ class Lane(Meter):
         self._progress: Callable[[], Progressed] | None = None
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
+        self.finish: Callable[[], object] = list
+        """Ends the step under way."""
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
@@ -323,6 +325,8 @@ class Lane(Meter):
         """Send what is left of the last window, and let the other lanes train."""
         if self.reporter.closed:
             return
+        with hooks:
+            self.finish()
         self.stop_clock()
         with self.reporter.lock:
             self.send_rest()

@@ -174,7 +174,7 @@ class Meter(LaneControl):
 
     def alike_until(self) -> int:
         """Return until when steps like the last one may be told together; 0 for not at all."""
-        traced = self.traces is not None and self.traces.count != self._seen_traces
+        traced = self.traces is None or self.traces.count != self._seen_traces
         alone = self._sampling or self._capture is not None or self.unconfirmed or self.waiting or traced
         if alone or self.clock.room - self._uncounted <= MOST:
             return 0

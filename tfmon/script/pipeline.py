@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -30,8 +30,7 @@ from tfmon.script.datasets import (
 )
 from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.lane import Lane
-from tfmon.script.looking import logs_operations
-from tfmon.script.reads import Reads
+from tfmon.script.looking import logs_operations, users_frame
 from tfmon.script.running import RunningIterator, cost_ns
 from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
@@ -40,6 +39,57 @@ MOST_COST = 0.01
 """A change at once may cost so much of a step's time."""
 FIXED_BY_FIT = "`fit` trains a fixed number of batches an epoch, so their size cannot be changed"
 FILES.add(__file__)
+
+
+class Reads:
+    """Which datasets are trained from, and where in the script; others, such as for validation, stay as they are.
+
+    Thread: the one that trains.
+    """
+
+    def __init__(self) -> None:
+        self.any = False
+        """Whether anything is known to be trained from."""
+        self._places: set[Hashable] = set()
+        self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.latest: Callable[[], Any] = nothing
+        """Returns the iterator that was opened last."""
+
+    def place(self) -> Hashable:
+        """Return the script's instruction that is running now."""
+        frame = users_frame()
+        return id(frame.f_code), frame.f_lasti
+
+    def opened(self, iterator: Any, dataset: Any, place: Hashable) -> None:  # noqa: ANN401
+        """Record what an iterator was made of, and where."""
+        self._seen.add(dataset)
+        setattr(iterator, _READ, (dataset, place))
+        self.latest = weakref.ref(iterator)
+
+    def dataset_of(self, iterator: Any) -> Any:  # noqa: ANN401
+        """Return the script's dataset that an iterator was made of; None if that is not known."""
+        read = getattr(iterator, _READ, None)
+        return read[0] if read is not None else None
+
+    def trains(self, iterator: Any) -> None:  # noqa: ANN401
+        """Record that what an iterator gives is trained from."""
+        read = getattr(iterator, _READ, None)
+        if read is None:
+            return
+        self.any = True
+        self._trained.add(read[0])
+        self._places.add(read[1])
+
+    def trains_from(self, dataset: Any, place: Hashable) -> bool | None:  # noqa: ANN401
+        """Return whether a dataset is trained from where it is iterated over; None if that is not known."""
+        if dataset in self._trained:
+            return True
+        if not self.any:
+            return None
+        if dataset in self._seen:
+            return False
+        return True if place in self._places else None
 
 
 class Pipeline:
@@ -260,7 +310,7 @@ class Pipeline:
         return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
 
 
-_RUNNING, _MADE, _PIPELINE = "_tfmon_running", "_tfmon_made", "pipeline"
+_RUNNING, _MADE, _READ, _PIPELINE = "_tfmon_running", "_tfmon_made", "_tfmon_read", "pipeline"
 
 
 def beyond(wanted: KnobValue, own: KnobValue) -> KnobValue:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon.model.lane_events import Progressed
 from tfmon.script.bundle import Bundle
-from tfmon.script.followed import Followed
+from tfmon.script.followed import LOOP_IN_GRAPH, TRAINING, VALIDATION, Followed
 from tfmon.script.looking import line_of, users_frame
-from tfmon.script.loop_report import LOOP_IN_GRAPH, TRAINING, VALIDATION
 from tfmon.script.marks import Mark
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, Given, Pull, Source, Sources, examples_of, nothing
@@ -50,7 +49,6 @@ class StepWatcher(Followed):
         """Is called once the first steps have shown all optimizers."""
         self._all_seen = False
         self._join = join
-        self.bundle = Bundle()
         self.updaters: list[Updater] = []
         self._step = 0
         self.begin_anew()
@@ -65,7 +63,7 @@ class StepWatcher(Followed):
 
     def forget(self) -> None:
         """Begin a step without anything in it."""
-        self.bundle.stop()
+        self.bundle = Bundle()
         self.updates = self._due = 0
         self.sources.pulled = Counter()
         self.given: Counter[Given] = Counter()
@@ -271,25 +269,17 @@ class StepWatcher(Followed):
 
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""
-        bundle, ends_ns = self.bundle, self.bundle.begun_ns
-        steps = len(ends_ns)
-        if not steps or self.lane is None:
-            bundle.stop()
+        bundle, self.bundle = self.bundle, Bundle()
+        if not bundle.begun_ns or self.lane is None:
             return
-        source, mark, rows, waits_ns, given = (
-            bundle.source,
-            bundle.mark,
-            bundle.rows,
-            bundle.waits_ns,
-            bundle.given,
-        )
-        received, updated, updated_ns, loss = bundle.received, bundle.updated, bundle.updated_ns, bundle.loss
+        source, rows, waits_ns, ends_ns = bundle.source, bundle.rows, bundle.waits_ns, bundle.begun_ns
+        steps, updated = len(ends_ns), bundle.updated
         self.rounds.plus(bundle.updater, bundle.updater.made_more(steps - 1 + updated))
-        if given != rows[: len(given)]:
+        if bundle.given != rows[: len(bundle.given)]:
             self.report.doubts["examples"] = OTHER_ROWS
         self.lane.end_steps(
             ends_ns,
-            loss=bundle.loss_before if updated else loss,
+            loss=bundle.loss_before if updated else bundle.loss,
             examples=0 if self.report.unknown("examples") else sum(rows[:steps]),
             input_ns=sum(waits_ns[:steps]),
         )
@@ -297,15 +287,15 @@ class StepWatcher(Followed):
         source.pulls += steps
         self._step += steps
         self.forget()
-        self._begun, self._began_ns, self._pulling = True, ends_ns[-1], not received
+        self._begun, self._began_ns, self._pulling = True, ends_ns[-1], not bundle.received
         source.began_ns = source.first_ns = ends_ns[-1]
-        if received:
+        if bundle.received:
             self.sources.pulled[source, frozenset(rows[-1:])] = 1
             source.wait_ns = waits_ns[-1]
         if updated:
             self._fed = self.sources.feed(self._step)
             self.updates = self._due = 1
-            self._mark, self._last_end_ns, self._loss = mark, updated_ns, loss
+            self._mark, self._last_end_ns, self._loss = bundle.mark, bundle.updated_ns, bundle.loss
             self.given[rows[-1],] = 1
 
     # ------------------------------------------------------------ steps

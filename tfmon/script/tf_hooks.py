@@ -21,7 +21,7 @@ from typing import Any
 
 from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, hidden, unseen
-from tfmon.script.learning_rate import LoopOptimizers
+from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.looking import first_of, rows_in, variables_in
 from tfmon.script.marks import MARK, UNTRAINED, Mark, Variables, mark_of, mark_training, marks_around
 from tfmon.script.rounds import Updater

@@ -93,7 +93,7 @@ def _join() -> Lane | None:
         _tensorflow.joined(lane)
     if pipeline is not None:
         pipeline.joined(lane)
-    atexit.register(hooks.guard(watcher.finish))
+    lane.finish = watcher.finish
     return lane
 
 
@@ -114,7 +114,7 @@ def _not_reported(reason: str) -> None:
 
 def _unseen() -> None:
     """Say at the end of a process in which no step was seen what was."""
-    if _tensorflow is None or process.joined() is not None:
+    if _tensorflow is None or watcher.off or process.joined() is not None:
         return
     if _tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
