@@ -1,4 +1,4 @@
-"""A session in which keys change a script's knob ten times: its history is on the page and in all that is left of it."""
+"""Keys change a script's knob ten times: the history is on the page and in all that is left of the session."""
 
 from __future__ import annotations
 
