@@ -79,6 +79,8 @@ class TestChanges:
         demo.race(20, (1_340,))
         effect = of(demo).history[-1].effect
         assert effect.low < 1.34 < effect.high < 1.5
+        told = [row.cells(demo.session.snapshot())[-1] for row in of(demo).history]
+        assert any(told) == (mode == CONCURRENT), "one lane has no verdict"
 
     def test_a_large_effect_is_told_from_four_slices_of_the_lane_on(self):
         demo = Demo(mode=TURNS)

@@ -54,15 +54,11 @@ class TestMachine:
         here = read_machine()
         assert (machine.boot, machine.hostname, machine.cores) == (here.boot, here.hostname, here.cores)
         assert (machine.python, machine.tensorflow) == (platform.python_version(), "2.20.0 (tensorflow-cpu)")
-        assert questions.read_tensorflow_answer(ask("tensorflow")) == Wheel(
-            "tensorflow-cpu", "2.20.0", None, "", platform.python_version()
-        )
 
     def test_without_tensorflow_it_has_its_python_all_the_same(self, monkeypatch):
         monkeypatch.setattr(sys, "path", [])
         machine = questions.read_machine_answer(ask("machine"))
         assert (machine.python, machine.tensorflow) == (platform.python_version(), "")
-        assert questions.read_tensorflow_answer(ask("tensorflow")) is None
 
     @pytest.mark.process
     def test_its_gpus_with_driver_and_power_limits(self, driver, monkeypatch):

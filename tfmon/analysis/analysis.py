@@ -9,7 +9,7 @@ from tfmon import units
 from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.crossover import Curve, curve_of
-from tfmon.analysis.finish import finished_sooner
+from tfmon.analysis.finish import time_to_finish
 from tfmon.analysis.history import Measured, Row, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
@@ -94,7 +94,7 @@ class Analysis:
             return best or trained_text(snapshot.lanes[0])
         decided = verdict.kind in (FASTER, SAME)
         told = verdict.text if decided or not self.earlier else self.earlier
-        return "; ".join(filter(None, (finished_sooner(snapshot), told, best)))
+        return "; ".join(filter(None, (time_to_finish(snapshot, brief=True), told, best)))
 
 
 def trained_text(lane: LaneState) -> str:

@@ -37,14 +37,12 @@ def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(line for line in (time_to_finish(snapshot), *loss_warnings(snapshot)) if line)
 
 
-def finished_sooner(snapshot: Snapshot) -> str:
-    """Return which lane of a script's race did the same work sooner, and by how much; empty where none did."""
-    return _sooner(snapshot.lanes) if _ended(snapshot) else ""
+def time_to_finish(snapshot: Snapshot, *, brief: bool = False) -> str:
+    """Return which lane of a script's race did the same work sooner, or why none did; empty before its end.
 
-
-def time_to_finish(snapshot: Snapshot) -> str:
-    """Return the same with the times, or why there is none; empty before the end of the race."""
-    return _times(snapshot.lanes) if _ended(snapshot) else ""
+    Where it is `brief`, no times follow, and nothing is told where none did.
+    """
+    return _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
 
 
 def loss_warnings(snapshot: Snapshot) -> tuple[str, ...]:
@@ -69,35 +67,26 @@ def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     return tuple(f"{lane.title} {lane.went_on}{other}" for lane in lanes if lane.went_on)
 
 
-def _work(lanes: Sequence[LaneState]) -> tuple[str, list[int]]:
-    """Return the unit of the lanes' work, and how much each did."""
-    noun = "examples" if all(lane.examples for lane in lanes) else "steps"
-    return noun, [lane.examples if noun == "examples" else lane.steps for lane in lanes]
-
-
-def _sooner(lanes: Sequence[LaneState]) -> str:
-    noun, amounts = _work(lanes)
-    if len({lane.went_on for lane in lanes}) > 1 or max(amounts) > ALIKE * min(amounts):
-        return ""
+def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
+    if len({lane.went_on for lane in lanes}) > 1:
+        return "" if brief else "no time to finish: the lanes trained other work"
     epochs = {lane.progress.epochs_done if lane.progress is not None else 0 for lane in lanes}
+    noun = "examples" if all(lane.examples for lane in lanes) else "steps"
+    amounts = [lane.examples if noun == "examples" else lane.steps for lane in lanes]
+    if max(amounts) > ALIKE * min(amounts):
+        each = ", ".join(f"{lane.title} {units.count(done)}" for lane, done in zip(lanes, amounts, strict=True))
+        return "" if brief else f"no time to finish: the lanes trained different numbers of {noun} ({each})"
     work = units.several(done, "epoch") if len(epochs) == 1 and (done := epochs.pop()) else ""
     work = work or f"{units.count(max(amounts))} {noun}"
     first, *_, last = sorted(lanes, key=lambda lane: lane.trained_ns)
     sooner = units.ratio(last.trained_ns / max(1, first.trained_ns))
-    return f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
-
-
-def _times(lanes: Sequence[LaneState]) -> str:
-    if told := _sooner(lanes):
-        times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
-        losses = [(lane.title, lane.last_loss) for lane in lanes if lane.last_loss is not None]
-        ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
-        return f"{told} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
-    if len({lane.went_on for lane in lanes}) > 1:
-        return "no time to finish: the lanes trained other work"
-    noun, amounts = _work(lanes)
-    told = ", ".join(f"{lane.title} {units.count(amount)}" for lane, amount in zip(lanes, amounts, strict=True))
-    return f"no time to finish: the lanes trained different numbers of {noun} ({told})"
+    told = f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
+    if brief:
+        return told
+    times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
+    losses = [(lane.title, lane.last_loss) for lane in lanes if lane.last_loss is not None]
+    ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
+    return f"{told} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
 
 
 def _differences(lanes: Sequence[LaneState]) -> list[str]:

@@ -55,19 +55,22 @@ class Row:
     """The throughput after over that before."""
     verdict: Verdict | None = None
     """The verdict under these settings; None where the next row has it."""
+    early: bool = False
+    """Whether more time will tell the effect."""
 
     @property
     def effect_text(self) -> str:
-        """The effect with its interval, or that it is too early for one."""
+        """The effect with its interval, or why there is none."""
         effect = self.effect
-        sure = effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low)
-        return gain_text(effect) if effect is not None and sure else "too early to say"
+        if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
+            return gain_text(effect)
+        return "too early to say" if self.early else "measured too briefly"
 
     def cells(self, snapshot: Snapshot) -> tuple[str, ...]:
         """Return the row as text, a cell for each of the `HEADS`; the verdict by the ids of the lanes."""
         speeds = [units.rate(speed) if speed is not None else "–" for speed in (self.before, self.after)]
         ratio, winner = (self.verdict.interval, self.verdict.winner) if self.verdict else (None, None)
-        told = "–" if self.verdict else ""
+        told = "–" if self.verdict and len(snapshot.lanes) > 1 else ""
         if self.verdict and ratio:
             told = ahead(snapshot.lane(winner).spec.id if winner else self.verdict.kind, ratio)
         return (
@@ -129,7 +132,9 @@ def _rows_of(one: Measured, then: Measured, snapshot: Snapshot) -> Iterator[Row]
             centers = centers[0], None
         first, second = (None if center is None else math.exp(center.value) for center in centers)
         effect = _effect(*centers, snapshot.race, same_process=lane.process == after.process)
-        yield Row(at_s, change.text, lane.spec.id, first, second, effect)
+        enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
+        early = enough and then.period is None
+        yield Row(at_s, change.text, lane.spec.id, first, second, effect, early=early)
     if isinstance(experiment, CrossoverState):
         yield Row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), experiment).text}")
     elif experiment is not None:

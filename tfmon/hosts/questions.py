@@ -26,7 +26,7 @@ from tfmon.probes.base import Gpu
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.machine import read_machine
-from tfmon.probes.wheel import Wheel, read_wheel
+from tfmon.probes.wheel import read_wheel
 
 if TYPE_CHECKING:
     from tfmon.doctor.report import Report
@@ -101,16 +101,6 @@ def read_look_answer(found: Answer, host: str) -> tuple[GpuSample, ...]:
     """Return the samples of an answer to `look`, with the host's name."""
     samples: tuple[GpuSample, ...] = _read(found, "samples", tuple[GpuSample, ...])
     return tuple(replace(sample, host=host) for sample in samples)
-
-
-def _tensorflow(python: str = "") -> Answer:
-    return {"wheel": plain(read_wheel(_own(python)))}
-
-
-def read_tensorflow_answer(found: Answer) -> Wheel | None:
-    """Return the TensorFlow of an answer to `tensorflow`; None for none."""
-    wheel: Wheel | None = _read(found, "wheel", Wheel | None)
-    return wheel
 
 
 def _own(python: str) -> str | None:
@@ -202,7 +192,6 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "machine": _machine,
     "gpus": _gpus,
     "look": _look,
-    "tensorflow": _tensorflow,
     "paths": _paths,
     "view": _view,
     "settle": _settle,
