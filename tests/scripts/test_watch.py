@@ -47,7 +47,7 @@ def test_output_is_passed_on_byte_for_byte_and_the_result_follows(steps):
     assert printed.stdout.startswith(plain) and len(printed.stdout) > len(plain)
     as_json = watch(text + steps, "--json")
     assert as_json.stderr == plain
-    assert json.loads(as_json.stdout)["lanes"][0]["steps"] > 0 or not steps
+    assert bool(json.loads(as_json.stdout)["lanes"][0]["steps"]) == bool(steps), "null where no step was seen"
 
 
 @pytest.mark.parametrize(
