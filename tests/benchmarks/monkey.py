@@ -217,8 +217,7 @@ def main() -> int:
                 monkey.run(max(left_s, 600) if given.scripts else left_s)
                 wrong = monkey.wrong + monkey.end()
             finally:
-                if monkey.terminal.process.isalive():
-                    monkey.terminal.process.close(force=True)
+                monkey.terminal.close()
             monkey.report()
             if wrong:
                 print(f"seed {seed}, in {monkey.size} at last: {list(monkey.sent)}")
