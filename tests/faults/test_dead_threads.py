@@ -31,7 +31,6 @@ from tfmon.hosts.agent import Agent
 from tfmon.hosts.frames import Frame, FrameReader, Kind
 from tfmon.lanes.children import Children
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model import race as races
 from tfmon.model import threads
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import StackReported
@@ -40,13 +39,10 @@ from tfmon.model.race import Machine, TuneState
 from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
 from tfmon.model.session import Session
-from tfmon.model.spec import LaneSpec
-from tfmon.model.views import OVERLAY, View
 from tfmon.probes.base import within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
-from tfmon.runner.views import Views
 from tfmon.script.others import OtherLibrary
 from tfmon.trainer import channel
 
@@ -324,17 +320,6 @@ def test_a_lane_that_is_told_to_stop_says_why_it_cannot_end_itself(deadly, monke
     os.close(write_fd)
     inbox.join(PATIENCE_S)
     os.close(read_fd)
-
-
-def test_the_death_of_what_settles_the_files_of_lanes_is_told(deadly):
-    said, reason = queue.SimpleQueue(), deadly("tfmon-views")
-    session = Session(Machine(), time.monotonic_ns)
-    views = Views(session, lambda _: None, said.put, kept=True, recording=None)
-    here = {"": View(OVERLAY, "/", store="/nowhere/store")}
-    for _ in range(2):  # the second race closes the store of the first
-        session.begin(races.Race(views=here), [LaneSpec("cpu")])
-    assert said.get(timeout=PATIENCE_S).startswith(reason)
-    views.close()
 
 
 def test_a_hint_that_cannot_be_given_is_left_away_without_a_word(deadly, monkeypatch):

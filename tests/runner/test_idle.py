@@ -70,7 +70,7 @@ def test_several_gpus_of_no_name_are_the_idlest_ones_and_all_of_them_need_no_loo
     [
         ("gpu:1+2", "within 1 min: gpu:2: 1 process of bob, 88 % busy"),
         ("gpu:all", "within 1 min: gpu:0: .*; gpu:2: .*; gpu:3: "),
-        ("4xgpu", "within 1 min: 2 of 8 GPUs free, and 4 are needed$"),
+        ("4xgpu", "within 1 min: 2 of 8 GPUs free, and 4 are needed "),
     ],
 )
 def test_several_gpus_are_waited_for_until_each_is_free(lane, said):
