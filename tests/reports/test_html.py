@@ -14,6 +14,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
+from tfmon.recordings.header import SCHEMA
 from tfmon.reports.html import library, report
 from tfmon.reports.html.gather import gather
 from tfmon.reports.html.private import HIDDEN, hider
@@ -212,7 +213,7 @@ class TestFiles:
     def test_bad_recordings_get_one_line(self, run, tmp_path, kind):
         bad = tmp_path / "bad.jsonl"
         whole = RECORDED.read_text()
-        bad.write_text({"empty": "", "other schema": whole.replace('"schema":2', '"schema":7', 1)}.get(kind, "{}"))
+        bad.write_text({"empty": "", "other schema": whole.replace(f'"schema":{SCHEMA}', '"schema":7', 1)}.get(kind, "{}"))
         for way in (("--html", "bad.html"), ("--markdown",)):
             code, _, said = run("export", bad, *way)
             assert code == 2 and "bad.jsonl" in said and said.count("\n") <= 2
