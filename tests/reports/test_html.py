@@ -213,7 +213,8 @@ class TestFiles:
     def test_bad_recordings_get_one_line(self, run, tmp_path, kind):
         bad = tmp_path / "bad.jsonl"
         whole = RECORDED.read_text()
-        bad.write_text({"empty": "", "other schema": whole.replace(f'"schema":{SCHEMA}', '"schema":7', 1)}.get(kind, "{}"))
+        other = whole.replace(f'"schema":{SCHEMA}', '"schema":7', 1)
+        bad.write_text({"empty": "", "other schema": other}.get(kind, "{}"))
         for way in (("--html", "bad.html"), ("--markdown",)):
             code, _, said = run("export", bad, *way)
             assert code == 2 and "bad.jsonl" in said and said.count("\n") <= 2

@@ -27,7 +27,7 @@ from tfmon.model.views import View
 
 SCHEMA = 3
 """Version of the recordings; others are refused. New events and new fields with a default need no new version:
-older recordings are still read, and newer ones are refused by the name that is unknown. 3: a view has no `kept`."""
+older recordings are still read, and newer ones are refused by the name that is unknown. 3: views lost `kept`."""
 RESULT_SCHEMA = 3
 """Version of every JSON object. 3: what only a gate reads of a lane (`log_examples_per_s`, `measured_examples`,
 `measured_ns`) is in `figures`. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
