@@ -122,6 +122,19 @@ class TestLanes:
         )
         assert kind_of(CASES["step"]).text.startswith("90 % in the training step; P breaks it down")
 
+    def test_a_step_of_a_scripts_own_loop_is_split_from_the_python_around_it_by_a_profile_alone(self):
+        body = replace(lane(call_ns=1_000), step="train.py:9 `step(x)`")
+        assert kind_of(body).text == "100 % in the step and the Python around it; P breaks it down"
+        profiled = replace(body, calling_share=0.16, computing_share=0.25)
+        assert kind_of(profiled).text == "loop-bound: Python between the steps takes 84 % of the time"
+        shares = shares_of(profiled)
+        assert (shares.device_pct, shares.dispatch_pct, shares.other_pct) == pytest.approx((4, 12, 84))
+
+    def test_launches_of_a_scripts_own_loop_on_a_gpu_are_not_told_before_a_profile(self):
+        timed = lane("gpu:0", call_ns=900, sampled=1, sampled_call_ns=0.05, sampled_tail_ns=0.1)
+        assert "dispatch" in kind_of(timed).kind
+        assert kind_of(replace(timed, step="train.py:9 `step(x)`")).kind == "step"
+
     def test_reading_each_loss_costs_a_cpu_nothing(self):
         state = lane(computing=0.95, call_ns=600, sync_ns=390, settings={"sync_every_step": True})
         assert kind_of(state).kind == "compute"

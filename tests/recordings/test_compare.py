@@ -95,6 +95,11 @@ def test_lanes_are_paired_by_id_however_their_names_have_changed_then_by_device(
     assert found.unpaired == ("G gpu:0: only in the first", "B cpu batch_size=20: only in the second")
 
 
+def test_a_lone_cpu_lane_is_not_paired_with_a_lone_gpu_lane(header):
+    cpu, gpu = (side(header, raced(lanes=[LaneSpec(device)])) for device in ("cpu", "gpu:0"))
+    assert compare(cpu, gpu).unpaired == ("A cpu: only in the first", "A gpu:0: only in the second")
+
+
 def test_races_of_two_scenarios_are_said_to_be_no_comparison(header):
     found = compare(side(header, raced()), side(header, raced(), scenario="conv"))
     assert found.notes == (

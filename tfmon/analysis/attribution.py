@@ -19,6 +19,7 @@ ASYNCHRONOUS = 0.25
 NO_COPY = Missing("the batch is in the host's memory already")
 COPY_IN_STEP = Missing("the step splits the batch over the devices and copies the parts itself")
 NOT_SPLIT = Missing("no profile tells how the step's time splits")
+NOT_APART = Missing("no profile tells the calls of a step from the Python around them")
 HIDDEN = Missing("the device keeps up with the launches, so its work is hidden behind them")
 NOT_SAMPLED = Missing("no step was sampled yet")
 
@@ -39,7 +40,7 @@ class Shares:
     device_pct: Reading
     """The device computes."""
     step_pct: float
-    """Dispatch and compute together, without tracing."""
+    """Dispatch and compute together, without tracing; for a script's own loop also Python, before a profile."""
     sync_pct: float
     """Reading the loss while the device does not compute."""
     report_pct: float
@@ -59,10 +60,15 @@ def shares_of(lane: LaneState) -> Shares | None:
     tally = lane.steady
     if not tally.steps or tally.span_ns <= 0:
         return None
+    if lane.calling_share is not None and lane.step:
+        # A step of a script's own loop lasts from one update to the next.
+        tally = replace(tally, call_ns=round(tally.call_ns * lane.calling_share))
     if lane.spec.kind == "gpu" or _runs_behind(tally):
         shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.command else COPY_IN_STEP)
     else:
         shares = _on_the_host(lane, tally)
+    if lane.calling_share is None and lane.step and not isinstance(shares.dispatch_pct, Missing):
+        shares = replace(shares, dispatch_pct=NOT_APART)
     unknown = lane.not_measured.get("input")
     return replace(shares, input_pct=Missing(unknown)) if unknown else shares
 
@@ -77,7 +83,8 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
     The clocks tell all but how a call splits; that comes from a short profile under the same settings.
     """
     span = tally.span_ns
-    step, traced = 100 * tally.call_ns / span, 100 * tally.traced_ns / span
+    step = 100 * tally.call_ns / span
+    traced = min(100 * tally.traced_ns / span, step)
     dispatch: Reading = NOT_SPLIT
     device: Reading = NOT_SPLIT
     if lane.computing_share is not None:

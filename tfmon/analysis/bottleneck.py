@@ -59,7 +59,8 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
         case "retracing":
             text = _retracing_text(lane, evidence)
         case "step":
-            text = f"{evidence.step:.0f} % in the training step; P breaks it down"
+            what = "step and the Python around it" if lane.step else "training step"
+            text = f"{evidence.step:.0f} % in the {what}; P breaks it down"
         case _:
             text = sentence(kinds, evidence, _PHRASES)
     if shared := _shared(lane):

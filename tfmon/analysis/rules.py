@@ -111,7 +111,7 @@ RULES: tuple[Rule, ...] = (
     Rule("other", lambda one: one.other > OTHER_PCT or one.largest(one.other)),
     Rule("eager", lambda one: one.eager and _dispatch_limits(one)),
     Rule("dispatch", _dispatch_limits),
-    Rule("step", lambda one: one.dispatch is None and one.compute is None, decides=True),
+    Rule("step", lambda one: one.dispatch is None and one.step > 2 * (one.compute or 0.0), decides=True),
     Rule("compute", lambda _: True),
 )
 

@@ -94,6 +94,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 restart_measurement(state),
                 settings={**state.settings, event.knob: event.value},
                 computing_share=None,
+                calling_share=None,
                 requested=_without(state.requested, event.knob, event.request),
                 refused="",
                 knob_marks=_marks(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
@@ -187,8 +188,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
-        case Profiled() if (share := event.profile.computing_share) is not None:
-            return replace(state, computing_share=share)
+        case Profiled(profile=profile):
+            share = state.computing_share if profile.computing_share is None else profile.computing_share
+            return replace(state, computing_share=share, calling_share=profile.calling_share)
         case StackReported():
             return replace(state, stack=event)
         case PathsUsed():

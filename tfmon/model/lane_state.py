@@ -194,6 +194,8 @@ class LaneState:
     measurements: Measurements = field(default_factory=Measurements)
     computing_share: float | None = None
     """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
+    calling_share: float | None = None
+    """Share of a step of a script's own loop, without input, that its calls take; None before a profile."""
     traced: str = ""
     """Which function was traced last while the lane raced, and why; empty for none."""
     source: str = ""

@@ -187,3 +187,10 @@ class Profile:
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
         return min(1.0, call.compute_ns / call.total_ns)
+
+    @property
+    def calling_share(self) -> float | None:
+        """Share of the loop's time without input and waits that step calls take, 0 to 1; None for unknown."""
+        if isinstance(self.call, Missing) or not self.call.total_ns:
+            return None
+        return self.call.total_ns / (self.call.total_ns + self.other_ns)

@@ -151,8 +151,8 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
     """Give every lane a unique name and an id.
 
     A place that only one lane uses names that lane; lanes that share one add the settings that tell
-    them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; otherwise the
-    ids go from A.
+    them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; all other ids go
+    from A.
     """
     named: list[LaneSpec] = []
     for spec in specs:
@@ -168,7 +168,7 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
             replace(spec, name=title(replace(spec, apart=apart, number=number)), apart=apart, number=number)
         )
     kinds = [spec.kind for spec in specs]
-    if len(set(kinds)) == len(kinds):
+    if len(specs) > 1 and len(set(kinds)) == len(kinds):
         ids = [kind[0].upper() for kind in kinds]
     else:
         ids = [chr(ord("A") + index % 26) for index in range(len(specs))]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tfmon.analysis.means import LEAST_PAIRS
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
+from tfmon.model.spec import LaneSpec
 from tfmon.recordings.change import Change, change_of
 from tfmon.recordings.figures import LaneFigures, Lead, RaceFigures
 
@@ -115,13 +116,17 @@ def _verdict(first: Lead, second: Lead) -> Change | None:
 def _paired(
     first: Sequence[LaneFigures], second: Sequence[LaneFigures]
 ) -> tuple[list[tuple[LaneFigures, LaneFigures]], list[str]]:
-    """Pair lanes by their id, and the remaining ones by their place, or else device, in their order."""
+    """Pair lanes of one kind of device by their id, the others by their place, or else device, in their order."""
     left, right = list(first), list(second)
     pairs: list[tuple[LaneFigures, LaneFigures]] = []
-    for part in ("id", "place", "device"):
+    keys: tuple[Callable[[LaneFigures], object], ...] = (
+        lambda lane: (lane.id, LaneSpec(lane.device).kind),
+        lambda lane: lane.place,
+        lambda lane: lane.device,
+    )
+    for key in keys:
         for lane in list(left):
-            wanted = getattr(lane, part)
-            other = next((one for one in right if wanted and getattr(one, part) == wanted), None)
+            other = next((one for one in right if key(one) == key(lane)), None)
             if other is not None:
                 pairs.append((lane, other))
                 left.remove(lane)

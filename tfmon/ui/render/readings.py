@@ -234,8 +234,8 @@ def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
     """Return the parts of step time that are known: name, percent and the character that draws it; 100 in all."""
     parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
     found = [(name, value, glyph) for name, value, glyph in parts if value is not None]
-    if known(shares.dispatch_pct) is None and known(shares.device_pct) is None:
-        found.insert(1, ("step", shares.step_pct, "▓"))
+    if known(shares.dispatch_pct) is None:
+        found.insert(1, ("step", max(0.0, shares.step_pct - (known(shares.device_pct) or 0.0)), "▓"))
     return found
 
 
