@@ -175,6 +175,13 @@ def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     assert text(frame(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
 
 
+def test_a_small_terminal_names_the_knobs_in_which_lanes_differ_while_rows_are_free():
+    knobs = {"batch_size": 10, "prefetch": 1, "mixed_precision": "bfloat16"}
+    demo = Demo([LaneSpec("cpu", knobs), LaneSpec("cpu", {"batch_size": 64})])
+    assert "    batch 10, prefetch 1, bfloat16" in text(frame(demo, 40, 14)).splitlines()
+    assert "10, 1, bfloat16" in text(frame(demo, 40, 8))
+
+
 def test_before_there_are_lanes_the_screen_says_what_goes_on():
     session = Session(CPU_MACHINE, lambda: 0)
     session.begin(Race(), [])

@@ -157,8 +157,14 @@ def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
         return rows
     lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
     rows = []
+    named_below = room >= 3 * len(snapshot.lanes) + len(lines)
     for index, lane in enumerate(snapshot.lanes):
-        rows.append(_lane_line(index, lane, snapshot, width))
+        line = _lane_line(index, lane, snapshot, width)
+        names = hosts.lane_names(snapshot, lane)
+        if named_below and lane.trouble is None and line[-1][0] not in names:
+            rows += [line[:-1], (("    ", TEXT), (fitting_name(names, width - 5), DIM))]
+        else:
+            rows.append(line)
         bottleneck = analysis.lanes[index].bottleneck
         if room >= 2 * len(snapshot.lanes) + len(lines):
             rows.append((("    ", TEXT), (whole_words(bottleneck.text if bottleneck else "", width - 5), DIM)))
