@@ -12,13 +12,14 @@ from tfmon.api.arguments import named_as_arguments
 from tfmon.api.progress import teller
 from tfmon.api.result import LaneFailedError, RaceResult, result_of
 from tfmon.api.turnstile import alone
-from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
-from tfmon.errors import EXIT_FINE, UsageError
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import EXIT_FINE
 from tfmon.model.knobs import KnobValue
-from tfmon.model.race import MARGIN, MODES, TURNS
+from tfmon.model.race import MARGIN, MODES
 from tfmon.model.views import describe
 from tfmon.runner.headless import follow_race, pause
-from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, unwatched, with_fresh
+from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, raced, unwatched, with_fresh
+from tfmon.runner.planner import check as check_options
 from tfmon.runner.program import Program
 from tfmon.runner.settings import LONGEST_S, LONGEST_WAIT_MIN, resolve
 
@@ -81,8 +82,11 @@ def race(
     """
     with named_as_arguments():
         words = arguments.words("command", command, '["python", "train.py"]')
-        info = _info(arguments.path("scenario", scenario), words)
-        arguments.yes_or_no(in_place=in_place, check=check, wait=wait)
+        info = raced(arguments.path("scenario", scenario), words)
+        flags = {"in_place": in_place, "check": check, "wait": wait}
+        arguments.yes_or_no(**(flags if fresh is None else {**flags, "fresh": fresh}))
+        if mode not in (None, *MODES):
+            arguments.refuse("mode", mode, f"it is {' or '.join(MODES)}")
         interpreter_named = arguments.path("python", python) or str(resolve("python").value)
         minutes = arguments.number(
             "wait_idle", wait_idle, f"it is minutes, from 0 to {LONGEST_WAIT_MIN}", 0, LONGEST_WAIT_MIN
@@ -102,7 +106,7 @@ def race(
             wait_idle_s=None if minutes is None else 60 * minutes,
             in_place=in_place or None,
         )
-        _check(options, words, fresh)
+        check_options(options, info, fresh)
         with teller(progress) as tell, alone(wait, tell):
             return _race(with_fresh(unwatched(options, info), fresh), info, tell, check=check)
 
@@ -138,25 +142,3 @@ def _race(
     if check and program.exit_code() != EXIT_FINE:
         raise LaneFailedError(result)
     return result
-
-
-def _info(scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
-    if command and scenario is not None:
-        raise UsageError("race a scenario or a command: not both", "leave one of them out")
-    if command:
-        return command_scenario(command)
-    return find_scenario(str(resolve("scenario").value) if scenario is None else scenario)
-
-
-def _check(options: RaceOptions, command: tuple[str, ...], fresh: bool | None) -> None:
-    """Raise UsageError for options that exclude each other."""
-    if options.mode not in MODES:
-        arguments.refuse("mode", options.mode, f"it is {' or '.join(MODES)}")
-    if fresh is not None:
-        arguments.yes_or_no(fresh=fresh)
-    if options.steps is not None and (command or options.seconds is not None):
-        raise UsageError("steps excludes seconds and command", "leave one of them out")
-    if options.mode != TURNS and (fresh or options.until_ci is not None):
-        raise UsageError("fresh and until_ci need the mode turns", "a contended ratio is not that of each lane")
-    if fresh and command:
-        raise UsageError("fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")

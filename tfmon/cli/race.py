@@ -91,45 +91,26 @@ def race(
       tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 3%
       tfmon race small-dense --seconds 10 --json > result.json
     """
-    from tfmon.catalog import command_scenario, find_scenario
-    from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions
+    from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, check, raced
 
     command = options.own_command()
-    if command and scenario is not None:
-        raise UsageError(
-            f"race a scenario, {scenario}, or a command of your own: not both", "what follows -- is the command"
-        )
-    if command and steps is not None:
-        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
-    if fresh and command:
-        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
-    if fresh and mode != "turns":
-        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
-    if seconds is not None and steps is not None:
-        raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
-    if command:
-        info = command_scenario(command)
-    else:
-        info = find_scenario(str(configured.resolve("scenario", scenario).value))
-    interpreter = options.interpreter(python, command)
-    narrow = None if until_ci is None else options.percentage("--until-ci", until_ci, LEAST_CI)
-    if narrow is not None and mode != "turns":
-        raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
+    info = raced(scenario, command)
     race_options = RaceOptions(
         lanes=lanes,
         settings=settings,
-        python=interpreter,
+        python=options.interpreter(python, command),
         seconds=seconds,
         steps=steps,
         mode=mode,
         slice_s=slice_s,
-        until_ci=narrow,
+        until_ci=None if until_ci is None else options.percentage("--until-ci", until_ci, LEAST_CI),
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
         ray=options.ray_cluster(),
         wait_idle_s=wait_idle_s,
         in_place=in_place or None,
     )
+    check(race_options, info, fresh)
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
     _start(info, race_options, screen, headless=headless, as_json=as_json, fresh=fresh)

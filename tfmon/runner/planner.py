@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfmon.catalog import ScenarioInfo
+from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.lanes.renewal import FRESH_EVERY_S
@@ -90,6 +90,37 @@ def unwatched(race_options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
     endless = race_options.seconds is None and race_options.steps is None and race_options.until_ci is None
     seconds = HEADLESS_SECONDS if endless and not info.command else race_options.seconds
     return replace(race_options, seconds=seconds, spare=False, watched=False)
+
+
+def raced(scenario: str | None, command: Sequence[str]) -> ScenarioInfo:
+    """Return what is raced: a scenario, the one that is set for None, or a user's command.
+
+    Raises:
+        UsageError: both are named, or there is no such scenario.
+    """
+    if not command:
+        return find_scenario(str(resolve("scenario", scenario).value))
+    if scenario is not None:
+        raise UsageError(
+            f"race a scenario, {scenario}, or a command of your own: not both", "leave one of them out"
+        )
+    return command_scenario(tuple(command))
+
+
+def check(race_options: RaceOptions, info: ScenarioInfo, fresh: bool | None) -> None:
+    """Raise UsageError for options that exclude each other."""
+    if info.command and race_options.steps is not None:
+        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
+    if info.command and fresh:
+        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
+    if race_options.seconds is not None and race_options.steps is not None:
+        raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
+    if race_options.mode == TURNS:
+        return
+    if fresh:
+        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
+    if race_options.until_ci is not None:
+        raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
 
 
 def with_fresh(race_options: RaceOptions, fresh: bool | None) -> RaceOptions:
