@@ -134,6 +134,16 @@ def test_a_best_one_that_may_be_no_faster_than_the_baseline_says_so():
     assert answer(rank(measured(state, 0, 1.5)))[0].startswith("best: batch_size=16, ")
 
 
+def test_what_has_no_ratio_at_the_end_says_why_and_that_it_may_be_better():
+    state = measured(planned({"batch_size": (16, 64)}, each_s=2), 0, 1.5)
+    state = replace(measured(state, 1, 9.0, pairs=2), over=True)
+    found = rank(state)
+    assert (found.rows[1].reason, found.rows[0].reason) == ("2 pairs are too few for a ratio", "")
+    assert "; 1 without a ratio may be better; it trains" in answer(found)[0]
+    none = rank(replace(planned({"batch_size": (16, 64)}), over=True))
+    assert (answer(none), none.answered, found.answered) == (["no combination has a ratio"], False, True)
+
+
 def test_the_time_left_falls_with_every_pair_and_ends_at_the_limit():
     state = measured(planned({"batch_size": (16, 64)}, until_ci=0.001, each_s=60), 0, 0.7, pairs=10)
     state = after(replace(measured(state, 1, 1.5, pairs=2), visits_s=(20.0,)), VisitBegan(1, "cpu"))

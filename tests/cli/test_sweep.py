@@ -220,7 +220,7 @@ def test_the_knobs_that_a_script_offers_are_swept(tfmon, tmp_path):
     assert done.code == 0, done.err
     found = json.loads(done.out)["combinations"]
     assert {one["settings"]["learning_rate"] for one in found} == {1e-3, 1e-4}
-    assert all(one["state"] in ("measured", "stopped early") and one["pairs"] >= 5 for one in found)
+    assert all(one["pairs"] >= 5 for one in found)
 
 
 TWO = ("--over", "batch_size=16,64")
@@ -256,6 +256,7 @@ TWO = ("--over", "batch_size=16,64")
         (("--resume", "/nowhere/x"), "/nowhere/x cannot be"),
         (("--resume", "x", "--record", "y"), "leave --record out"),
         (("--resume", "x", "--limit", "9", "--slice", "1", *TWO), "leave --over and --limit and --slice out"),
+        (("small-dense", "--limit", "2", *TWO), "--limit 3 is the least, or a shorter --slice"),
     ],
 )
 def test_what_cannot_be_swept_gets_one_line_and_nothing_is_written(tfmon, tmp_path, monkeypatch, words, said):

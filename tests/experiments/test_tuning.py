@@ -108,7 +108,7 @@ class TestUndo:
     def test_takes_back_what_was_kept_last(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
         tune(group, bench)
-        assert bench.undo() == "C parallel calls off → auto"
+        assert bench.undo() == "A parallel calls off → auto"
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
         assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
         with pytest.raises(ExperimentError, match="nothing to undo"):
@@ -117,7 +117,7 @@ class TestUndo:
     def test_what_a_key_has_changed_since_comes_first(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
         tune(group, bench)
-        for value, undone in ((4, "C parallel calls auto → 4"), ("auto", "C parallel calls off → auto")):
+        for value, undone in ((4, "A parallel calls auto → 4"), ("auto", "A parallel calls off → auto")):
             if value == 4:
                 group.set_knob("cpu", "parallel_calls", value)
                 wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)

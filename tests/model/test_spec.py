@@ -125,7 +125,7 @@ def test_an_impossible_host_is_refused(text, said):
             "ABC",
         ),
         (["cpu,prefetch=off", "gpu:0"], ["cpu", "gpu:0"], "CG"),
-        (["gpu:3"], ["gpu:3"], "G"),
+        (["gpu:3"], ["gpu:3"], "A"),
         (
             ["cpu,prefetch=off,batch_size=8", "cpu,prefetch=auto,batch_size=8"],
             ["cpu prefetch=off", "cpu prefetch=auto"],

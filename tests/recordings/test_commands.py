@@ -198,9 +198,9 @@ class TestLists:
         assert all(one["id"] in shown and one["verdict"] in shown for one in listed)
         compared = json.loads(run("diff", "last~1", listed[1]["id"], "--json").stdout)
         assert [(one["what"], one["first"], one["second"]) for one in compared["differences"]] == [
-            ("C: prefetch", "8", "64")
+            ("A: prefetch", "8", "64")
         ]
-        assert "C: prefetch" in run("diff", "last~1", "last").stdout
+        assert "A: prefetch" in run("diff", "last~1", "last").stdout
         assert run("export", "last", "--csv").stdout.startswith("time,seconds,subject")
         assert json.loads(run("export", "last", "--json").stdout)["result"]["scenario"] == "small-dense"
         assert run("export", "last", "--csv", "-o", "out.csv").returncode == 0

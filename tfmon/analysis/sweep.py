@@ -61,9 +61,14 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """Why there is no figure, or why it died; empty if all is well."""
+        """Why there is no ratio; empty if there is one, or none yet."""
         known = self.combination
-        return known.refused or known.failed or (known.deaths[-1] if known.deaths else "")
+        if known.refused or known.failed:
+            return known.refused or known.failed
+        if self.ratio is not None:
+            return ""
+        too_few = f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
+        return known.deaths[-1] if known.deaths else too_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,17 @@ class Found:
     def best(self, kind: str) -> Row | None:
         """Return the best combination on a kind of device; None before anything is known."""
         return next((row for row in self.ranked if row.combination.kind == kind and row.ratio is not None), None)
+
+    def without_ratio(self, kind: str) -> int:
+        """Return how many combinations on a kind of device could be raced, and have no ratio."""
+        return sum(
+            row.combination.kind == kind and row.ratio is None and row.outcome != REFUSED for row in self.rows
+        )
+
+    @property
+    def answered(self) -> bool:
+        """Whether any combination has a ratio to the baseline."""
+        return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
     def rivals(self, best: Row) -> tuple[Row, ...]:
         """Return the others on its kind of device whose interval reaches into that of the best."""

@@ -26,7 +26,7 @@ def answer(found: Found) -> list[str]:
         where, best = f" on {kind}" if several else "", found.best(kind)
         others = [row for row in found.rows if row.combination.kind == kind and row.outcome != BASELINE]
         if best is None or best.ratio is None or not any(row.ratio for row in others):
-            lines.append(f"nothing is measured yet{where}")
+            lines.append(f"no combination has a ratio{where}" + ("" if found.state.over else " yet"))
             continue
         name = settings_text(best.combination.settings)
         if best.ratio.high < 1:
@@ -45,6 +45,8 @@ def answer(found: Found) -> list[str]:
             line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
         elif rivals:
             line += f"; {len(rivals)} others are within its error"
+        if found.state.over and (unknown := found.without_ratio(kind)):
+            line += f"; {unknown} without a ratio may be better"
         if best.learns:
             line += f"; it {learns_text(best)}"
         lines.append(line)

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from tfmon.cli import options
-from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.runner import settings as configured
 from tfmon.runner.settings import Seconds
 
@@ -169,7 +169,8 @@ def sweep(
     if file is not None and file.failure:
         raise TfmonError(file.failure, "some printed results were not saved")
     failed = program.sweep.failure or found.state.lost or any(row.outcome == FAILED for row in found.rows)
-    sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else EXIT_FINE)
+    fine = EXIT_FINE if found.answered else EXIT_CANNOT_TELL
+    sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else fine)
 
 
 def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:

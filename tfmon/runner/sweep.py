@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tfmon.analysis.intervals import FEW
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
 from tfmon.experiments.sweep import Sweep
@@ -186,6 +187,13 @@ def _planned(
         python=str(options.race.python),
         machines={station.place: station.device for station in stations},
     )
+
+    least_s = 2 * FEW * plan.slice_s
+    if plan.each_s < least_s:
+        raise UsageError(
+            f"--limit {plan.each_s:g} is too short for a ratio: it takes {FEW} pairs of slices",
+            f"--limit {least_s:g} is the least, or a shorter --slice",
+        )
 
     def check(settings: Settings, kind: str) -> str:
         count = several.devices_of(settings, kind)
