@@ -122,10 +122,22 @@ async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_pause
         line = shown(pilot).splitlines()[-2]
         await pilot.click(offset=(line.rindex("─"), 34))
         await until(pilot, lambda: player.state().at_end)
+        for x in range(2, 118, 6):
+            await pilot.click(offset=(x, 34))
+        assert pilot.app.return_value is None and len(pilot.app.screen_stack) == 1, "no key of a race is below it"
         await pilot.click(offset=(30, 10))
         await until(pilot, lambda: pilot.app.monitor.view.focused == "cpu")
         await press(pilot, "r")
         await until(pilot, lambda: REFUSAL not in shown(pilot))
+
+
+async def test_why_a_key_does_nothing_stays_while_the_race_plays_on(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end", "r")
+        pilot.app.monitor.pull()
+        assert REFUSAL in shown(pilot)
+        await press(pilot, "i", "S")
+        assert REFUSAL in shown(pilot), "nothing is requested of a lane that is gone"
 
 
 async def test_every_size(player):
