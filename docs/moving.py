@@ -13,7 +13,7 @@ import asyncio
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.sax.saxutils import escape
 
 from textual.geometry import Region
@@ -23,6 +23,7 @@ from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import Canvas
+from tfmon.ui.source import Source
 
 _SPEC = importlib.util.spec_from_file_location("picture", Path(__file__).with_name("picture.py"))
 assert _SPEC is not None and _SPEC.loader is not None
@@ -50,11 +51,11 @@ async def frames_of_example() -> list[Any]:
     with Recording(EXAMPLE) as recording:
         times = recording.times_ns
         player = Player(recording)
-        app = MonitorApp(player.session, cast(Any, None), cast(Any, None), characters="braille")
+        app = MonitorApp(Source(player.session), characters="braille")
         async with app.run_test(size=picture.SIZE) as pilot:
             for frame in range(1, FRAMES + 1):
                 player.go_to(times[0] + (times[-1] - times[0]) * frame // (FRAMES + 1))
-                app.pull()
+                app.monitor.pull()
                 await pilot.pause()
                 canvas = app.screen.query_one(Canvas)
                 frames.append([list(strip) for strip in canvas.render_lines(Region(0, 0, *picture.SIZE))])

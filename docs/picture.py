@@ -13,7 +13,6 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
@@ -28,6 +27,7 @@ from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import Canvas
+from tfmon.ui.source import Source
 
 PICTURE = Path(__file__).with_name("screen.svg")
 SIZE = (120, 36)
@@ -50,9 +50,9 @@ async def rows_of_example() -> Rows:
     with Recording(EXAMPLE) as recording:
         player = Player(recording)
         _go_to_verdict(player, recording.times_ns)
-        app = MonitorApp(player.session, cast(Any, None), cast(Any, None), characters="braille")
+        app = MonitorApp(Source(player.session), characters="braille")
         async with app.run_test(size=SIZE) as pilot:
-            app.pull()
+            app.monitor.pull()
             await pilot.pause()
             canvas = app.screen.query_one(Canvas)
             return [list(strip) for strip in canvas.render_lines(Region(0, 0, *SIZE))]

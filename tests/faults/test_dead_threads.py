@@ -270,7 +270,7 @@ async def test_the_screen_ends_with_the_reason(deadly):
     with pytest.raises(RuntimeError, match="tfmon's thread tfmon-ui failed: RuntimeError: injected"):
         async with app.run_test(size=(120, 36)):
             deadly("tfmon-ui")
-            app.work(list)
+            app.monitor.work(list)
             while app.broken is None:
                 await asyncio.sleep(0)
 

@@ -9,16 +9,23 @@ from support.ui import SCENARIOS, Demo
 from support.waiting import LOOK_S, PATIENCE_S
 from textual.pilot import Pilot
 
-from tfmon.ui.app import Ending, MonitorApp
+from tfmon.ui.app import MonitorApp
+from tfmon.ui.monitor import Ending
+from tfmon.ui.source import Source
 
 HOPS = 4
 """A key goes from the app to the screen and back, and what it does may be a message again."""
 Screen = Pilot[Ending]
 
 
-def app_of(demo: Demo, **more) -> MonitorApp:
-    wired = demo.session, demo.controls, demo.experiments
-    return MonitorApp(*wired, **{"scenarios": lambda: SCENARIOS, "characters": "braille", **more})
+def app_of(demo: Demo, kind: type[MonitorApp] = MonitorApp, **more) -> MonitorApp:
+    """Return the app over a demo; what the app does not take, the source has."""
+    taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
+    source = Source(demo.session)
+    wired = {"controls": demo.controls, "experiments": demo.experiments, "scenarios": lambda: SCENARIOS}
+    for name, given in {**wired, **more}.items():
+        setattr(source, name, given)
+    return kind(source, **{"characters": "braille", **taken})
 
 
 def shown(pilot: Screen) -> str:

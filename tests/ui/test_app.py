@@ -19,7 +19,6 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
-from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
@@ -43,7 +42,7 @@ async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_
         assert shown(pilot).count("batch 20 → 32 requested") == 3, "in both panes and beside the key"
         for number, name in enumerate(demo.names, 1):
             demo.apply(name, "batch_size", 32, number)
-        app.pull()
+        app.monitor.pull()
         assert "requested" not in shown(pilot) and "batch 32" in shown(pilot)
         await press(pilot, "b", "p")
         assert demo.controls.calls[2:] == [*set_knob("batch_size", 16), *set_knob("prefetch", 1)]
@@ -56,7 +55,7 @@ async def test_keys_act_on_the_focused_lane_and_focus_goes_round_through_all_lan
         seen = []
         for key in ("tab", "tab", "tab", "shift+tab", "shift+tab", "escape"):
             await press(pilot, key)
-            seen.append(app.view.focused)
+            seen.append(app.monitor.view.focused)
         assert seen == ["cpu", "gpu:0", None, "gpu:0", "cpu", None]
         await press(pilot, "tab", "tab", "p")
         assert "keys act on gpu:0 only" in shown(pilot)
@@ -95,12 +94,12 @@ async def test_space_pauses_what_races_and_then_resumes_it_and_t_changes_the_mod
         await press(pilot, "space")
         assert demo.controls.calls == [] and "nothing to pause" in shown(pilot)
         demo.go()
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         await press(pilot, "space")
         assert "pause requested: cpu, gpu:0" in shown(pilot)
         for name in demo.names:
             demo.enter(name, "paused")
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         await press(pilot, "space")
         assert "resumed: cpu" in shown(pilot)
         await press(pilot, "t")
@@ -119,10 +118,10 @@ async def test_the_timer_pulls_without_any_key_and_once_a_second_while_all_are_p
         demo.enter("cpu", "paused")
         await until(pilot, lambda: "paused 0:00" in shown(pilot))
         demo.enter("gpu:0", "paused")
-        app.pull()
-        drawn = app.snapshot
+        app.monitor.pull()
+        drawn = app.monitor.snapshot
         app._tick()
-        assert app.snapshot is drawn
+        assert app.monitor.snapshot is drawn
         demo.clock.ahead(1)
         app._tick()
         assert "paused 0:01" in shown(pilot)
@@ -131,7 +130,8 @@ async def test_the_timer_pulls_without_any_key_and_once_a_second_while_all_are_p
 async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     analysed = []
     monkeypatch.setattr(
-        "tfmon.ui.app.analyse", lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before)
+        "tfmon.ui.monitor.analyse",
+        lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before),
     )
     for name in ("find_verdict", "find_bottleneck", "shares_of", "advice_for", "curve_of", "gain_of", "best_of"):
         for module in ("race", "pane", "readings", "bars", "experiments"):
@@ -139,27 +139,27 @@ async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     app = app_of(racing_demo())
     async with app.run_test(size=SIZE) as pilot:
         analysed.clear()
-        app.pull()
+        app.monitor.pull()
         assert len(analysed) == 1
         await press(pilot, "enter", "escape")
         await pilot.resize_terminal(80, 24)
         assert len(analysed) == len({id(snapshot) for snapshot in analysed})
-        assert analysed[-1] is app.snapshot
+        assert analysed[-1] is app.monitor.snapshot
 
 
 async def test_what_tfmon_takes_is_shown_where_there_is_room():
     demo = racing_demo()
     app = app_of(demo)
     async with app.run_test(size=SIZE) as pilot:
-        app.view = replace(app.view, sent_bytes_per_s=2_940.0)
-        app.pull()
+        app.monitor.view = replace(app.monitor.view, sent_bytes_per_s=2_940.0)
+        app.monitor.pull()
         assert "kB/s" not in shown(pilot), "its CPU is not known yet"
         for share in (Missing("first sample"), 1.2, 1.6):
             sample = unknown_host(demo.clock(), Missing("not read"))
             demo.session.accept(replace(sample, monitor_cpu_pct=share))
-        app.pull()
+        app.monitor.pull()
         assert shown(pilot).splitlines()[-2].endswith("tfmon 1.4 % · 2.9 kB/s")
-        app.say("a line so long that it leaves no room for anything else " + 10 * "and goes on ")
+        app.monitor.say("a line so long that it leaves no room for anything else " + 10 * "and goes on ")
         assert "kB/s" not in shown(pilot)
 
 
@@ -171,17 +171,17 @@ async def test_a_lane_that_fails_behind_a_page_is_told_there_and_on_the_race_unt
     async with app_of(demo).run_test(size=SIZE) as pilot:
         await press(pilot, "question_mark")
         demo.fail("gpu:0")
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         assert LINE in shown(pilot)
         await press(pilot, "escape")
         assert LINE in shown(pilot), "closing the page does not acknowledge it"
         demo.clock.ahead(60)
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         assert "failed 1:00 ago" in shown(pilot)
         await press(pilot, "escape")
         assert "while hidden" not in shown(pilot)
         demo.fail("cpu")
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         await press(pilot, "question_mark")
         assert "while hidden" not in shown(pilot), "that one failed in sight"
 
@@ -194,9 +194,9 @@ async def test_a_click_focuses_a_pane_or_steps_a_knob_at_the_bottom_as_the_wheel
     app = app_of(demo)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.click(offset=(60, 10))
-        await until(pilot, lambda: app.view.focused == "gpu:0")
+        await until(pilot, lambda: app.monitor.view.focused == "gpu:0")
         await pilot.click(offset=(90, 10))
-        await until(pilot, lambda: app.view.focused is None)
+        await until(pilot, lambda: app.monitor.view.focused is None)
         bottom = shown(pilot).splitlines()[-1]
         await pilot.click(offset=(bottom.index("prefetch"), 35))
         await until(pilot, lambda: demo.controls.calls)
@@ -220,7 +220,7 @@ async def test_hidden_lanes_are_shown_by_focus_page_keys_and_wheel():
         await wheel(pilot, MouseScrollDown, (10, 10))
         assert "A  cpu" in shown(pilot)
         demo.fail(demo.names[4])
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         assert "cpu batch_size=16 failed 0:00 ago, while hidden" in shown(pilot)
         await press(pilot, "pageup")
         assert "E  cpu" in shown(pilot)
@@ -287,8 +287,8 @@ async def test_w_saves_the_screen_and_the_table_or_the_text_of_a_page_and_says_w
         await press(pilot, "s", "w", "escape", "l", "slash", "w", "escape", "escape")
         assert not list(tmp_path.iterdir()), "where one types, w is a character"
         await press(pilot, "w")
-        stem = re.search(r"saved .*(tfmon-small-dense-\d{8}-\d{6})\.svg", app.view.message)
-        assert stem and "saved " in shown(pilot), app.view.message  # the path of the folder may be cut
+        stem = re.search(r"saved .*(tfmon-small-dense-\d{8}-\d{6})\.svg", app.monitor.view.message)
+        assert stem and "saved " in shown(pilot), app.monitor.view.message  # the path of the folder may be cut
         assert "<svg" in (tmp_path / f"{stem[1]}.svg").read_text()
         assert "cpu is 3.2× faster than gpu:0" in (tmp_path / f"{stem[1]}.txt").read_text()
         for file in tmp_path.iterdir():
@@ -310,17 +310,17 @@ async def test_the_lanes_are_started_after_the_first_paint_and_why_they_cannot_s
     demo = Demo()
     clock, seen = Clock(), []
 
-    def fail() -> None:
+    def fail(_say) -> None:
         seen.append(app.screen.canvas.text())
         raise TfmonError("there is no GPU 3", "nvidia-smi lists them")
 
-    session = Session(GPU_MACHINE, clock)
-    app = MonitorApp(session, demo.controls, demo.experiments, on_ready=fail, characters="braille")
+    demo.session = Session(GPU_MACHINE, clock)
+    app = app_of(demo, start=fail)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "there is no GPU 3 · nvidia-smi lists them" in shown(pilot))
         assert "examining the machine" in seen[0]
         clock.ahead(3600)
-        app.pull()
+        app.monitor.pull()
         assert "there is no GPU 3" in shown(pilot)
 
 
@@ -353,7 +353,7 @@ async def test_a_signal_ends_it_from_any_thread_and_before_the_first_paint():
         await until(pilot, lambda: app.return_value == "signal")
         assert demo.controls.calls == [("stop",)]
     started: list[bool] = []
-    app = app_of(racing_demo(), on_ready=lambda: started.append(True))
+    app = app_of(racing_demo(), start=lambda _say: started.append(True))
     app.request_quit()
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.return_value == "signal")
@@ -367,7 +367,7 @@ async def test_ctrl_z_suspends_or_says_why_not():
         async with app.run_test() as pilot:
             await press(pilot, "ctrl+z")
             assert stopped == [1]
-            assert said in app.view.message
+            assert said in app.monitor.view.message
 
 
 # ---------------------------------------------------------------- colours
@@ -400,13 +400,13 @@ async def test_a_message_goes_as_soon_as_what_it_announces_has_happened():
         assert "pause requested: cpu, gpu:0" in shown(pilot)
         for name in demo.names:
             demo.enter(name, "paused")
-        app.pull()
+        app.monitor.pull()
         assert "pause requested" not in shown(pilot)
         await press(pilot, "r")
         assert "restarting cpu, gpu:0" in shown(pilot)
         for name in demo.names:
             demo.session.accept(LaneStarted(lane=name, at_ns=demo.clock() + 1, pid=7, settings={}))
-        app.pull()
+        app.monitor.pull()
         assert "restarting" not in shown(pilot)
 
 
@@ -423,7 +423,7 @@ async def test_no_key_changes_the_result_of_a_race_that_is_over():
         for _ in range(2):
             demo.clock.ahead(6)
             demo.sample((310, 290))
-            app.pull()
+            app.monitor.pull()
         await pilot.pause()
         assert shown(pilot) == before
         called = {call[0] for call in demo.controls.calls}
@@ -434,14 +434,16 @@ async def test_another_race_begins_with_a_view_of_its_own():
     demo = racing_demo()
     app = app_of(demo)
     async with app.run_test(size=(120, 36)) as pilot:
-        await until(pilot, lambda: app.view.scales)
+        await until(pilot, lambda: app.monitor.view.scales)
         await press(pilot, "tab")
-        assert app.view.focused == "cpu"
-        demo.session.begin(replace(app.snapshot.race, started_ns=None), demo.specs)
-        app.pull()
+        assert app.monitor.view.focused == "cpu"
+        demo.session.begin(replace(app.monitor.snapshot.race, started_ns=None), demo.specs)
+        app.monitor.pull()
         await pilot.pause()
-        assert app.view.focused is None
-        assert all(scale.high <= scale.low for scale in app.view.scales.values()), "the old chart's axis is gone"
+        assert app.monitor.view.focused is None
+        assert all(scale.high <= scale.low for scale in app.monitor.view.scales.values()), (
+            "the old chart's axis is gone"
+        )
 
 
 async def test_a_tick_after_the_last_screen_is_gone_draws_nothing():
@@ -456,10 +458,10 @@ async def test_a_message_goes_with_the_next_key_and_with_another_page():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(120, 36)) as pilot:
         for key, then in (("tab", "keys act on cpu only"), ("i", "Bottleneck")):
-            pilot.app.say("saved somewhere")
+            pilot.app.monitor.say("saved somewhere")
             assert "saved somewhere" in shown(pilot)
             await press(pilot, key)
-            pilot.app.pull()
+            pilot.app.monitor.pull()
             assert "saved somewhere" not in shown(pilot) and then in shown(pilot)
 
 
@@ -468,5 +470,5 @@ async def test_the_cursor_of_the_charts_cuts_no_message():
     async with app_of(racing_demo()).run_test(size=(100, 36)) as pilot:
         await press(pilot, "left")
         assert "examples/s" in shown(pilot).splitlines()[-2]
-        pilot.app.say(path)
+        pilot.app.monitor.say(path)
         assert path in shown(pilot)

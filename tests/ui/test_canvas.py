@@ -16,7 +16,7 @@ from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import change, repaint, update
 from tfmon.ui.render.rows import cut, fit
 
-from .pilot import press, until
+from .pilot import app_of, press, until
 
 STYLES = {
     "text": Style(color="#e0e0e0", bgcolor="#121212"),
@@ -112,7 +112,7 @@ class EmulatedApp(MonitorApp):
 
 
 def recorded(demo: Demo, width: int, height: int) -> EmulatedApp:
-    app = EmulatedApp(demo.session, demo.controls, demo.experiments, characters="braille")
+    app = app_of(demo, EmulatedApp)
     app.start_recording(width, height)
     return app
 
@@ -134,7 +134,7 @@ async def test_after_many_small_updates_the_terminal_shows_what_it_should():
             demo.race(dice.random() * 2, (dice.uniform(1e3, 9e3), dice.uniform(1e3, 9e3)))
             if turn == 12:
                 demo.fail("gpu:0")
-            app.pull()
+            app.monitor.pull()
             await until(pilot, lambda: shows(app))
         assert len(app.partial) > 10
 
@@ -146,11 +146,11 @@ async def test_an_update_writes_the_changed_cells_only_and_none_where_nothing_is
         await until(pilot, lambda: shows(app))
         app.partial.clear()
         for _ in range(3):
-            app.pull()
+            app.monitor.pull()
             await pilot.pause()
         assert app.partial == []
         demo.clock.ahead(1)
-        app.pull()
+        app.monitor.pull()
         await until(pilot, lambda: app.partial and shows(app))
         written = "".join(app.partial)
         assert "tfmon" not in written and "small-dense" not in written
@@ -165,7 +165,7 @@ async def test_what_lies_over_the_race_is_left_standing():
         app.partial.clear()
         for _ in range(3):
             demo.race(1, (9_000, 100))
-            app.pull()
+            app.monitor.pull()
             await pilot.pause()
         assert app.partial == []
         assert any("something over" in line for line in app.terminal.display)

@@ -29,15 +29,15 @@ async def test_nothing_is_drawn_again_where_nothing_is_new_and_little_where_one_
     async with app_of(demo).run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         app = pilot.app
-        app.pull()
+        app.monitor.pull()
         before = drawn()
         for _ in range(5):
-            app.pull()
+            app.monitor.pull()
         assert drawn() == before, "a refresh without news puts no row together"
 
         old = app.screen.canvas._rows
         demo.race(0.2, (7_000, 7_000))
-        app.pull()
+        app.monitor.pull()
         new = app.screen.canvas._rows
         differing = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
         assert 0 < len(differing) <= 24

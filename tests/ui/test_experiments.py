@@ -172,7 +172,7 @@ async def test_while_a_lane_is_tuned_keys_change_nothing_and_say_why():
     demo = tuned_demo(over=False)
     async with app_of(demo).run_test(size=SIZE) as pilot:
         for key in ("b", "p", "space", "t", "r", "e"):
-            pilot.app.say("")
+            pilot.app.monitor.say("")
             await press(pilot, key)
             assert "G is trying prefetch auto, batch 256; E, Enter stops it" in shown(pilot), key
         assert demo.controls.calls == [] and demo.experiments.calls == []
@@ -189,7 +189,7 @@ async def test_the_page_of_tuning_starts_and_stops_a_series_undoes_and_says_a_re
         await press(pilot, "enter")
         assert demo.experiments.refusal in shown(pilot)
         demo.session.set_experiment(TuneState("cpu", everything=True))
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         await press(pilot, "enter")
         assert demo.experiments.calls[-1] == ("stop",)
 

@@ -239,7 +239,7 @@ async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_charac
             LaneFailed(lane="gpu2/gpu:0", at_ns=demo.clock(), kind="host", message=EVIL, hint=EVIL)
         )
         demo.session.accept(HostLost(at_ns=demo.clock(), host="gpu2", reason=EVIL))
-        app.say(EVIL)
+        app.monitor.say(EVIL)
         for keys in (["tab", "tab"], ["enter"], ["l"], ["escape"], ["z"], ["y"]):
             await press(pilot, *keys)
             assert "owned" in shown(pilot), keys

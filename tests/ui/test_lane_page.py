@@ -154,7 +154,7 @@ async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thre
         await press(pilot, "escape", "escape")
         for name in demo.names:
             demo.fail(name)
-        app.pull()
+        app.monitor.pull()
         await press(pilot, "P", "enter")
         assert "20 steps of 1.2 ms" in shown(pilot) and "profile again" not in shown(pilot)
         assert profiled == ["cpu", "gpu:0"], "a lane that has ended keeps its profile"
@@ -198,7 +198,7 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
         await press(pilot, "tab", "tab", "enter", "S")
         assert demo.controls.calls[-1] == ("ask_stack", "gpu:0")
         demo.session.accept(StackReported(lane="gpu:0", at_ns=demo.clock(), lines=STACK))
-        app.pull()
+        app.monitor.pull()
         await pilot.pause()
         text = shown(pilot)
         assert "Stacks" in text and "line 7 in data [bold]no markup[/]" in text
@@ -212,12 +212,12 @@ async def test_a_lane_that_cannot_tell_or_has_ended_is_not_profiled():
     app = app_of(demo)
     async with app.run_test(size=(120, 50)) as pilot:
         await press(pilot, "tab", "enter", "S")
-        assert "cannot report its stacks" in app.view.message
+        assert "cannot report its stacks" in app.monitor.view.message
         end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
         demo.session.accept(end)
-        app.pull()
+        app.monitor.pull()
         await press(pilot, "S", "K")
-        assert "has ended already" in app.view.message
+        assert "has ended already" in app.monitor.view.message
     assert demo.controls.calls == []
 
 

@@ -53,14 +53,14 @@ async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
         await press(pilot, "l")
         assert "following" in shown(pilot)
         say(demo, "news")
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         assert "news" in shown(pilot)
         await press(pilot, "pageup")
         newer = int(shown(pilot).partition(" newer below")[0].split()[-1])
         assert newer > 10 and "news" not in shown(pilot)
         before = shown(pilot)
         say(demo, "more news")
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         assert shown(pilot) == before.replace(f"{newer} newer", f"{newer + 1} newer").replace(
             "106 lines", "107 lines"
         )

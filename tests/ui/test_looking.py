@@ -32,15 +32,19 @@ async def test_z_gives_a_lane_the_whole_width_and_takes_it_back():
         await press(pilot, "z")
         assert " C  cpu " in shown(pilot) and " G  gpu:0 " not in shown(pilot)
         await press(pilot, "tab")
-        assert " G  gpu:0 " in shown(pilot) and app.view.zoomed, "Tab goes to the next lane, never to all"
+        assert " G  gpu:0 " in shown(pilot) and app.monitor.view.zoomed, "Tab goes to the next lane, never to all"
         await press(pilot, "B")
         assert [call[1] for call in demo.controls.calls] == ["gpu:0"], "keys act on the zoomed lane"
         await press(pilot, "tab")
         assert " C  cpu " in shown(pilot)
         await press(pilot, "z")
-        assert (app.view.zoomed, app.view.focused) == (False, None), "the focus is as it was before"
+        assert (app.monitor.view.zoomed, app.monitor.view.focused) == (False, None), (
+            "the focus is as it was before"
+        )
         await press(pilot, "tab", "z", "escape")
-        assert (app.view.zoomed, app.view.focused) == (False, "cpu"), "Esc ends the zoom before the focus"
+        assert (app.monitor.view.zoomed, app.monitor.view.focused) == (False, "cpu"), (
+            "Esc ends the zoom before the focus"
+        )
 
 
 async def test_a_lane_that_gets_ready_or_failed_is_zoomed_too_and_a_small_terminal_says_so():
@@ -55,21 +59,21 @@ async def test_a_lane_that_gets_ready_or_failed_is_zoomed_too_and_a_small_termin
         assert "pip install keras-hub" in shown(pilot) and " C  cpu " not in shown(pilot)
     async with app_of(demo).run_test(size=(60, 12)) as pilot:
         await press(pilot, "z")
-        assert "no room to zoom" in shown(pilot) and not pilot.app.view.zoomed
+        assert "no room to zoom" in shown(pilot) and not pilot.app.monitor.view.zoomed
 
 
 async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not():
     app = app_of(racing_demo())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.click(offset=(90, 10), times=2)
-        await until(pilot, lambda: app.view.zoomed)
+        await until(pilot, lambda: app.monitor.view.zoomed)
         assert "━ G  gpu:0 " in shown(pilot) and "─ C  cpu " not in shown(pilot)
         await pilot.click(offset=(50, 12), times=2)
-        await until(pilot, lambda: not app.view.zoomed)
+        await until(pilot, lambda: not app.monitor.view.zoomed)
         await pilot.click(offset=(10, 10))
         await pilot.click(offset=(90, 10))
-        await until(pilot, lambda: app.view.focused == "gpu:0")
-        assert not app.view.zoomed
+        await until(pilot, lambda: app.monitor.view.focused == "gpu:0")
+        assert not app.monitor.view.zoomed
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
@@ -97,14 +101,18 @@ async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
     app = app_of(racing_demo(CPU_MACHINE))
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "v", "v", "v")
-        assert app.view.metric == "loss" and "the charts show loss" in shown(pilot)
+        assert app.monitor.view.metric == "loss" and "the charts show loss" in shown(pilot)
         assert shown(pilot).count("┤ loss ") == 2
         await press(pilot, "a")
-        assert app.view.scale == OWN and shown(pilot).count("loss · own scale") == 2
+        assert app.monitor.view.scale == OWN and shown(pilot).count("loss · own scale") == 2
         await press(pilot, "h")
         assert shown(pilot).count("5 min ago") == 2
         await press(pilot, "h", "h", "a", "a", *("v" for _ in range(4)))
-        assert (app.view.metric, app.view.scale, app.view.span_s) == ("throughput", "shared", 60)
+        assert (app.monitor.view.metric, app.monitor.view.scale, app.monitor.view.span_s) == (
+            "throughput",
+            "shared",
+            60,
+        )
 
 
 # ---------------------------------------------------------------- the cursor
@@ -116,24 +124,24 @@ async def test_the_mouse_on_a_chart_reads_off_all_lanes_until_it_leaves():
         await until(pilot, lambda: app.screen.charts)
         chart = app.screen.charts[1]
         await wheel(pilot, MouseMove, (chart.x + chart.width - 5, chart.y + 1))
-        assert app.view.cursor == 4
+        assert app.monitor.view.cursor == 4
         line = shown(pilot).splitlines()[-2]
         assert "ago · C 7 " in line and " · G 2 " in line
         assert shown(pilot).count("▲") == 2 + 2, "on both time axes, beside those of the lane that leads"
         await wheel(pilot, MouseMove, (3, 4))
-        assert app.view.cursor is None and "ago · C" not in shown(pilot)
+        assert app.monitor.view.cursor is None and "ago · C" not in shown(pilot)
 
 
 async def test_arrows_move_the_cursor_and_escape_ends_it_first():
     app = app_of(racing_demo())
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "z", "left", "left", "left")
-        assert app.view.cursor == 3
+        assert app.monitor.view.cursor == 3
         await press(pilot, "right", "right", "right", "right")
-        assert app.view.cursor == 0
+        assert app.monitor.view.cursor == 0
         assert " ago · C " in shown(pilot).splitlines()[-2]
         await press(pilot, "escape")
-        assert (app.view.cursor, app.view.zoomed) == (None, True)
+        assert (app.monitor.view.cursor, app.monitor.view.zoomed) == (None, True)
 
 
 # ---------------------------------------------------------------- a display that stands still
@@ -147,23 +155,23 @@ async def test_the_display_stands_still_while_training_goes_on_and_comes_back_to
         await press(pilot, "F")
         still = shown(pilot).splitlines()[:-2]
         demo.race(12, (3_000, 1_000))
-        app.pull()
+        app.monitor.pull()
         assert shown(pilot).splitlines()[:-2][3:20] == still[3:20], "figures, readings"
         assert "not following · 0:12 behind · F to now" in shown(pilot)
         await press(pilot, "B")
         assert len(demo.controls.calls) == 2, "keys act on the lanes as they are now"
         await press(pilot, "pageup")
-        assert app.view.back_ns > 0 and "not following · 0:12" not in shown(pilot)
-        before = app.view.back_ns
+        assert app.monitor.view.back_ns > 0 and "not following · 0:12" not in shown(pilot)
+        before = app.monitor.view.back_ns
         await press(pilot, "left")
-        assert app.view.back_ns > before
+        assert app.monitor.view.back_ns > before
         await press(pilot, *("pageup" for _ in range(9)))
-        assert 30e9 < app.view.back_ns < 50e9, "as far back as the race goes, with a whole minute in sight"
+        assert 30e9 < app.monitor.view.back_ns < 50e9, "as far back as the race goes, with a whole minute in sight"
         await press(pilot, "end")
-        assert "not following" not in shown(pilot) and not app.view.frozen
+        assert "not following" not in shown(pilot) and not app.monitor.view.frozen
         assert shown(pilot).splitlines()[3:6] != still[3:6]
         await press(pilot, "F", "F")
-        assert not app.view.frozen
+        assert not app.monitor.view.frozen
 
 
 async def test_a_failure_is_said_although_the_display_stands_still():
@@ -172,7 +180,7 @@ async def test_a_failure_is_said_although_the_display_stands_still():
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "F")
         demo.fail("gpu:0")
-        app.pull()
+        app.monitor.pull()
         assert "failed" in shown(pilot).splitlines()[-2] and "keras_hub" in shown(pilot).splitlines()[-2]
         assert "not following" in shown(pilot)
 
@@ -183,9 +191,9 @@ async def test_another_race_ends_zoom_and_standing_still():
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "z", "F")
         demo.session.begin(demo.session.snapshot().race, demo.specs)
-        app.pull()
-        assert (app.view.zoomed, app.view.frozen, app.view.focused) == (False, False, None)
-        assert app.shown is app.analysis
+        app.monitor.pull()
+        assert (app.monitor.view.zoomed, app.monitor.view.frozen, app.monitor.view.focused) == (False, False, None)
+        assert app.monitor.shown is app.monitor.analysis
 
 
 # ---------------------------------------------------------------- copy
@@ -195,7 +203,7 @@ async def test_y_copies_the_verdict_and_the_command_and_shows_them_to_select():
     app = app_of(racing_demo(), repeat=lambda: COMMAND)
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "y")
-        verdict = app.analysis.verdict.text
+        verdict = app.monitor.analysis.verdict.text
         assert app.clipboard.splitlines()[0] == f"small-dense: {verdict}"
         assert app.clipboard.splitlines()[-1] == COMMAND
         assert f"\nsmall-dense: {verdict}" in shown(pilot) and f"\n{COMMAND}\n" in shown(pilot)

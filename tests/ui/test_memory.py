@@ -43,7 +43,7 @@ async def test_pages_that_were_closed_leave_nothing():
             await pilot.pause()
             if page in ("pick_scenario", "show_crossover", "show_help"):
                 app.pop_screen()
-        app.pages.show("race")
+        app.monitor.show("race")
         await pilot.pause()
         assert isinstance(app.screen, RaceScreen) and len(app.screen_stack) == 1
 

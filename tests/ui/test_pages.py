@@ -88,7 +88,7 @@ async def test_the_title_of_the_knobs_follows_the_name_of_the_lane():
         first = shown(pilot).splitlines()[1]
         assert first.startswith(" Knobs of C cpu")
         demo.apply("cpu", "batch_size", 512)
-        pilot.app.pull()
+        pilot.app.monitor.pull()
         assert "batch" in shown(pilot).splitlines()[1] and "512" in shown(pilot).splitlines()[1]
         assert "≠ batch" in shown(pilot)
 
@@ -230,7 +230,7 @@ async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_
         await press(pilot, "pagedown")
         assert shown(pilot).splitlines()[2] in before[-6:-2], "the last row stays in sight"
         await press(pilot, "q")
-        assert "Bottleneck" not in shown(pilot) and not pilot.app.view.stopping
+        assert "Bottleneck" not in shown(pilot) and not pilot.app.monitor.view.stopping
 
 
 async def test_the_palette_finds_a_page_by_the_name_of_its_tab():

@@ -60,9 +60,9 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
         await press(pilot, "question_mark", "colon")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await search(pilot, "theme nord")
-        before = app.palette["text"].bgcolor
+        before = app.monitor.palette["text"].bgcolor
         await press(pilot, "enter")
-        await until(pilot, lambda: app.theme == "nord" and app.palette["text"].bgcolor != before)
+        await until(pilot, lambda: app.theme == "nord" and app.monitor.palette["text"].bgcolor != before)
         await press(pilot, "colon")
         await search(pilot, "all the knobs")
         await press(pilot, "enter")

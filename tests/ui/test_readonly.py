@@ -25,7 +25,7 @@ async def test_keys_and_clicks_change_nothing_and_say_so_if_they_would_and_q_lea
         for key in RACE_KEYS:
             if key.id in OTHERS:
                 continue
-            app.say("")
+            app.monitor.say("")
             await press(pilot, key.keys.split(",")[0])
             assert (SAID in shown(pilot)) == (key.id in CHANGES), key.id
             if key.id in CHANGES:
@@ -34,11 +34,11 @@ async def test_keys_and_clicks_change_nothing_and_say_so_if_they_would_and_q_lea
                 await press(pilot, "escape")
             assert isinstance(app.screen, RaceScreen), key.id
         for keys in (("k", "right"), ("i", "K"), ("E", "enter"), ("E", "u")):
-            app.say("")
+            app.monitor.say("")
             await press(pilot, *keys)
             assert SAID in shown(pilot), keys
             await press(pilot, "escape")
-        app.say("")
+        app.monitor.say("")
         bottom = shown(pilot).splitlines()[-1]
         assert "prefetch" not in bottom and "restart" not in bottom and "? help" in bottom
         assert demo.controls.calls == [] and demo.experiments.calls == []

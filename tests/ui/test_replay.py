@@ -9,31 +9,35 @@ import pytest
 from support.recordings import RECORDED
 from textual.command import CommandList
 
-from tfmon.recordings.player import Player, play_all
+from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording
+from tfmon.runner.runs import OpenPlayer
+from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, watches
-from tfmon.ui.screens.playing import REFUSAL
-from tfmon.ui.screens.replay import TAKEN, ReplayApp, ReplayHelp
+from tfmon.ui.screens.replay import TAKEN
+from tfmon.ui.screens.text import HelpPage
+from tfmon.ui.source import Replay
 
 from .pilot import press, shown, until
 
 SECOND = 1_000_000_000
+REFUSAL = Replay.refusal
 
 
 @pytest.fixture
 def player():
     """A player that is paused, so that nothing happens but what the keys do."""
     with Recording(RECORDED) as opened:
-        player = Player(opened)
+        player = OpenPlayer(opened)
         player.toggle()
         yield player
 
 
-def app_of(player: Player) -> ReplayApp:
-    return ReplayApp(player.session, player, characters="braille")
+def app_of(player: OpenPlayer, **more) -> MonitorApp:
+    return MonitorApp(Replay(player), characters="braille", **more)
 
 
-def at(player: Player) -> float:
+def at(player: OpenPlayer) -> float:
     return (player.state().at_ns - player.state().from_ns) / SECOND
 
 
@@ -80,7 +84,7 @@ async def test_a_key_that_would_change_a_race_says_that_this_is_a_replay(player)
         before = player.session.snapshot()
         for key in RACE_KEYS:
             if not watches(key.action) and key.id not in TAKEN:
-                pilot.app.say("")
+                pilot.app.monitor.say("")
                 await press(pilot, key.keys.split(",")[0])
                 assert REFUSAL in shown(pilot), key.id
                 assert len(pilot.app.screen_stack) == 1, key.id
@@ -103,7 +107,7 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
         assert len(pilot.app.screen_stack) == 2
         assert "d doctor" not in shown(pilot) and "P profile" not in shown(pilot)
         await press(pilot, "escape", "question_mark")
-        assert isinstance(pilot.app.screen, ReplayHelp)
+        assert isinstance(pilot.app.screen, HelpPage)
         assert "one event back" in shown(pilot)
         await press(pilot, "escape", "tab")
         assert "keys act on cpu batch_size=10 only" in shown(pilot)
@@ -113,15 +117,27 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
 
 
 async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_paused(player, monkeypatch):
-    monkeypatch.setattr("tfmon.ui.screens.playing.MESSAGE_S", 0.05)
+    monkeypatch.setattr("tfmon.ui.monitor.MESSAGE_S", 0.05)
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         line = shown(pilot).splitlines()[-2]
         await pilot.click(offset=(line.rindex("─"), 34))
         await until(pilot, lambda: player.state().at_end)
+        for x in range(2, 118, 6):
+            await pilot.click(offset=(x, 34))
+        assert pilot.app.return_value is None and len(pilot.app.screen_stack) == 1, "no key of a race is below it"
         await pilot.click(offset=(30, 10))
-        await until(pilot, lambda: pilot.app.view.focused == "cpu")
+        await until(pilot, lambda: pilot.app.monitor.view.focused == "cpu")
         await press(pilot, "r")
         await until(pilot, lambda: REFUSAL not in shown(pilot))
+
+
+async def test_why_a_key_does_nothing_stays_while_the_race_plays_on(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end", "r")
+        pilot.app.monitor.pull()
+        assert REFUSAL in shown(pilot)
+        await press(pilot, "i", "S")
+        assert REFUSAL in shown(pilot), "nothing is requested of a lane that is gone"
 
 
 async def test_every_size(player):
@@ -149,7 +165,7 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
 
 async def test_a_remapped_key_acts_and_the_palette_has_only_what_a_replay_does(player):
     keymap = {"batch.up": "plus", "replay.slower": "s"}
-    app = ReplayApp(player.session, player, characters="braille", keymap=keymap)
+    app = app_of(player, keymap=keymap)
     async with app.run_test(size=(120, 60)) as pilot:
         await press(pilot, "plus", "plus", "s")
         assert player.state().speed == 2

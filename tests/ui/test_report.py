@@ -18,7 +18,7 @@ async def test_w_saves_a_report_and_says_where_or_why_not():
         assert "no report: this is not recorded" in shown(pilot)
         recording = RecordingState("/runs/race.jsonl")
         demo.session.accept(RecordingChanged(at_ns=demo.clock(), recording=recording))
-        app.pull()
+        app.monitor.pull()
         await press(pilot, "W")
         await until(pilot, lambda: "saved race.html" in shown(pilot))
         assert runs.calls == [("report", "/runs/race.jsonl")]

@@ -153,7 +153,7 @@ async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(ope
         await press(pilot, "escape", "b", "r", "space", "home")
         assert isinstance(app.screen, ReplayScreen) and demo.controls.calls == []
         demo.fail("gpu:0")
-        app.pull()
+        app.monitor.pull()
         await press(pilot, "end")
         assert "in the race that runs: gpu:0 failed" in shown(pilot)
         await press(pilot, "q")

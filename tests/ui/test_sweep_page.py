@@ -11,7 +11,6 @@ from support.sweeps import planned
 from support.ui import GPU_MACHINE, Clock, FakeRuns
 
 from tfmon.analysis.sweep import Found, rank
-from tfmon.model.race import Race
 from tfmon.model.records import replace
 from tfmon.model.session import Session
 from tfmon.model.sweep import (
@@ -24,7 +23,9 @@ from tfmon.model.sweep import (
     VisitEnded,
     after,
 )
-from tfmon.ui.screens.sweep import SweepApp, SweepPage
+from tfmon.ui.app import MonitorApp
+from tfmon.ui.screens.sweep import SweepPage
+from tfmon.ui.source import Source
 
 from .pilot import press, shown, until
 
@@ -48,19 +49,31 @@ def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SweepState:
     return replace(state, visits_s=(20.0,))
 
 
-class Ends:
-    def __init__(self) -> None:
+class Sweeping(Source):
+    """A sweep that stands still."""
+
+    tabs = ()
+    refusal = "a sweep chooses its settings itself"
+
+    def __init__(self, state: SweepState) -> None:
+        super().__init__(Session(GPU_MACHINE, Clock()))
+        self.found = rank(state)
         self.stopped = 0
+
+    def sweep(self) -> Found:
+        return self.found
 
     def stop(self) -> None:
         self.stopped += 1
 
 
-def app(state: SweepState | None = None, **more) -> SweepApp:
-    found: Found = rank(state or half_way())
-    session = Session(GPU_MACHINE, Clock())
-    session.begin(Race(scenario="small-dense"), ())
-    return SweepApp(session, lambda: found, Ends(), **{"characters": "braille", **more})
+def app(state: SweepState | None = None, **more) -> MonitorApp:
+    """Return the app over a sweep; what the app does not take, the source has."""
+    source = Sweeping(state or half_way())
+    taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
+    for name, given in more.items():
+        setattr(source, name, given)
+    return MonitorApp(source, **{"characters": "braille", **taken})
 
 
 def first_column(text: str) -> list[str]:
@@ -107,7 +120,7 @@ async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
 
 async def test_a_report_is_made_of_the_file_that_the_sweep_is_written_into():
     runs = FakeRuns()
-    async with app(runs=runs, file="night.sweep").run_test(size=(120, 36)) as pilot:
+    async with app(runs=runs, recording=lambda: "night.sweep").run_test(size=(120, 36)) as pilot:
         await press(pilot, "W")
         await until(pilot, lambda: "saved race.html" in shown(pilot))
     assert runs.calls == [("report", "night.sweep")]
@@ -117,7 +130,7 @@ async def test_quit_ends_the_sweep_before_the_app_leaves():
     sweeping = app()
     async with sweeping.run_test(size=(80, 24)) as pilot:
         await press(pilot, "q")
-        await until(pilot, lambda: sweeping.controls.stopped)
+        await until(pilot, lambda: sweeping.monitor.source.stopped)
 
 
 async def test_other_keys_and_tiny_terminals_do_no_harm():

@@ -216,7 +216,7 @@ def _start(
         from tfmon.runner import live
 
         try:
-            interrupted = live.run(program, info, plan, screen)
+            interrupted = live.run(live.LiveRace(program, info, plan), screen)
         except TfmonError:
             click.echo(fitted(to_text(analyse(program.session.snapshot()))))
             raise

@@ -159,9 +159,9 @@ def sweep(
 
         interrupted = run_sweep(program)
     else:
-        from tfmon.runner.sweep_live import run as run_live
+        from tfmon.runner import live
 
-        interrupted = run_live(program, screen)
+        interrupted = live.run(live.LiveSweep(program), screen)
     found, file = program.sweep.found, program.file
     path = str(file.path) if file else ""
     with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):

@@ -191,6 +191,9 @@ class OpenReplay(ReplayControls, Protocol):
     def session(self) -> Session:
         """What is known at the moment that is shown."""
 
+    def table(self) -> str:
+        """Return the race at that moment as text."""
+
     def repeat(self) -> str:
         """Return the command that races these lanes with the settings of that moment; raises TfmonError."""
 

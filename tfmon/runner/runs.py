@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.ports import OpenReplay, RunInfo
 from tfmon.recordings import library, sweeps
 from tfmon.recordings.compare import compare
@@ -18,6 +19,7 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.reports.diff import to_text as diff_text
+from tfmon.reports.race import to_text
 from tfmon.runner.repeat import command_line
 
 LOWEST_PRIORITY = 19
@@ -70,7 +72,11 @@ class RecordedRuns:
 
 
 class OpenPlayer(Player):
-    """A player that knows the command of its race, and closes its recording."""
+    """A player that knows the text and the command of its race, and closes its recording."""
+
+    def table(self) -> str:
+        """Return the race at the moment that is shown as text."""
+        return to_text(analyse(self.session.snapshot()))
 
     def repeat(self) -> str:
         """Return the command that races these lanes with the settings of the moment that is shown."""

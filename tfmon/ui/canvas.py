@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -43,7 +43,8 @@ class Canvas(Widget):
 
         A terminal that has not taken the frame before gets the rows of a later call instead.
         """
-        terminal = cast(TerminalApp[object], self.app)
+        terminal = self.app
+        assert isinstance(terminal, TerminalApp)
         if not terminal.may_paint():
             return
         old, self._rows = self._rows, tuple(rows)
@@ -63,6 +64,8 @@ class Canvas(Widget):
 
     def dress(self, styles: Mapping[str, Style]) -> None:
         """Take the styles of another theme."""
+        if styles is self._palette:
+            return
         self._palette = styles
         self._seen = {}
         self.refresh()

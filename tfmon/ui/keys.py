@@ -71,7 +71,7 @@ RACE_KEYS = (
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
-    Key("quit", "q", "app.quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
+    Key("quit", "q", "quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
 """Keys of the race screen."""
 
@@ -142,7 +142,7 @@ REPLAY_KEYS = (
 _WATCHING = (
     "show_help", "show_crossover", "show_history", "show_palette", "show_copy", "save_picture", "save_report",
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
-    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+    "move_focus", "focus_all", "focus_lane", "move_page", "quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
@@ -172,6 +172,15 @@ def watches(action: str) -> bool:
 
 WATCHING_KEYS = tuple(key for key in RACE_KEYS if watches(key.action))
 """Keys of the race screen that a replay has, too."""
+
+
+def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
+    """Return the keys that the help of a race, of a replay or of a sweep lists."""
+    if replay:
+        return (*REPLAY_KEYS, *WATCHING_KEYS, *PAGE_KEYS)
+    if sweep:
+        return (*SWEEP_KEYS, *PAGE_KEYS, BY_ID["picture"], BY_ID["report"], STOP)
+    return (*RACE_KEYS, *PAGE_KEYS, STOP)
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:

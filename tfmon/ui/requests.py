@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.model.knobs import BATCH_SIZE, Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, show
 from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
-from tfmon.model.ports import ExperimentError
 from tfmon.model.race import TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +144,6 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
     return min(lanes, key=rank).spec.name if lanes else None
 
 
-# ---------------------------------------------------------------- what several screens do
-
-
-def may_act(app: MonitorApp) -> bool:
-    """Return whether keys may act on the lanes now; if not, say why: read only, a replay, or an experiment."""
-    if not app.may_change():
-        return False
-    if running := running_line(app.snapshot, app.view.keys):
-        app.say(running)
-    return not running
-
-
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
     """Return which experiment runs, how far it is, and the keys that stop it; empty for none."""
     experiment = snapshot.experiment
@@ -178,52 +161,3 @@ def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
         doing = f"crossover over {short_name(experiment.knob)}: "
         doing += f"measuring {show(at)}{left}" if at is not None else "waiting for the lanes"
     return f"{doing}; {key}, {key_of('choose', keys)} stops it"
-
-
-def step_knob(app: MonitorApp, name: str, direction: int) -> None:
-    """Request the next value of a knob, or the one before, and say what cannot be seen in the panes."""
-    if not may_act(app):
-        return
-    try:
-        knob = find(app.snapshot.race.knobs, name)
-    except KnobError:
-        app.say(no_knob(app.snapshot, name))
-        return
-    chosen = targets(app.snapshot.lanes, app.view.focused)
-    lanes = reachable(chosen, knob, direction, focused=app.view.focused is not None)
-    again = [lane for lane in lanes if may_start_again(lane)]
-    requests, end = next_values(lanes, knob, direction)
-    for one in requests:
-        app.controls.set_knob(one.lane, name, one.value)
-    if end:
-        app.say(end)
-    elif again:
-        app.say(f"starting again with another {short_name(name)}: {titles(again)}")
-    elif requests and knob.kind == "restart":
-        app.say(f"{short_name(name)} takes effect with a restart: {titles(chosen)}")
-    else:
-        app.pull()
-
-
-def start(app: MonitorApp, experiment: Callable[[], object]) -> bool:
-    """Start an experiment, or say why it cannot be done; return whether it was started."""
-    try:
-        experiment()
-    except ExperimentError as error:
-        app.say(str(error))
-        return False
-    app.pull()
-    return True
-
-
-def try_advice(app: MonitorApp, lanes: Sequence[LaneState]) -> None:
-    """Try on the lane that most likely needs it what may help it most."""
-    lane = to_improve(app.analysis, lanes) if may_act(app) else None
-    if lane is not None:
-        start(app, lambda: app.experiments.start_tuning(lane, everything=False))
-
-
-def undo(app: MonitorApp) -> None:
-    """Take back the change that was kept last, and say so."""
-    if app.may_change():
-        start(app, lambda: app.say(f"undone: {app.experiments.undo()}"))

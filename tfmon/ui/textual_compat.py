@@ -119,6 +119,10 @@ class TerminalApp(App[Result]):
         """Read the newest figures and draw them."""
         raise NotImplementedError
 
+    def draw(self, owner: object) -> None:
+        """Draw the screen on top if it belongs to `owner` and the terminal has taken the frame before."""
+        raise NotImplementedError
+
     def sent_bytes_per_s(self) -> float | None:
         """Return what the terminal was given a second; None while that is not known. Call it once a second."""
         return None if self.output is None else self._byte_rate.of(self.output.sent_bytes)

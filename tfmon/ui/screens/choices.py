@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.model.knobs import Knob, short_name
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.render.table import Column, Entry, matches
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.requests import shared_value, step_knob, targets
+from tfmon.ui.requests import shared_value, targets
 from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import Dialog, bound
+from tfmon.ui.source import ScenarioRow
 from tfmon.ui.view import View
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
-
-
-class ScenarioRow(Protocol):
-    """One scenario as the picker shows it."""
-
-    @property
-    def name(self) -> str:
-        """What `race` takes."""
-
-    @property
-    def title(self) -> str:
-        """One line."""
-
-    @property
-    def doc(self) -> str:
-        """A paragraph; may be empty."""
-
-    @property
-    def origin(self) -> str:
-        """Where it comes from, such as "built in" or a path."""
 
 
 class KnobPage(ListPage):
@@ -65,18 +44,18 @@ class KnobPage(ListPage):
     def own_hints(self) -> list[Hint]:
         """Return what the keys do; where nothing may be changed, only how to look."""
         hints = super().own_hints()
-        if self.shown and self.monitor.may_change_lanes:
+        if self.shown and not self.monitor.refusal:
             hints.insert(0, Hint(("move.left", "move.right"), "change", "step(1)"))
         return hints
 
     def act(self, entry: Entry) -> None:
         """Request the next value."""
-        step_knob(self.monitor, str(entry.id), 1)
+        self.monitor.step_knob(str(entry.id), 1)
 
     def action_step(self, direction: int) -> None:
         """Request the next value of the chosen knob, or the one before."""
         if self.entry is not None:
-            step_knob(self.monitor, str(self.entry.id), direction)
+            self.monitor.step_knob(str(self.entry.id), direction)
 
 
 def knob_entry(snapshot: Snapshot, view: View, knob: Knob) -> Entry:
@@ -106,9 +85,9 @@ class Picker(ListPage, Dialog):
     noun = "scenarios"
     nothing = "there is no scenario"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self._every = [_scenario_entry(one, monitor.snapshot.race.scenario) for one in monitor.scenarios()]
+        self._every = [_scenario_entry(one, monitor.snapshot.race.scenario) for one in monitor.source.scenarios()]
 
     def entries(self, snapshot: Snapshot) -> list[Entry]:
         """Return the scenarios; where words are typed, those with the words in their name come first."""
@@ -133,7 +112,18 @@ class Picker(ListPage, Dialog):
     def action_choose(self) -> None:
         """Close, and race the chosen scenario."""
         if self.entry is not None:
-            self.dismiss(str(self.entry.id))
+            self.dismiss(None)
+            self._race(str(self.entry.id))
+
+    def _race(self, scenario: str) -> None:
+        monitor, before = self.monitor, self.monitor.snapshot.race.number
+
+        def change() -> None:
+            monitor.experiments.stop()
+            monitor.controls.race(scenario)
+
+        monitor.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before)
+        monitor.work(change)
 
 
 def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:

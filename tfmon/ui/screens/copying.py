@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -14,13 +14,11 @@ from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
 from tfmon.model.naming import ordered_settings
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.screens.page import closer
 from tfmon.ui.screens.scroll import ScrollPage
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 _TOLD = (
     "copied, if this terminal lets programs copy (OSC 52; it gives no answer)",
@@ -35,12 +33,12 @@ class CopyPage(ScrollPage):
     still = True
     title_text = "Copied"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._verdict = verdict_lines(monitor.analysis)
         self._command, self._problem = "", ""
         try:
-            self._command = monitor.repeat()
+            self._command = monitor.source.repeat()
         except TfmonError as error:
             self._problem = error.line
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -15,15 +15,12 @@ from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CrossoverState
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.experiments import crossover_rows, lane_rows
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.requests import may_act, start
 from tfmon.ui.screens.page import Dialog, Page, bound, closer
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
@@ -65,7 +62,7 @@ def _alike(knob: Knob, first: LaneState, second: LaneState) -> bool:
 
 
 class CrossoverDialog(Dialog):
-    """Asks over which values of which knob two lanes race, and closes with "started" once they do."""
+    """Asks over which values of which knob two lanes race, and shows how that goes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         closer("crossover"),
@@ -78,7 +75,7 @@ class CrossoverDialog(Dialog):
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._field = 0
         self._place = 0
@@ -216,11 +213,13 @@ class CrossoverDialog(Dialog):
     def action_start(self) -> None:
         """Start it, and close; where it cannot start, say why and stay."""
         chosen = self._chosen
-        if chosen is None or chosen.why_not or not self._values()[0] or not may_act(self.monitor):
+        if chosen is None or chosen.why_not or not self._values()[0] or not self.monitor.may_act():
             return
         low, high = (float(text) if text else None for text in self._bounds)
-        if start(self.monitor, lambda: self.monitor.experiments.start_crossover(chosen.knob.name, low, high)):
-            self.dismiss("started")
+        if self.monitor.start(lambda: self.monitor.experiments.start_crossover(chosen.knob.name, low, high)):
+            self.dismiss(None)
+            if not isinstance(self.app.screen, CrossoverPage):
+                self.monitor.open("crossover")
 
 
 def _said(text: str, width: int, style: str = WARN) -> list[Row]:
@@ -248,7 +247,7 @@ class CrossoverPage(Page):
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do now."""
-        if not self.monitor.may_change_lanes:
+        if self.monitor.refusal:
             return []
         if self._in_progress:
             return [Hint(("choose",), "stops it and keeps what it has", "stop_or_ask")]
@@ -259,22 +258,6 @@ class CrossoverPage(Page):
         if not self.monitor.may_change():
             return
         if self._in_progress:
-            start(self.monitor, self.monitor.experiments.stop)
+            self.monitor.start(self.monitor.experiments.stop)
         else:
-            self.app.push_screen(CrossoverDialog(self.monitor))
-
-
-def open_crossover(monitor: MonitorApp) -> None:
-    """Show the crossover of this race, or ask for one if there is none."""
-    app = monitor.app
-
-    def show_page(answer: str | None = "started") -> None:
-        if answer == "started":
-            app.push_screen(CrossoverPage(monitor))
-
-    if isinstance(monitor.snapshot.experiment, CrossoverState):
-        show_page()
-    elif monitor.may_change_lanes:
-        app.push_screen(CrossoverDialog(monitor), show_page)
-    else:
-        monitor.say("no crossover was measured in this race")
+            self.monitor.open("new crossover")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, TuneState
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.experiments import history_rows, tune_rows
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import TEXT
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.requests import may_act, start, undo
+from tfmon.ui.requests import targets, to_improve
 from tfmon.ui.screens.page import Page, bound, closer
 from tfmon.ui.screens.scroll import ScrollPage
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 
 class HistoryPage(ScrollPage):
@@ -37,7 +35,7 @@ class HistoryPage(ScrollPage):
 
     def action_undo(self) -> None:
         """Take back the last change."""
-        undo(self.monitor)
+        self.monitor.undo()
 
 
 class TunePage(Page):
@@ -51,9 +49,10 @@ class TunePage(Page):
         bound("undo", "undo"),
     ]
 
-    def __init__(self, monitor: MonitorApp, lane: str | None) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self._chosen = lane
+        lanes = targets(monitor.snapshot.lanes, monitor.view.focused)
+        self._chosen = to_improve(monitor.analysis, lanes)
 
     def _in_progress(self) -> TuneState | None:
         experiment = self.monitor.snapshot.experiment
@@ -105,10 +104,10 @@ class TunePage(Page):
             return
         experiments = self.monitor.experiments
         if self._in_progress() is not None:
-            start(self.monitor, experiments.stop)
-        elif lane is not None and may_act(self.monitor):
-            start(self.monitor, lambda: experiments.start_tuning(lane.spec.name, everything=True))
+            self.monitor.start(experiments.stop)
+        elif lane is not None and self.monitor.may_act():
+            self.monitor.start(lambda: experiments.start_tuning(lane.spec.name, everything=True))
 
     def action_undo(self) -> None:
         """Take back the change that was kept last."""
-        undo(self.monitor)
+        self.monitor.undo()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.gpus import COLUMNS, GpuRow, gpu_rows, gpus_of, process_entries, summary
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, TEXT
@@ -15,9 +16,6 @@ from tfmon.ui.render.table import Entry
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import bound
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 LIST_ROWS = 7
 """Rows that the list of processes keeps at least: what is typed, its head, and some of its entries."""
@@ -32,7 +30,7 @@ class GpusPage(ListPage):
     columns = COLUMNS
     nothing = "no process is on a GPU"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._why: str | None = None
         """Why no GPU is read; None while that is not known."""
@@ -44,7 +42,7 @@ class GpusPage(ListPage):
 
     def on_mount(self) -> None:
         """Have the GPUs read, also where no lane trains on one."""
-        self.monitor.watch_gpus(self._take)
+        self.monitor.work(self.monitor.source.watch_gpus, self._take)
 
     def _take(self, why: str) -> None:
         self._why = why

@@ -24,7 +24,6 @@ from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.requests import try_advice
 from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.ui.screens.scroll import ScrollPage
 
@@ -77,21 +76,23 @@ class LanePage(ScrollPage, OneLanePage):
     def own_hints(self) -> list[Hint]:
         """Return what the keys do: with a lane that has ended less than with one that trains."""
         lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
-        if lane is not None and not lane.over and self.monitor.may_change_lanes:
+        if lane is not None and not lane.over and not self.monitor.refusal:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
             hints += [Hint(("lane.kill",), "end the lane"), Hint(("try",), "try advice")]
         return hints
 
     def action_try_advice(self) -> None:
         """Try on this lane what may help it most."""
-        try_advice(self.monitor, [self.lane] if self.lane is not None else [])
+        self.monitor.try_advice([self.lane] if self.lane is not None else [])
 
     def action_ask_stack(self) -> None:
         """Request the stacks of the lane's threads."""
         lane = self.lane
         if lane is None:
             return
-        if lane.over:
+        if self.monitor.source.refusal:
+            self.monitor.say(self.monitor.source.refusal)
+        elif lane.over:
             self.monitor.say(f"{lane.title} has ended, so it has no stacks")
         elif not lane.reports_stack:
             self.monitor.say(f"{lane.title} cannot report its stacks")

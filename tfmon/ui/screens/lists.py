@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import TEXT, WARN
 from tfmon.ui.render.table import (
@@ -24,9 +25,6 @@ from tfmon.ui.render.table import (
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.filtered import FilterPage
 from tfmon.ui.screens.page import bound
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 ABOUT_ROWS = 6
 """Most rows below a list for the whole text of the chosen entry."""
@@ -56,7 +54,7 @@ class ListPage(FilterPage):
     """What the entries are, in the plural."""
     nothing: str = "nothing is here"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.order = Order()
         self.chosen: Hashable | None = None

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.log import COLUMNS, VIEWS, log_entries
 from tfmon.ui.render.table import Entry, arranged, matches
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 
 class LogPage(OneLanePage, ListPage):
@@ -33,7 +31,7 @@ class LogPage(OneLanePage, ListPage):
     wraps = True
     nothing = "no line yet"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.view = 0
         """Place of what is shown in `VIEWS`."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from textual import events
 
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import series
 from tfmon.ui.render.bars import Zone
 from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.view import LOG, OWN, SCALES, SHARED, SPANS_S, focused_index
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane", LOG: "a logarithmic axis for all"}
 HALF = 2
@@ -26,7 +23,7 @@ class Looking:
     Thread: the app's only.
     """
 
-    monitor: MonitorApp
+    monitor: Monitor
     charts: tuple[Rect, ...]
     """Where the charts are."""
     _clicked_at: tuple[int, int] = (-1, -1)
@@ -117,11 +114,11 @@ class Looking:
         if self.monitor.view.frozen:
             self.action_follow_now()
         else:
-            self.monitor.freeze()
+            self.monitor.follow(on=False)
 
     def action_follow_now(self) -> None:
         """Follow the race again."""
-        self.monitor.unfreeze()
+        self.monitor.follow(on=True)
 
     def _scroll(self, cells: int) -> None:
         """Move the charts of a display that does not follow: back for a positive number of cells."""
@@ -141,14 +138,6 @@ class Looking:
             return False
         self._scroll(-direction * self.charts[0].width // HALF)
         return True
-
-    # ------------------------------------------------------------ copy
-
-    def action_show_copy(self) -> None:
-        """Copy the verdict and the command that repeats this race, and show both."""
-        from tfmon.ui.screens.copying import CopyPage
-
-        self.monitor.app.push_screen(CopyPage(self.monitor))
 
     def double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
         """Zoom in on a pane that is clicked twice in one place, or show all again; return whether no more is due.

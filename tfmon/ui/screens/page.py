@@ -1,11 +1,9 @@
-"""Base of the pages beside the race: tabs at the top, rows of text, a message, and the keys at the bottom."""
+"""Base of all screens, and of the pages: tabs at the top, rows of text, a message, and the keys at the bottom."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,16 +13,13 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
 from tfmon.ui.render.tabs import Hint, hint_row, tab_row
-from tfmon.ui.screens.tabs import Tabbed
 from tfmon.ui.view import with_failures
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 WHEEL_ROWS = 3
 FRAME_ROWS = 4
@@ -46,7 +41,68 @@ EVERYWHERE: tuple[BindingType, ...] = (bound("close"), bound("picture"))
 """Bindings of pages and dialogs."""
 
 
-class Page(Tabbed, Screen[str | None]):
+class MonitorScreen(Screen[str | None]):
+    """A screen that draws what a monitor knows on a canvas. Thread: the app's only."""
+
+    still = False
+    """Whether it shows nothing that changes by itself, so that it need not be drawn twice a second."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self.monitor = monitor
+        self.canvas = Canvas(monitor.palette)
+
+    def compose(self) -> ComposeResult:
+        """Give Textual the one widget of the screen."""
+        yield self.canvas
+
+    def redraw(self) -> None:
+        """Draw the latest snapshot; only what changed is painted."""
+        raise NotImplementedError
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw for the new size."""
+        self.redraw()
+
+    def on_screen_resume(self) -> None:
+        """Draw what happened while another screen was shown."""
+        self.canvas.dress(self.monitor.palette)
+        self.redraw()
+
+    # ------------------------------------------------------------ what keys do everywhere
+
+    def action_show_tab(self, name: str) -> None:
+        """Show a page beside the race, or the race itself."""
+        if name in self.monitor.view.tabs:
+            self.monitor.show(name)
+
+    def action_profile_lane(self) -> None:
+        """Show the profile of a lane; one that has none is profiled."""
+        if self.monitor.may_change():
+            self.action_show_tab("profile")
+
+    def action_show_help(self) -> None:
+        """Open the help, with the keys of this page first."""
+        self.monitor.open("help")
+
+    def action_show_palette(self) -> None:
+        """Open the command palette: what this page's keys do, and those of the race."""
+        self.monitor.open("palette")
+
+    def action_save_picture(self) -> None:
+        """Save the screen as a picture and as text."""
+        self.monitor.save_picture(self.canvas.text())
+
+    def action_save_report(self) -> None:
+        """Save a report of what is recorded."""
+        self.monitor.save_report()
+
+    def action_quit(self) -> None:
+        """End the lanes and leave, or go back to what is below."""
+        self.monitor.quit()
+
+
+class Page(MonitorScreen):
     """The tabs, a title with the race beside it, the body of the page, the message, and the keys of the page.
 
     A page implements `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
@@ -74,31 +130,15 @@ class Page(Tabbed, Screen[str | None]):
     """
     tab = ""
     """Name of its tab; empty for a page that has none."""
-    still = False
-    """Whether it shows nothing that changes by itself, so that it need not be drawn twice a second."""
     title_text = ""
 
-    def __init__(self, monitor: MonitorApp) -> None:
-        super().__init__()
-        self.monitor = monitor
-        self.canvas = Canvas(monitor.palette)
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
         self.zones: list[Zone] = []
         """What a click acts on."""
 
-    def compose(self) -> ComposeResult:
-        """Give Textual the one widget of the page."""
-        yield self.canvas
-
     def on_mount(self) -> None:
         """Draw as soon as the page has a size."""
-        self.redraw()
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Draw for the new size."""
-        self.redraw()
-
-    def on_screen_resume(self) -> None:
-        """Draw what happened while another page was shown."""
         self.redraw()
 
     @property
@@ -185,34 +225,10 @@ class Page(Tabbed, Screen[str | None]):
         """Go up."""
         self.wheel(-1)
 
-    def dress(self, styles: Mapping[str, Style]) -> None:
-        """Take the styles of another theme."""
-        self.canvas.dress(styles)
-
-    def action_save_picture(self) -> None:
-        """Save the page as a picture and as text."""
-        self.monitor.save_picture(self.canvas.text())
-
-    def action_save_report(self) -> None:
-        """Save a report of what is recorded."""
-        self.monitor.save_report()
-
-    def action_show_palette(self) -> None:
-        """Open the command palette: what this page's keys do, and those of the race."""
-        from tfmon.ui.screens.palette import open_palette
-
-        open_palette(self.monitor.pages.base, self.monitor.view.keys, self.monitor.view.charset, self)
-
-    def action_show_help(self) -> None:
-        """Open the help, with the keys of this page first."""
-        from tfmon.ui.screens.text import HelpPage
-
-        self.app.push_screen(HelpPage(self.monitor, self))
-
     async def action_dismiss(self, result: str | None = None) -> None:
         """Go back: from a page that has a tab to the race, from another one to where it was opened."""
         if self.tab:
-            self.monitor.pages.show("race")
+            self.monitor.show("race")
         else:
             self.dismiss(result)
 
@@ -223,7 +239,7 @@ class OneLanePage(Page):
     @property
     def lane(self) -> LaneState | None:
         """The lane that is shown; None where there is none."""
-        return self.monitor.pages.lane_of(self.monitor.snapshot.lanes)
+        return self.monitor.shown_lane
 
     def lane_hints(self) -> list[Hint]:
         """Return the key that goes to the next lane, where there are several."""
@@ -236,7 +252,7 @@ class OneLanePage(Page):
 
     def action_turn(self, direction: int) -> None:
         """Show another lane."""
-        self.monitor.pages.lane += direction
+        self.monitor.lane += direction
         self.start_over()
         self.redraw()
 

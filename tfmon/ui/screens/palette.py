@@ -11,7 +11,9 @@ from textual.content import Content
 from textual.screen import Screen
 
 from tfmon.ui.keys import label
-from tfmon.ui.render.style import TEXT, Charset, to_ascii
+from tfmon.ui.monitor import Monitor
+from tfmon.ui.render.style import TEXT, to_ascii
+from tfmon.ui.screens.text import keys_of_page
 from tfmon.ui.textual_compat import forget_lines
 
 
@@ -35,16 +37,13 @@ class Palette(CommandPalette):
         forget_lines()
 
 
-def open_palette(
-    race: Screen[Any], keys: Mapping[str, str], charset: Charset, page: Screen[Any] | None = None
-) -> None:
-    """Open the palette with all that the keys of the race do, after those of the page that is shown.
+def palette_of(monitor: Monitor) -> Palette:
+    """Return the palette with all that the keys of the race do, after those of the page that is shown.
 
-    What is chosen is done there. `keys` are those that the user has remapped, by the binding's id.
+    What is chosen is done there.
     """
-    screen = race
-    if CommandPalette.is_open(screen.app):
-        return
+    keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
+    page = None if shown is race else shown
     actions: dict[str, tuple[Screen[Any], str]] = {}
     for place in (page, race):
         if place is not None:
@@ -70,8 +69,8 @@ def open_palette(
 
     palette = Palette([Actions], placeholder="What do you want to do?")
     palette.set_class(charset == "ascii", "plain")
-    palette.set_class(screen.app.no_color, "colourless")
-    screen.app.push_screen(palette)
+    palette.set_class(monitor.app.no_color, "colourless")
+    return palette
 
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -88,8 +87,6 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
 
 def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return what the keys of a page do, but for those that move in it and those that every page has."""
-    from tfmon.ui.screens.text import keys_of_page
-
     return [
         (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
         for key in keys_of_page(page)

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rich.style import Style
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
 from tfmon.model.session import Snapshot, why_mode_stays
 from tfmon.ui import requests
-from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
 from tfmon.ui.screens.looking import Looking
-from tfmon.ui.screens.tabs import Tabbed
+from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.view import acknowledged, focused_index, standing_still, with_failures
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 RIGHT_BUTTON = 3
 
@@ -41,7 +35,7 @@ def _started_since(snapshot: Snapshot, began_ns: Mapping[str, int]) -> bool:
     return all(lane.started_ns > began_ns.get(lane.spec.name, -1) for lane in snapshot.lanes)
 
 
-class RaceScreen(Looking, Tabbed, Screen[None]):
+class RaceScreen(Looking, MonitorScreen):
     """Shows the race. Thread: the app's only."""
 
     CSS = "RaceScreen { overflow: hidden; }"
@@ -49,26 +43,12 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in RACE_KEYS
     ]
 
-    def __init__(self, monitor: MonitorApp) -> None:
-        super().__init__()
-        self.monitor = monitor
-        self.canvas = Canvas(monitor.palette)
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
         self.zones: tuple[Zone, ...] = ()
         """What a click acts on."""
         self.charts: tuple[Rect, ...] = ()
         """Where the charts are."""
-
-    def compose(self) -> ComposeResult:
-        """Give Textual the one widget of the screen."""
-        yield self.canvas
-
-    def on_resize(self, event: events.Resize) -> None:
-        """Draw for the new size."""
-        self.redraw()
-
-    def on_screen_resume(self) -> None:
-        """Draw what happened meanwhile: a page was closed."""
-        self.redraw()
 
     def redraw(self) -> None:
         """Draw the latest snapshot; only what changed is painted."""
@@ -87,10 +67,6 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         self.charts = page.charts
         monitor.view = replace(view, scales=page.scales)
         return page
-
-    def dress(self, styles: Mapping[str, Style]) -> None:
-        """Take the styles of another theme."""
-        self.canvas.dress(styles)
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""
@@ -124,11 +100,11 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
     def action_step_knob(self, name: str, direction: int) -> None:
         """Request the next value of a knob."""
-        requests.step_knob(self.monitor, name, direction)
+        self.monitor.step_knob(name, direction)
 
     def action_pause_or_resume(self) -> None:
         """Pause the lanes that race, or resume those that are paused."""
-        if not requests.may_act(self.monitor):
+        if not self.monitor.may_act():
             return
         pause, resume = requests.pause_or_resume(self._targets())
         if pause:
@@ -143,7 +119,7 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
     def action_switch_mode(self) -> None:
         """Change from taking turns to training all at once, or back."""
-        if not requests.may_act(self.monitor):
+        if not self.monitor.may_act():
             return
         if why := why_mode_stays(self.monitor.snapshot):
             self.monitor.say(why)
@@ -154,7 +130,7 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
     def action_restart(self) -> None:
         """Start the lanes again."""
-        if not requests.may_act(self.monitor):
+        if not self.monitor.may_act():
             return
         lanes, name = self._targets(), self.monitor.snapshot.race.scenario
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
@@ -165,19 +141,15 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""
-        self.monitor.save_picture(self.monitor.table())
-
-    def action_save_report(self) -> None:
-        """Save a report of what is recorded of the race."""
-        self.monitor.save_report()
+        self.monitor.save_picture(self.monitor.source.table() or self.canvas.text())
 
     def action_try_advice(self) -> None:
         """Try on a lane what may help it most."""
-        requests.try_advice(self.monitor, self._targets())
+        self.monitor.try_advice(self._targets())
 
     def action_undo_advice(self) -> None:
         """Take back the last change of the user or of tuning."""
-        requests.undo(self.monitor)
+        self.monitor.undo()
 
     def _targets(self) -> list[LaneState]:
         return requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
@@ -220,49 +192,34 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         self.monitor.view = replace(self.monitor.view, focused=focused, message_until_ns=0)
         self.monitor.pull()
 
-    # ------------------------------------------------------------ pages, loaded when first opened
-
-    def action_show_help(self) -> None:
-        """Open the help."""
-        from tfmon.ui.screens.text import HelpPage
-
-        self.app.push_screen(HelpPage(self.monitor))
+    # ------------------------------------------------------------ pages
 
     def action_show_crossover(self) -> None:
-        """Open the page of the crossover."""
-        from tfmon.ui.screens.crossover import open_crossover
-
-        open_crossover(self.monitor)
+        """Open the page of the crossover, or ask for one if there is none."""
+        if isinstance(self.monitor.snapshot.experiment, CrossoverState):
+            self.monitor.open("crossover")
+        elif self.monitor.refusal:
+            self.monitor.say("no crossover was measured in this race")
+        else:
+            self.monitor.open("new crossover")
 
     def action_show_history(self) -> None:
         """Open the page of every change and what came of it."""
-        from tfmon.ui.screens.experiments import HistoryPage
-
-        self.app.push_screen(HistoryPage(self.monitor))
+        self.monitor.open("history")
 
     def action_show_tuning(self) -> None:
         """Open the page of what was tried, for the focused lane or the one that most likely needs it."""
-        from tfmon.ui.screens.experiments import TunePage
+        self.monitor.open("tuning")
 
-        self.app.push_screen(TunePage(self.monitor, requests.to_improve(self.monitor.analysis, self._targets())))
-
-    def action_show_palette(self) -> None:
-        """Open the command palette."""
-        from tfmon.ui.screens.palette import open_palette
-
-        open_palette(self, self.monitor.view.keys, self.monitor.view.charset)
+    def action_show_copy(self) -> None:
+        """Copy the verdict and the command that repeats this race, and show both."""
+        self.monitor.open("copy")
 
     def action_pick_scenario(self) -> None:
         """Let the user choose another scenario, and race it."""
-        from tfmon.ui.screens.choices import Picker
-
         if not self.monitor.may_change():
             return
         training = [lane for lane in self.monitor.snapshot.lanes if not lane.over]
         what = f"end {self.monitor.snapshot.race.scenario} and choose a scenario"
         if self.monitor.confirmed("scenario", training, what):
-            self.app.push_screen(Picker(self.monitor), self._race)
-
-    def _race(self, scenario: str | None) -> None:
-        if scenario is not None:
-            self.monitor.start_race(scenario)
+            self.monitor.open("scenarios")

@@ -6,30 +6,22 @@ this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
-from tfmon.model.ports import Controls, Experiments, ReplayControls, Runs
-from tfmon.model.session import Session
-from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, WATCHING_KEYS, Key, key_of, watches
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.race import layout_of
-from tfmon.ui.render.style import LANE_COLOURS, Charset, to_ascii
+from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.timeline import keys_row, time_of, timeline_row
-from tfmon.ui.screens.playing import PULL_S, NoControls, NoExperiments, Playing
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.screens.text import HelpPage
 
+PULL_S = 0.1
 TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
 """Keys of a race that a replay has for something else."""
-REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
-"""Keys of a race that do nothing here; remapped, they do not clash with those that do."""
 
 
 class ReplayScreen(RaceScreen, inherit_bindings=False):
@@ -37,22 +29,33 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(key.keys, key.action if watches(key.action) else "refuse", key.help, id=key.id, show=False)
+            Binding(key.keys, key.action, key.help, id=key.id, show=False)
             for key in RACE_KEYS
-            if key.id not in TAKEN
+            if watches(key.action) and key.id not in TAKEN
+        ),
+        # Without an id they are not remapped, so that they clash with none of the others.
+        *(
+            Binding(key.keys, "refuse", key.help, show=False)
+            for key in RACE_KEYS
+            if not watches(key.action) and key.id not in TAKEN
         ),
         *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
     ]
 
-    def __init__(self, monitor: ReplayApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self._playback = monitor.playback
+        assert monitor.source.playback is not None, "nothing is played"
+        self._playback = monitor.source.playback
         self._bar = (0, 0)
 
-    @property
-    def leaves(self) -> str:
-        """What the key does that ends tfmon here."""
-        return "quit"
+    def on_mount(self) -> None:
+        """Play."""
+        self.set_interval(PULL_S, self.monitor.play)
+
+    def on_unmount(self) -> None:
+        """Close the recording and the pages of a replay that was shown over a race."""
+        if self.monitor.below is not None:
+            self.monitor.close()
 
     def redraw(self) -> None:
         """Draw the race with the time line below it."""
@@ -60,12 +63,13 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         snapshot, playback = self.monitor.snapshot, self._playback.state()
         layout = layout_of(self.monitor.analysis, self.monitor.view, width, max(1, height - 1))
         page = self.draw_race(width, max(1, height - 1))
-        self.zones = tuple(zone for zone in page.zones if watches(zone.action))
         body = page.rows[: -1 if layout.keys.height else max(1, height - 2)]
+        self.zones = tuple(zone for zone in page.zones if watches(zone.action) and zone.rect.y < len(body))
         line, start, size = timeline_row(playback, width)
         self._bar = (start, size)
+        leaves = "quit" if self.monitor.below is None else "back"
         message = "" if layout.status.height else message_of(self.monitor.view, snapshot)
-        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width, self.leaves))[:height]
+        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width, leaves))[:height]
         if self.monitor.view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
         self.canvas.show(rows)
@@ -104,69 +108,17 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         """Show why the key does nothing here."""
         self.monitor.may_change()
 
-    def action_show_help(self) -> None:
-        """Open the help."""
-        self.app.push_screen(ReplayHelp(self.monitor))
+    def action_show_tab(self, name: str) -> None:
+        """Show a page; over a race, the key of the recorded runs goes back to them."""
+        if name == "runs" and self.monitor.below is not None:
+            self.monitor.quit()
+        else:
+            super().action_show_tab(name)
 
-
-class ReplayHelp(HelpPage):
-    """Lists the keys of a replay, and explains the numbers."""
-
-    title_text = "Help: a replay"
-    listed: Iterable[Key] = (*REPLAY_KEYS, *WATCHING_KEYS)
-
-
-class ReplayApp(Playing, MonitorApp):
-    """A replay on the screen."""
-
-    def __init__(
-        self,
-        session: Session,
-        playback: ReplayControls,
-        *,
-        runs: Runs | None = None,
-        table: Callable[[], str] = str,
-        repeat: Callable[[], str] = str,
-        theme: str = "textual-dark",
-        lane_colours: str = LANE_COLOURS[0],
-        characters: Charset | None = None,
-        keymap: Mapping[str, str] | None = None,
-    ) -> None:
-        """Show the session that a player fills; `playback` moves the player, the rest is as for `MonitorApp`."""
-        self.playback = playback
-        controls, experiments = cast(Controls, NoControls(self)), cast(Experiments, NoExperiments())
-        super().__init__(
-            session,
-            controls,
-            experiments,
-            runs=runs,
-            table=table,
-            repeat=repeat,
-            theme=theme,
-            lane_colours=lane_colours,
-            characters=characters,
-            keymap={binding: keys for binding, keys in (keymap or {}).items() if binding not in REFUSED},
-        )
-        self.view = replace(self.view, replay=True)
-
-    def get_default_screen(self) -> Screen[None]:
-        """Return the race."""
-        return ReplayScreen(self)
-
-    def on_mount(self) -> None:
-        """Draw, and play."""
-        super().on_mount()
-        self.set_interval(PULL_S, self.play)
-
-    def pull(self) -> None:
-        """Play on, and draw what changed."""
-        self.tick()
-        MonitorApp.pull(self)
-
-    @property
-    def tabs(self) -> tuple[str, ...]:
-        """The pages of a race that is over; nothing can be profiled or examined any more."""
-        return tuple(name for name in super().tabs if name not in ("profile", "doctor"))
-
-    def _quit(self, ending: Ending) -> None:
-        self.exit(ending)
+    def action_focus_all(self) -> None:
+        """Let all lanes have the focus again; over a race, go back where they have it."""
+        view = self.monitor.view
+        if self.monitor.below is not None and view.focused is None and view.cursor is None and not view.zoomed:
+            self.monitor.quit()
+        else:
+            super().action_focus_all()

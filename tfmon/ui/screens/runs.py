@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.model.ports import OpenReplay, RunInfo, Runs
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import Row
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
@@ -20,9 +21,7 @@ from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.scroll import ScrollPage
 from tfmon.ui.screens.text import report_rows
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
+from tfmon.ui.source import Replay
 
 MARKED = "*"
 
@@ -54,7 +53,7 @@ class RunsPage(ListPage):
     )  # fmt: skip
     nothing = "reading the recordings…"
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._runs: tuple[RunInfo, ...] = ()
         self._marked: list[str] = []
@@ -65,8 +64,8 @@ class RunsPage(ListPage):
     @property
     def port(self) -> Runs:
         """Where the recordings come from."""
-        assert self.monitor.runs is not None
-        return self.monitor.runs
+        assert self.monitor.source.runs is not None
+        return self.monitor.source.runs
 
     def on_screen_resume(self) -> None:
         """Read the list anew: races end, and other programs record, too."""
@@ -147,10 +146,9 @@ class RunsPage(ListPage):
         self.app.push_screen(DiffPage(self.monitor, text))
 
     def _replay(self, opened: OpenReplay) -> None:
-        from tfmon.ui.screens.replay_over import show_replay
-
         self.monitor.unsay()
-        show_replay(self.monitor, opened)
+        above = self.monitor.over(Replay(opened, self.port))
+        self.app.push_screen(above.screen)
 
     def action_mark(self) -> None:
         """Mark the chosen run, or take its mark away; a third mark takes that of the first."""
@@ -243,7 +241,7 @@ class DiffPage(ScrollPage):
     still = True
     title_text = "Two runs compared"
 
-    def __init__(self, monitor: MonitorApp, text: str) -> None:
+    def __init__(self, monitor: Monitor, text: str) -> None:
         super().__init__(monitor)
         self._text = text
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, Row, plain
 from tfmon.ui.render.table import matches
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.filtered import FilterPage
 from tfmon.ui.screens.page import WHEEL_ROWS, bound
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 
 class ScrollPage(FilterPage):
@@ -31,7 +29,7 @@ class ScrollPage(FilterPage):
         bound("move.end"),
     ]
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.cursor = 0
         """Place of the first row in view."""

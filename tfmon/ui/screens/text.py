@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID, PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
+from tfmon.ui.keys import BY_ID, Key, key_of, listed_keys
+from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.glossary import SECTIONS
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import OneLanePage, Page, bound, closer
 from tfmon.ui.screens.scroll import ScrollPage
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
 _SHARE = re.compile(r"^    .* (\d+(?:\.\d+)?) %(?= |$)")
@@ -32,21 +30,21 @@ class HelpPage(ScrollPage):
     """Lists the keys of a page first, then all others by what they are for, and explains every number."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
-    listed: Iterable[Key] = (*RACE_KEYS, *PAGE_KEYS, STOP)
     still = True
     title_text = "Help"
 
-    def __init__(self, monitor: MonitorApp, of: Page | None = None) -> None:
-        """Explain the keys of the page `of` first; None for the race."""
+    def __init__(self, monitor: Monitor) -> None:
+        """Explain the keys of the page that is shown first."""
         super().__init__(monitor)
-        if of is not None:
-            self.listed = of.monitor.help_keys
-        self._first = () if of is None else keys_of_page(of)
-        self._of = "" if of is None else of.tab or str(of.title_text)
+        of = monitor.app.screen
+        self._first = keys_of_page(of) if isinstance(of, Page) else ()
+        self._of = of.tab or str(of.title_text) if isinstance(of, Page) else ""
+        if monitor.view.replay:
+            self.title_text = "Help: a replay"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the whole help."""
-        return help_rows(self.monitor.view.keys, width, self.listed, self._first, self._of)
+        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
 
     def action_choose(self) -> None:
         """Keep the words that are typed, or go back."""
@@ -69,7 +67,7 @@ def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
 def help_rows(
     keys: Mapping[str, str],
     width: int,
-    listed: Iterable[Key] = HelpPage.listed,
+    listed: Iterable[Key] = listed_keys(replay=False, sweep=False),
     first: Iterable[Key] = (),
     name: str = "",
 ) -> list[Row]:
@@ -104,7 +102,7 @@ class DoctorPage(ScrollPage):
     title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
     _note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._report: str | None = None
         self._working = False
@@ -116,7 +114,7 @@ class DoctorPage(ScrollPage):
     def _examine(self) -> None:
         if not self._working:
             self._report, self._working = None, True
-            self.monitor.examine(self._take)
+            self.monitor.work(self.monitor.source.examine, self._take)
             self.redraw()
 
     def _take(self, report: str) -> None:
@@ -148,7 +146,7 @@ class ProfilePage(ScrollPage, OneLanePage):
     still = True
     _note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
 
-    def __init__(self, monitor: MonitorApp) -> None:
+    def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._reports: dict[tuple[int, str], str] = {}
         """By the race's number and the lane's name."""
@@ -166,7 +164,12 @@ class ProfilePage(ScrollPage, OneLanePage):
     def _profile(self, lane: LaneState) -> None:
         if self._in_progress is None and self.monitor.may_change():
             about = self._in_progress = self._about(lane)
-            self.monitor.profile(lane.spec.name, lambda report: self._take(about, report))
+            name, source = lane.spec.name, self.monitor.source
+
+            def take(report: str) -> None:
+                self._take(about, report)
+
+            self.monitor.work(lambda: source.profile(name), take, take)
             self.redraw()
 
     def _take(self, about: tuple[int, str], report: str) -> None:
@@ -177,7 +180,7 @@ class ProfilePage(ScrollPage, OneLanePage):
     def own_hints(self) -> list[Hint]:
         """Return what the keys do."""
         lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
-        if lane is not None and not lane.over and self._in_progress is None and self.monitor.may_change_lanes:
+        if lane is not None and not lane.over and self._in_progress is None and not self.monitor.refusal:
             again = "profile again" if self._about(lane) in self._reports else f"profile {lane.spec.id}"
             hints.insert(0, Hint(("choose",), again, "choose"))
         return hints

@@ -1,0 +1,419 @@
+"""A monitor: what the screens show of a source, and what their keys do with it.
+
+The app has one from its start. A recording that is played over a race has another one, above it.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from rich.style import Style
+from textual.screen import Screen
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.errors import TfmonError
+from tfmon.model.knobs import KnobError, find
+from tfmon.model.lane_state import PAUSED, LaneState
+from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.session import Snapshot
+from tfmon.model.threads import start_thread
+from tfmon.ui import requests
+from tfmon.ui.keys import Key, key_of, listed_keys
+from tfmon.ui.render.bars import failure_line
+from tfmon.ui.render.style import Charset
+from tfmon.ui.source import Source
+from tfmon.ui.textual_compat import TerminalApp
+from tfmon.ui.view import View, focused_index, with_failures
+
+SECOND_NS = 1_000_000_000
+MESSAGE_S = 5.0
+FOREVER_NS = 2**63
+READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
+
+Found = TypeVar("Found")
+Ending: TypeAlias = Literal["quit", "forced", "signal"]
+"""How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
+
+
+class Monitor:
+    """What is shown of a source, its pages, and the requests of its keys. Thread: the app's only."""
+
+    def __init__(
+        self,
+        app: TerminalApp[Ending],
+        source: Source,
+        make: Callable[[str, Monitor], Screen[Any]],
+        palette: Mapping[str, Style],
+        *,
+        charset: Charset,
+        keys: Mapping[str, str],
+        readonly: bool = False,
+        below: Monitor | None = None,
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            app: Where its screens are shown.
+            source: What it shows.
+            make: Makes the screen of that name.
+            palette: The styles of the theme.
+            charset: What the terminal can show.
+            keys: Keys that differ from the built-in ones, by the binding's id.
+            readonly: Whether keys may change nothing.
+            below: What is shown again once this one is left; None for what the app began with.
+        """
+        self.app, self.source, self.below, self.palette = app, source, below, palette
+        self._make = make
+        self.analysis = analyse(source.snapshot())
+        """What is known, and what follows from it; computed once for each snapshot."""
+        self.sweep = source.sweep()
+        """What is known of a sweep; None for a race."""
+        self.lane = 0
+        """Place of the lane that the pages show."""
+        self.said = 0
+        """How many messages there were."""
+        self.view = View(
+            charset=charset,
+            keys=keys,
+            readonly=readonly,
+            race=self.snapshot.race.number,
+            replay=source.playback is not None,
+            tabs=tuple(
+                name
+                for name in source.tabs
+                if (source.runs is not None or name != "runs") and (below is None or name not in ("gpus", "runs"))
+            ),
+        )
+        self._frozen: Analysis | None = None
+        self._kept: dict[str, Screen[Any]] = {}
+        """The pages that were shown; each is mounted from then on."""
+        self._question = ("", "")
+        """The key that asked before it ends a user's training, and what it asked."""
+        self._played_s: float | None = None
+        self._told: tuple[str, ...] = ()
+        """Lanes of the race below whose failure was told here."""
+
+    @functools.cached_property
+    def screen(self) -> Screen[Any]:
+        """The screen that the pages stand beside: the race, or the table of a sweep."""
+        return self._make("race", self)
+
+    def over(self, source: Source) -> Monitor:
+        """Return a monitor of another source that is shown above this one."""
+        view = self.view
+        return Monitor(
+            self.app, source, self._make, self.palette, charset=view.charset, keys=view.keys, below=self
+        )
+
+    # ------------------------------------------------------------ what is shown
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known."""
+        return self.analysis.snapshot
+
+    @property
+    def shown(self) -> Analysis:
+        """What the race screen draws: what is known, or what was when the display ceased to follow."""
+        return self._frozen or self.analysis
+
+    @property
+    def help_keys(self) -> tuple[Key, ...]:
+        """The keys that the help lists after those of a page."""
+        return listed_keys(replay=self.source.playback is not None, sweep=self.sweep is not None)
+
+    def tick(self) -> None:
+        """Draw while a lane may train, and once a second when only clocks change."""
+        snapshot = self.source.snapshot()
+        new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
+        if new_second:
+            self.view = replace(self.view, sent_bytes_per_s=self.app.sent_bytes_per_s())
+        training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
+        if new_second or training or self.below is not None:
+            self.pull()
+
+    def play(self) -> None:
+        """Draw, if a recording is played."""
+        if self.source.playback is not None and self.source.playback.state().playing:
+            self.pull()
+
+    def pull(self) -> None:
+        """Play on, read the source, and draw what changed."""
+        if self.source.playback is not None:
+            now_s = time.monotonic()
+            self.source.playback.tick(0.0 if self._played_s is None else now_s - self._played_s)
+            self._played_s = now_s
+        self.sweep = self.source.sweep()
+        self.analysis = analyse(self.source.snapshot(), self.analysis)
+        if self.view.race != self.snapshot.race.number:
+            self.view = self._of_another_race()
+        if self.below is not None:
+            self._tell_of(self.below)
+        self.app.draw(self)
+
+    def _of_another_race(self) -> View:
+        """Return the view for a race that began since: without focus, scales and failures of the one before."""
+        self._frozen = None
+        fresh = replace(self.view, zoomed=False, cursor=None, frozen=False, back_ns=0)
+        return replace(fresh, race=self.snapshot.race.number, focused=None, scales={}, seen=(), unseen=())
+
+    def _tell_of(self, below: Monitor) -> None:
+        """Tell of a lane of the race below which has failed meanwhile."""
+        live = with_failures(below.view, below.snapshot, ())
+        line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
+        if line and (live.unseen != self._told or not self.view.message):
+            self._told = live.unseen
+            self.view = replace(self.view, message=f"in the race that runs: {line}", message_until_ns=FOREVER_NS)
+
+    def follow(self, *, on: bool) -> None:
+        """Let the race screen follow the race, or show this moment from now on; the lanes train on."""
+        self._frozen = None if on else self.analysis
+        self.view = replace(self.view, frozen=not on, back_ns=0)
+        self.pull()
+
+    # ------------------------------------------------------------ messages
+
+    def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
+        """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
+        self.said += 1
+        until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
+        if self.source.playback is not None:  # whose clock is that of the race
+            until_ns = FOREVER_NS
+            self.app.set_timer(MESSAGE_S, lambda: self._unsay(message))
+        self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
+        self.pull()
+
+    def unsay(self) -> None:
+        """Take back the line that is shown."""
+        self.view = replace(self.view, message="", message_until_ns=0)
+
+    def _unsay(self, message: str) -> None:
+        if self.view.message == message:
+            self.unsay()
+            self.pull()
+
+    # ------------------------------------------------------------ pages
+
+    @property
+    def shown_lane(self) -> LaneState | None:
+        """The lane that the pages show; None where there is none."""
+        lanes = self.snapshot.lanes
+        return lanes[self.lane % len(lanes)] if lanes else None
+
+    def open(self, name: str) -> None:
+        """Show a page that closes by itself over what is shown now."""
+        self.app.push_screen(self._make(name, self))
+
+    def show(self, name: str) -> None:
+        """Show a page, or the race; the page that is shown already gives way to the race."""
+        app = self.app
+        above = app.screen_stack[app.screen_stack.index(self.screen) + 1 :]
+        if not above:
+            focused = focused_index(self.view, self.snapshot)
+            self.lane = self.lane if focused is None else focused
+        page = None if name == "race" else self._page(name)
+        if page is None or above == [page]:
+            left, page = above, None
+        elif page in above:
+            left, page = above[above.index(page) + 1 :], None
+        else:
+            left = above[1:]
+        for _ in left:
+            app.pop_screen()
+        if page is not None and above:
+            app.switch_screen(page)
+        elif page is not None:
+            app.push_screen(page)
+
+    def _page(self, name: str) -> Screen[Any]:
+        if name not in self._kept:
+            page = self._kept[name] = self._make(name, self)
+            self.app.install_screen(page, f"{name}-{id(self)}")
+        return self._kept[name]
+
+    def close(self) -> None:
+        """Remove every page and close the source; call it when none of them is shown any more."""
+        for page in self._kept.values():
+            self.app.uninstall_screen(page)
+            page.remove()
+        self._kept = {}
+        self.source.stop()
+
+    # ------------------------------------------------------------ requests
+
+    @property
+    def controls(self) -> Controls:
+        """What takes requests to the lanes; ask `may_change` first."""
+        assert self.source.controls is not None, "nothing can be changed"
+        return self.source.controls
+
+    @property
+    def experiments(self) -> Experiments:
+        """What takes requests for measurements; ask `may_change` first."""
+        assert self.source.experiments is not None, "nothing can be changed"
+        return self.source.experiments
+
+    @property
+    def refusal(self) -> str:
+        """Why keys may not change the race; empty where they may."""
+        return self.source.refusal or (READ_ONLY if self.view.readonly else "")
+
+    def may_change(self) -> bool:
+        """Return whether keys may change the race; if not, say why."""
+        if self.refusal:
+            self.say(self.refusal)
+        return not self.refusal
+
+    def may_act(self) -> bool:
+        """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""
+        if not self.may_change():
+            return False
+        if running := requests.running_line(self.snapshot, self.view.keys):
+            self.say(running)
+        return not running
+
+    def step_knob(self, name: str, direction: int) -> None:
+        """Request the next value of a knob, or the one before, and say what cannot be seen in the panes."""
+        if not self.may_act():
+            return
+        try:
+            knob = find(self.snapshot.race.knobs, name)
+        except KnobError:
+            self.say(requests.no_knob(self.snapshot, name))
+            return
+        chosen = requests.targets(self.snapshot.lanes, self.view.focused)
+        lanes = requests.reachable(chosen, knob, direction, focused=self.view.focused is not None)
+        again = [lane for lane in lanes if requests.may_start_again(lane)]
+        new, end = requests.next_values(lanes, knob, direction)
+        for one in new:
+            self.controls.set_knob(one.lane, name, one.value)
+        if end:
+            self.say(end)
+        elif again:
+            self.say(f"starting again with another {requests.short_name(name)}: {requests.titles(again)}")
+        elif new and knob.kind == "restart":
+            self.say(f"{requests.short_name(name)} takes effect with a restart: {requests.titles(chosen)}")
+        else:
+            self.pull()
+
+    def start(self, experiment: Callable[[], object]) -> bool:
+        """Start an experiment, or say why it cannot be done; return whether it was started."""
+        try:
+            experiment()
+        except ExperimentError as error:
+            self.say(str(error))
+            return False
+        self.pull()
+        return True
+
+    def try_advice(self, lanes: Sequence[LaneState]) -> None:
+        """Try on the lane that most likely needs it what may help it most."""
+        lane = requests.to_improve(self.analysis, lanes) if self.may_act() else None
+        if lane is not None:
+            self.start(lambda: self.experiments.start_tuning(lane, everything=False))
+
+    def undo(self) -> None:
+        """Take back the change that was kept last, and say so."""
+        if self.may_change():
+            self.start(lambda: self.say(f"undone: {self.experiments.undo()}"))
+
+    def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
+        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time.
+
+        Args:
+            key: The id of the key.
+            lanes: The lanes that it would end or start again.
+            what: The question; the time that the command has run follows.
+        """
+        own = [lane for lane in lanes if lane.command]
+        if not own:
+            return True
+        now_ns = self.source.snapshot().at_ns
+        asked = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+        ran_s = max((now_ns if lane.ended is None else lane.ended.at_ns) - lane.started_ns for lane in own) / 1e9
+        if not asked:
+            self.say(f"{what} ({units.clock(ran_s)} of training)? {key_of(key, self.view.keys)} again: yes")
+        self._question = (key, "" if asked else self.view.message)
+        return asked
+
+    def quit(self, ending: Ending = "quit") -> None:
+        """Go back to what is below; from what the app began with, end the lanes and leave.
+
+        The second time, leave at once, as a recording does: it has no lanes to end.
+        """
+        if self.below is not None:
+            self.screen.dismiss(None)
+        elif self.source.playback is not None:
+            self.app.exit(ending)
+        elif self.view.stopping:
+            if ending == "quit":
+                self.source.end_now()
+                self.app.exit("forced")
+        else:
+            training = [lane for lane in self.snapshot.lanes if not lane.over]
+            if ending == "quit" and not self.confirmed("quit", training, f"end {self.snapshot.race.scenario}"):
+                return
+            self.view = replace(self.view, stopping=True)
+            while len(self.app.screen_stack) > 1:
+                self.app.pop_screen()
+            self.pull()
+            self.work(self.source.stop, lambda _: self.app.exit(ending))
+
+    # ------------------------------------------------------------ what takes long
+
+    def work(
+        self,
+        do: Callable[[], Found],
+        then: Callable[[Found], object] | None = None,
+        failed: Callable[[str], object] | None = None,
+    ) -> None:
+        """Do what may take long in a thread; the screen stays responsive.
+
+        Args:
+            do: Is called in the thread.
+            then: Takes what it returns; by default the screen is drawn.
+            failed: Takes the line of a TfmonError; by default it is said.
+        """
+        app = self.app
+
+        def run() -> None:
+            try:
+                found = do()
+            except TfmonError as error:
+                app.call_later(failed or self.say, error.line)
+            except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
+                app.call_later(app.fail, error)
+            else:
+                if then is None:
+                    app.call_later(self.pull)
+                else:
+                    app.call_later(then, found)
+
+        start_thread("tfmon-ui", run, lambda reason: app.call_later(app.fail, RuntimeError(reason)))
+
+    def save_report(self) -> None:
+        """Write a report of what is recorded, and say where."""
+        path, runs = self.source.recording(), self.source.runs
+        if runs is None or not path:
+            self.say("no report: this is not recorded")
+            return
+        self.say("writing a report of what is recorded up to now…")
+        self.work(lambda: runs.report(path), self.say)
+
+    def save_picture(self, table: str) -> None:
+        """Save the screen as SVG and a table as text in the working directory, and say where."""
+        stem = f"tfmon-{self.source.name() or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            said = f"saved {self.app.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
+            if table:
+                Path(f"{stem}.txt").write_text(table + "\n", encoding="utf-8")
+                said += " and .txt"
+        except OSError as error:
+            said = f"{stem} could not be saved: {error.strerror or error}"
+        self.say(said)
