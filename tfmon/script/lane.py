@@ -72,8 +72,6 @@ class Lane(Meter):
         self._clock_stopped_ns, self._ends, self._pid = 0, False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
-        self.between_windows: Callable[[], object] = list
-        """Is called after each window, between two steps."""
         self.finish: Callable[[], object] = list
         """Ends the step under way."""
         self._say_hello()
@@ -248,7 +246,6 @@ class Lane(Meter):
         super().window_sent()
         if self._ends:
             self.clock.marks.add(ENDING)
-        self.between_windows()
         self._report_uses()
         while self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
