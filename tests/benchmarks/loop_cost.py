@@ -62,7 +62,8 @@ def switched(work: Callable[[], None]) -> Callable[[bool], None]:
     from tfmon.script.watching import hooks
 
     def run(on: bool) -> None:
-        hooks.switch(on=on)
+        for owner, name, own, hook in hooks._replaced:
+            setattr(owner, name, hook if on else own)
         work()
 
     return run

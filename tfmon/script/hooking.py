@@ -131,11 +131,6 @@ class Hooks:
 
         return make
 
-    def switch(self, *, on: bool) -> None:
-        """Put the hooks in place, or the originals for a while, to measure what the hooks cost."""
-        for owner, name, own, hook in self._replaced:
-            setattr(owner, name, hook if on else own)
-
     def __enter__(self) -> None:
         """Begin code of tfmon in a thread of the script."""
 

@@ -28,11 +28,11 @@ from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
 from tfmon.script.looking import leaves_of, rows_of
+from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 from tfmon.script.watching import watcher
 
 if TYPE_CHECKING:
     from tfmon.script.rounds import Updater
-    from tfmon.script.tf_feed import TensorFlowFeed
 
 FILES.add(__file__)
 _restored: tuple[int, str] | None = None
@@ -208,8 +208,6 @@ class Watcher:
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
             own = own._own
         if self._keras.backend.backend() == "tensorflow":
-            from tfmon.script.tf_feed import the_feed
-
             lane.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True

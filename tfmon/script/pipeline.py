@@ -10,6 +10,7 @@ Source: `tf.data.Dataset.__iter__`, whose path is the same in TensorFlow 2.18 an
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Hashable
@@ -20,11 +21,11 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, 
 from tfmon.script.datasets import (
     BY_TFMON,
     is_cut_by_map,
-    requested_settings,
     settings_of,
     with_settings,
 )
 from tfmon.script.hooking import FILES, Hooks, unseen
+from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.lane import Lane
 from tfmon.script.looking import logs_operations, users_frame
 from tfmon.script.sources import nothing
@@ -103,10 +104,15 @@ class Pipeline:
         self._hooks, self._joined, self._loop = hooks, joined, loop
         self._one_iterator = False
         self._keras_reads: Any = None
-        self._reads = Reads()
-        self._values = requested_settings()
-        """What differs from the script's own settings."""
+        self.reads = Reads()
+        """What the script trains from."""
+        self._values: dict[str, KnobValue] = {}
+        """What differs from the script's own settings; what is impossible is refused by the lane."""
         self._own: dict[str, KnobValue] = {}
+        for knob in BY_TFMON:
+            with contextlib.suppress(KnobError):
+                if (value := OfferedKnobs().requested(knob)) is not None:
+                    self._values[knob.name] = value
 
     def install(self) -> None:
         """Replace what begins an iteration; TensorFlow is loaded."""
@@ -131,26 +137,22 @@ class Pipeline:
         if iterator is self._keras_reads:
             return
         self._keras_reads = iterator
-        self._reads.trains(iterator)
+        self.reads.trains(iterator)
         lane = self._joined()
         if lane is not None:
             self._offer(lane, iterator, 0)
-
-    def trains(self, iterator: object) -> None:
-        """Record that what an iterator gives is trained from."""
-        self._reads.trains(iterator)
 
     # ------------------------------------------------------------ knobs
 
     def joined(self, lane: Lane) -> None:
         """Offer a lane, whose first update is about to be made, the knobs of what was read for it."""
-        feeds = self._loop.sources.feeds or ((self._reads.latest(), 0),)
+        feeds = self._loop.sources.feeds or ((self.reads.latest(), 0),)
         iterator, rows = feeds[0]
         self._offer(lane, iterator, rows if len(feeds) == 1 else 0)
 
     def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
         """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
-        dataset = self._reads.dataset_of(iterator)
+        dataset = self.reads.dataset_of(iterator)
         if dataset is None or PREFETCH.name in lane.knobs or logs_operations():
             return
         own, name = settings_of(dataset), BATCH_SIZE.name
@@ -194,12 +196,12 @@ class Pipeline:
                 changed, place = dataset, None
                 with self._hooks:
                     if not self._hooks.off and self._eager() and self._loop.mine:
-                        place = self._reads.place()
+                        place = self.reads.place()
                         changed = self._changed(dataset, place)
                 iterator = own(changed)
                 if place is not None:
                     with self._hooks:
-                        self._reads.opened(iterator, dataset, place)
+                        self.reads.opened(iterator, dataset, place)
                 return iterator
             except BaseException as error:
                 unseen(error)
@@ -210,7 +212,7 @@ class Pipeline:
     def _changed(self, dataset: Any, place: object) -> Any:  # noqa: ANN401
         """Return the dataset with what the knobs say; the same one while they say what the script does."""
         lane = self._joined()
-        trains = self._reads.trains_from(dataset, place)
+        trains = self.reads.trains_from(dataset, place)
         begins = trains or (trains is None and not self._loop.sources.reads)
         if begins and lane is not None and lane.measures_this_thread:
             for name, value in lane.begin_pending().items():
@@ -218,7 +220,7 @@ class Pipeline:
         if trains is False:
             return dataset
         wanted = dict(self._values)
-        no_batch = self._loop.aside or (trains is None and self._reads.any)
+        no_batch = self._loop.aside or (trains is None and self.reads.any)
         if no_batch or not self._may_cut(lane, dataset):
             wanted.pop(BATCH_SIZE.name, None)
         if not wanted:

@@ -43,7 +43,6 @@ class TensorFlowHooks:
 
     def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
         self.watcher, self.hooks = watcher, hooks
-        self._pulls = PullHooks(watcher, hooks)
         self._sources = Variables()
         self._target: Any = None
         self._tape = 0
@@ -64,7 +63,7 @@ class TensorFlowHooks:
 
         self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
         setattr(concrete_function.ConcreteFunction, MARK, None)
-        self._pulls.install()
+        PullHooks(self.watcher, self.hooks).install()
         replace = self.hooks.replace
         replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
         replace(tf.GradientTape, "gradient", self.hooks.around(self._gradient))
@@ -85,11 +84,6 @@ class TensorFlowHooks:
                 name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
                 if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
                     self.hooks.replace(kind, name, self.hooks.around(self._apply))
-
-    def joined(self, lane: Any) -> None:  # noqa: ANN401
-        """Record that this process is the lane."""
-        if self._pulls.feed is not None:
-            lane.feed = self._pulls.feed
 
     # ------------------------------------------------------------ updates
 
@@ -160,7 +154,7 @@ class TensorFlowHooks:
         if not watcher.here:
             return False
         if mark.by_hand and not mark.optimizers and self.watcher.optimized:
-            watcher.doubt(BOTH)
+            watcher.report.doubt(BOTH)
             return False
         if not mark.trains:
             self._sources = mark.sources
@@ -234,7 +228,7 @@ class TensorFlowHooks:
         if not self.watcher.optimized if adds else not others:
             yield from self._update(updater)
         elif adds and self.watcher.here:
-            self.watcher.doubt(BOTH)
+            self.watcher.report.doubt(BOTH)
 
     def _update(self, updater: Updater, *, scaled: bool = False) -> Watching:
         """Watch an update that is made eagerly; the loss is not known where it was `scaled`."""
