@@ -1,10 +1,9 @@
 """Runs in a lane for scripts.py: the same work with tfmon's hooks and without, in many short alternations.
 
-    loop_cost.py step|call|fit|wait|at-once|at-epoch PAIRS UNITS
+    loop_cost.py step|call|fit|wait|at-epoch PAIRS UNITS
 
 prints a line for each pair, with the seconds without hooks and with them. `wait` trains from a pipeline that
-sleeps, and prints how long it slept. The last two train until they are ended: from one iterator, or in short
-epochs.
+sleeps, and prints how long it slept. The last one trains in short epochs until it is ended.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 WHAT, PAIRS, UNITS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 2_000, 4, 0.005, 0.05
+STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 2_000, 4, 0.005, 0.005
 x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
 y = x[:, :1]
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
@@ -63,7 +62,8 @@ def switched(work: Callable[[], None]) -> Callable[[bool], None]:
     from tfmon.script.watching import hooks
 
     def run(on: bool) -> None:
-        hooks.switch(on=on)
+        for owner, name, own, hook in hooks._replaced:
+            setattr(owner, name, hook if on else own)
         work()
 
     return run
@@ -89,12 +89,10 @@ def main() -> None:
             epoch(batches)
             print("slept", STEPS * SLEEP_S, flush=True)
         return
-    if WHAT.startswith("at-"):
-        batches = (data.repeat() if WHAT == "at-once" else data).prefetch(1)
-        while True:
-            for x_batch, y_batch in batches:
-                step(x_batch, y_batch)
-                time.sleep(PAUSE_S if WHAT == "at-once" else PAUSE_S / 10)
+    while WHAT == "at-epoch":
+        for x_batch, y_batch in data.prefetch(1):
+            step(x_batch, y_batch)
+            time.sleep(PAUSE_S)
     epoch()
     run = {"step": lambda: switched(epoch), "call": lambda: switched(calls), "fit": fits}[WHAT]()
     for number in range(-WARM_UP, PAIRS):

@@ -1,6 +1,6 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-once,at-epoch] [--pairs 40] [--starts 3]
+    python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-epoch] [--pairs 40] [--starts 3]
         [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
@@ -8,8 +8,8 @@ two halves of a pair the hooks are switched on or off; which comes first alterna
 with a tf.function, `call` the call of a function that trains nothing, `fit` a step of Keras, on one model with two
 train functions. A value is the median of a block of pairs, since neighbours in time are alike; printed is the mean
 of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares the wait for input in the lane's
-windows with how long the pipeline slept. `at-once` and `at-epoch` change the prefetch of a running loop;
-printed is by how much the steps around a change are further apart than others.
+windows with how long the pipeline slept. `at-epoch` changes the prefetch of a running loop; printed is by how much
+the steps around a change are further apart than others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BLOCK = 10
 """Pairs whose median is one value."""
 LIMITS = {
     "step": "10 µs", "call": "0.3 µs", "fit": "at least 99 % of the speed", "wait": "within 5 %",
-    "at-once": "250 ms", "at-epoch": "no gap of its own",
+    "at-epoch": "no gap of its own",
 }  # fmt: skip
 STEADY_WINDOWS = 3
 """Windows before the first change."""
@@ -96,11 +96,11 @@ def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], f
     return said, windows, slept
 
 
-def gaps(what: str, changes: int) -> list[float]:
+def gaps(changes: int) -> list[float]:
     """Return the milliseconds by which steps around changes of the prefetch are further apart than others."""
     heard: queue.Queue[Event] = queue.Queue()
     found: list[float] = []
-    with lane_of(what, changes, 64, heard.put) as (session, lanes, _):
+    with lane_of("at-epoch", changes, 64, heard.put) as (session, lanes, _):
         while not (state := session.snapshot().lanes) or state[0].steady.windows < STEADY_WINDOWS:
             time.sleep(0.2)
         for number in range(changes):
@@ -133,8 +133,8 @@ def measure(what: str, starts: int, pairs: int, units: int) -> str:
         _, windows, slept = one_start(what, max(3, pairs // 20), units)
         waited = sum(window.input_ns + window.sampled_input_ns for window in windows) / 1e9
         return f"{waited:.2f} s seen of {slept:.2f} s slept"
-    if what in ("at-once", "at-epoch"):
-        apart = gaps(what, max(6, pairs // 5))
+    if what == "at-epoch":
+        apart = gaps(max(6, pairs // 5))
         mean, low, high = mean_and_ci(apart)
         return (
             f"steps {mean:.1f} ms further apart (95 %: {low:.1f} to {high:.1f}), "

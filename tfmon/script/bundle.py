@@ -65,33 +65,38 @@ class Bundle:
         updater: Updater,
         rows: int,
         loss: object,
-        until_ns: int,
     ) -> None:
-        """Note steps like the one that was just updated, until a time.
+        """Note steps like the one that was just updated, until the lane's window is due.
 
         Args:
-            lane: What says, by `waiting` and `traces`, that a step must be told by itself.
+            lane: What says, also by `waiting` and `traces`, that a step must be told by itself.
             source: What the batch was pulled from.
             mark: What is known of the function's graph.
             function: What made the update, by `updater`.
             rows: Its examples.
             loss: Its loss.
-            until_ns: When the lane's window is due.
         """
         iterator = source.ref()
         path = rows_path(getattr(iterator, "element_spec", None))
         self.at = next((at for at, one in enumerate(function.inputs) if one.shape.rank), None)
-        if path is None or self.at is None:
+        self.until_ns = lane.alike_until()
+        if path is None or self.at is None or not self.until_ns:
             return
         self.source, self.mark, self.function, self.pull = source, mark, weakref.ref(function), source.ref
         self.rows_path, self.loss, self.updater = path, loss, updater
         self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [rows], [source.wait_ns], 0
         self.given = [rows]
-        self.thread, self.until_ns = threading.get_ident(), until_ns
+        self.thread = threading.get_ident()
         self.waiting: Sized = lane.waiting
         traces: Any = lane.traces
         self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
+
+    def tell(self, lane: Lane, examples: int) -> None:
+        """Tell a lane of the steps that have ended, with their examples."""
+        waited_ns = sum(self.waits_ns[: len(self.begun_ns)])
+        loss = self.loss_before if self.updated else self.loss
+        lane.end_steps(self.begun_ns, loss=loss, examples=examples, input_ns=waited_ns)
 
     @property
     def updated(self) -> bool:

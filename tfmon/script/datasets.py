@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue
-from tfmon.model.lane_pipes import SETTINGS
 
 AUTOTUNE = -1
 INPUT_THREADS = Knob(
@@ -44,20 +41,6 @@ _AFTER_BATCH = frozenset((
     "_MapDataset", "_ParallelMapDataset",
 ))  # fmt: skip
 """What may follow `batch` and leave a batch a batch; that a map does, the examples of the first one must show."""
-
-
-def requested_settings() -> dict[str, KnobValue]:
-    """Return what the command line sets, as far as it is possible; the lane refuses the rest."""
-    found: dict[str, KnobValue] = {}
-    requested = json.loads(os.environ.get(SETTINGS, "{}"))
-    for knob in BY_TFMON:
-        value = requested.get(knob.name)
-        try:
-            if value is not None:
-                found[knob.name] = knob.parse(value) if isinstance(value, str) else knob.check(value)
-        except KnobError:
-            continue
-    return found
 
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:  # noqa: ANN401

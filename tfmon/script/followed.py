@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from tfmon.model.lane_events import Progressed
+from tfmon.script.sources import Source
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -33,30 +34,35 @@ class LoopReport:
         self.counted = ""
         """What is counted as a step."""
 
-    @property
-    def epochs_done(self) -> int:
-        """Epochs that have ended."""
-        return self._epoch - 1
-
     def epoch_over(self, batches: int) -> None:
         """Record that an epoch of so many batches has ended."""
         self._batches = batches
         self._epoch += 1
 
-    def progress(self, batch: int | None) -> Progressed:
-        """Return how far the loop is; `batch` counts those of the epoch, None where no dataset is read."""
+    def progress(self, main: Source | None) -> Progressed:
+        """Return how far the loop is in what it reads, None where no dataset is read."""
         return Progressed(
             at_ns=time.monotonic_ns(),
             doing=self.doing,
-            epoch=self._epoch if self._batches is not None or batch is not None else 0,
-            batch=batch or 0,
+            epoch=self._epoch if self._batches is not None or main is not None else 0,
+            batch=main.steps if main is not None else 0,
             batches=self._batches,
-            epochs_done=self.epochs_done,
+            epochs_done=self._epoch - 1,
         )
 
     def unknown(self, what: str) -> bool:
         """Return whether a lane was told that something stays unknown."""
         return what in self._told
+
+    def examples(self, found: int | str) -> int:
+        """Return the examples to tell of a step; 0 where they are not known, and keep the reason."""
+        if isinstance(found, str):
+            self.doubts["examples"] = self.doubts.get("examples") or found
+        return 0 if isinstance(found, str) or self.unknown("examples") else found
+
+    def doubt(self, reason: str, *parts: str) -> None:
+        """Have nothing told of the steps, or of these parts of what is."""
+        self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
 
     def tell(self, lane: Lane) -> None:
         """Tell a lane once what is in doubt, and why."""

@@ -1,8 +1,8 @@
 """Hooks on a library's methods that can fail without the script noticing, and leave no frame in a traceback.
 
-A hook calls the original outside of its own guarded parts. What the script's call raises passes through
-`unseen`, which removes tfmon's frames from the traceback. All else of tfmon in a thread of the script stands
-in `with hooks:` or is wrapped by `hooks.guard`: an error in it is counted, and the script goes on. After
+A hook calls the original outside of its own guarded parts (`Hooks.around`). What the script's call raises passes
+through `unseen`, which removes tfmon's frames from the traceback. All else of tfmon in a thread of the script
+stands in `with hooks:` or is wrapped by `hooks.guard`: an error in it is counted, and the script goes on. After
 `MOST_FAILURES` of them the originals are restored.
 """
 
@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
 from typing import Any
 
 VARIABLE = "TFMON_HOOKS"
@@ -20,6 +21,9 @@ MOST_FAILURES = 3
 FILES: set[str] = {__file__}
 """Files of hooks, whose frames no error message shows."""
 _OWN = __name__.partition(".")[0] + "."
+NO_SCOPE = contextlib.nullcontext()
+Watching = Generator[contextlib.AbstractContextManager[Any] | None, Any, None]
+"""What a hook does around a call of the script."""
 
 
 def wanted() -> bool:
@@ -65,7 +69,7 @@ def _filter() -> type:
 
 def hidden() -> contextlib.AbstractContextManager[Any]:
     """Return a scope in which operations of a graph are stored without the frames of `FILES` in their stacks."""
-    scope: contextlib.AbstractContextManager[Any] = _filter()()
+    scope: contextlib.AbstractContextManager[Any] = _filter()() if "tensorflow" in sys.modules else NO_SCOPE
     return scope
 
 
@@ -86,7 +90,7 @@ class Hooks:
         """Is called after each failure, and forgets what was half done."""
         self._replaced: list[tuple[type, str, Any, Any]] = []
 
-    def replace(self, owner: type, name: str, make: Callable[[Any], Any]) -> None:
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
         """Replace a method that `owner` itself defines by `make(original)`; do nothing if it defines none."""
         own = owner.__dict__.get(name)
         if not callable(own) or any(owner is one and name == its for one, its, _, _ in self._replaced):
@@ -95,10 +99,37 @@ class Hooks:
         setattr(owner, name, hook)
         self._replaced.append((owner, name, own, hook))
 
-    def switch(self, *, on: bool) -> None:
-        """Put the hooks in place, or the originals for a while, to measure what the hooks cost."""
-        for owner, name, own, hook in self._replaced:
-            setattr(owner, name, hook if on else own)
+    def around(self, watch: Callable[..., Watching | None]) -> Callable[[Any], Any]:
+        """Return what makes a hook of a method: one that calls it in the middle of a generator.
+
+        Args:
+            watch: Is called with the arguments of the script's call. The generator that it returns yields a scope
+                for the call, or None, and gets the result; it is closed if the call raises an error.
+        """
+
+        def make(own: Any) -> Any:  # noqa: ANN401
+            def hook(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+                watching = scope = None
+                try:
+                    with self:
+                        watching = watch(*args, **kwargs)
+                        scope = None if watching is None else next(watching, None)
+                    with scope or NO_SCOPE:
+                        result = own(*args, **kwargs)
+                    if watching is not None:
+                        with self, contextlib.suppress(StopIteration):
+                            watching.send(result)
+                    return result
+                except BaseException as error:
+                    if watching is not None:
+                        with self:
+                            watching.close()
+                    unseen(error)
+                    raise
+
+            return hook
+
+        return make
 
     def __enter__(self) -> None:
         """Begin code of tfmon in a thread of the script."""

@@ -9,7 +9,6 @@ Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step,
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
@@ -25,15 +24,15 @@ from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watching
-from tfmon.script.hooking import FILES, hidden, hooks, unseen
+from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
-from tfmon.script.looking import rows_of
+from tfmon.script.looking import leaves_of, rows_of
+from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 from tfmon.script.watching import watcher
 
 if TYPE_CHECKING:
     from tfmon.script.rounds import Updater
-    from tfmon.script.tf_feed import TensorFlowFeed
 
 FILES.add(__file__)
 _restored: tuple[int, str] | None = None
@@ -51,9 +50,9 @@ def watch(keras: Any) -> None:  # noqa: ANN401
     """Watch all models of this Keras, or legacy Keras, from now on."""
     for name in ("fit", "evaluate", "predict"):
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
-    _replace(keras, "train_on_batch", _train_on_batch)
+    _replace(keras, "train_on_batch", hooks.around(_train_on_batch))
     for name in ("test_on_batch", "predict_on_batch"):
-        _replace(keras, name, _aside)
+        _replace(keras, name, hooks.around(_aside))
 
 
 def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
@@ -61,29 +60,14 @@ def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa
     hooks.replace(owner, name, make)
 
 
-def _aside(own: Callable[..., Any]) -> Callable[..., Any]:
+def _aside(*_args: object, **_more: object) -> Watching:
     """Have the watcher of loops overlook what Keras does."""
-
-    def overlooked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        aside = False
-        try:
-            with hooks:
-                aside = watcher.step_aside()
-            with _hidden():
-                return own(*args, **kwargs)
-        except BaseException as error:
-            unseen(error)
-            raise
-        finally:
-            with hooks:
-                if aside:
-                    watcher.come_back()
-
-    return overlooked
-
-
-def _hidden() -> contextlib.AbstractContextManager[Any]:
-    return hidden() if "tensorflow" in sys.modules else contextlib.nullcontext()
+    aside = watcher.step_aside()
+    try:
+        yield hidden()
+    finally:
+        if aside:
+            watcher.come_back()
 
 
 def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:  # noqa: ANN401
@@ -99,7 +83,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
             callback = _callback_for(keras, bound.arguments, args[0], doing)
         if callback is None:
             return own(*args, **kwargs)
-        bound.arguments["callbacks"] = [callback, *_flat(bound.arguments.get("callbacks") or [])]
+        bound.arguments["callbacks"] = [callback, *leaves_of(bound.arguments.get("callbacks") or [])]
         if pipeline is not None:
             pipeline.fit_begins(one_iterator=bound.arguments.get("steps_per_epoch") is not None)
         try:
@@ -110,40 +94,23 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
                 if pipeline is not None:
                     pipeline.fit_ends()
 
-    return _aside(watched)
+    hook: Callable[..., Any] = hooks.around(_aside)(watched)
+    return hook
 
 
-def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
+def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
     """Make each call an update of the loop around it."""
-    overlooked = _aside(own)
-
-    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        begun = False
-        try:
-            with hooks:
-                updater = watching.updater_of(self.optimizer)
-                begun = not hooks.off and watcher.update_begins()
-            with _hidden():
-                result = own(self, *args, **kwargs) if begun else overlooked(self, *args, **kwargs)
-        except BaseException as error:
-            if begun:
-                watcher.update_fails()
-            unseen(error)
-            raise
-        if begun:
-            with hooks:
-                watcher.gradient(tuple(rows_of((args or tuple(kwargs.values()))[:2])))
-                watcher.update_ends(updater, _loss_of(result))
-        return result
-
-    return watched
-
-
-def _flat(callbacks: Any) -> list[Any]:  # noqa: ANN401
-    """Return a script's callbacks, which may be one or nested."""
-    if not isinstance(callbacks, tuple | list):
-        return [callbacks]
-    return [one for each in callbacks for one in _flat(each)]
+    updater = watching.updater_of(model.optimizer)
+    if hooks.off or not watcher.update_begins():
+        yield from _aside()
+        return
+    try:
+        result = yield hidden()
+    except GeneratorExit:
+        watcher.update_fails()
+        raise
+    watcher.gradient(tuple(rows_of((args or tuple(kwargs.values()))[:2])))
+    watcher.update_ends(updater, _loss_of(result))
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401
@@ -151,7 +118,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not lane.measures_this_thread or isinstance(given, keras.callbacks.CallbackList):
         return None
-    callbacks = _flat(given or [])
+    callbacks = list(leaves_of(given or []))
     shown = any(getattr(each, "write_graph", False) for each in callbacks)
     watcher = Watcher(keras, lane, model, doing, shown=shown)
     watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
@@ -241,8 +208,6 @@ class Watcher:
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
             own = own._own
         if self._keras.backend.backend() == "tensorflow":
-            from tfmon.script.tf_feed import the_feed
-
             lane.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
@@ -26,11 +26,11 @@ class OfferedKnobs:
     Thread: the one that trains.
     """
 
-    def __init__(self, requested: Mapping[str, KnobValue]) -> None:
-        """Offer none yet; `requested` has the values of the command line."""
+    def __init__(self) -> None:
+        """Offer none yet; the environment has the values of the command line."""
         self.settings: dict[str, KnobValue] = {}
         """The values in effect."""
-        self._requested = requested
+        self._requested: dict[str, KnobValue] = json.loads(os.environ.get(SETTINGS, "{}"))
         self._offered: dict[str, tuple[Knob, Callable[[Any], object]]] = {}
 
     def __contains__(self, name: str) -> bool:

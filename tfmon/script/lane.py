@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import platform
 import signal
@@ -21,13 +20,12 @@ from tfmon.model.lane_events import (
     Hello,
     KnobOffered,
     LaneFailed,
-    LibrariesLoaded,
     NotMeasured,
     PathsUsed,
     Progressed,
     StepDescribed,
 )
-from tfmon.model.lane_pipes import SETTINGS, USES, LanePipes
+from tfmon.model.lane_pipes import USES, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
@@ -60,7 +58,7 @@ class Lane(Meter):
     def __init__(self, pipes: LanePipes) -> None:
         """Say hello on the pipes, and measure the calling thread."""
         self.device = pipes.kind
-        self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")))
+        self.knobs = OfferedKnobs()
         self._mailbox: Mailbox[Request] = Mailbox()
         reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
         super().__init__(
@@ -72,8 +70,6 @@ class Lane(Meter):
         self._clock_stopped_ns, self._ends, self._pid = 0, False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
-        self.between_windows: Callable[[], object] = list
-        """Is called after each window, between two steps."""
         self.finish: Callable[[], object] = list
         """Ends the step under way."""
         self._say_hello()
@@ -105,19 +101,9 @@ class Lane(Meter):
         self.device = found.kind
         if found.missing_device:
             self.fail("device_absent", found.missing_device)
-        send(
-            LibrariesLoaded(
-                at_ns=now_ns,
-                tensorflow=found.tensorflow,
-                keras=found.keras,
-                numpy=found.numpy,
-                device_name=found.device_name,
-                gpu_uuid=next(iter(found.gpu_uuids), None),
-                gpu_uuids=found.gpu_uuids,
-            )
-        )
+        send(found.loaded)
         self.enter(WARMING_UP)
-        if found.tensorflow:
+        if found.loaded.tensorflow:
             self.traces = TraceWatch()
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
@@ -248,9 +234,8 @@ class Lane(Meter):
         super().window_sent()
         if self._ends:
             self.clock.marks.add(ENDING)
-        self.between_windows()
         self._report_uses()
-        while self.feed.unknown:
+        while self.feed is not None and self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
         if self._progress is not None:
             self.reporter.offer(self._progress())

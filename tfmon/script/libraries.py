@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
+from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_pipes import ANY
 
 
-@dataclass(frozen=True, slots=True)
-class Libraries:
-    """The libraries of a script; a version is empty for what the script has not loaded."""
+class Libraries(NamedTuple):
+    """The libraries of a script."""
 
-    kind: str = "cpu"
+    kind: str
     """The devices that it may train on: `cpu` or `gpu`."""
-    tensorflow: str = ""
-    keras: str = ""
-    numpy: str = ""
-    device_name: str = ""
-    gpu_uuids: tuple[str, ...] = ()
-    missing_device: str = ""
+    missing_device: str
     """Why the script does not train on the lane's device; empty if it does."""
+    loaded: LibrariesLoaded
+    """A version is empty for what the script has not loaded."""
 
 
 def find(kind: str) -> Libraries:
@@ -40,15 +37,16 @@ def find(kind: str) -> Libraries:
         from tfmon.trainer.runtime import gpu_uuids
 
         uuids = gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
-    return Libraries(
-        kind=kind,
+    loaded = LibrariesLoaded(
+        at_ns=time.monotonic_ns(),
         tensorflow=str(getattr(tensorflow, "__version__", "")),
         keras=str(getattr(modules.get("keras"), "__version__", "")),
         numpy=str(getattr(modules.get("numpy"), "__version__", "")),
         device_name=name,
+        gpu_uuid=next(iter(uuids), None),
         gpu_uuids=uuids,
-        missing_device=missing,
     )
+    return Libraries(kind, missing, loaded)
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:

@@ -15,6 +15,7 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.requests import TakeProfile
 from tfmon.script.bundle import MOST
 from tfmon.script.reporting import ScriptReporter
+from tfmon.script.tf_feed import TensorFlowFeed
 from tfmon.trainer.capture import Capture, CaptureError
 from tfmon.trainer.control import WARM_UP, GpuMemory, LaneControl
 from tfmon.trainer.step_clock import CAPACITY, Sampler, Samples
@@ -25,18 +26,6 @@ the windows before are sent, marked `WARM_UP`."""
 END = "end"
 """Mark of a last window without steps, which reports the examples of steps in no window."""
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
-
-
-class InputMeter:
-    """What is known of a lane's input besides the times of its steps; this one knows nothing."""
-
-    def __init__(self) -> None:
-        self.unknown: dict[str, str] = {}
-        """What turned out to stay unknown since the last window, and why."""
-
-    def totals(self) -> tuple[int, int] | None:
-        """Return the nanoseconds waited for batches, and the examples, since the start; None for unknown."""
-        return None
 
 
 class Meter(LaneControl):
@@ -63,7 +52,8 @@ class Meter(LaneControl):
         """
         super().__init__(reporter, settings, Sampler(), gpu_memory)
         self.reporter = reporter
-        self.feed = InputMeter()
+        self.feed: TensorFlowFeed | None = None
+        """What counts the input of functions that read it inside of their graphs."""
         self.warm = False
         """Whether the lane was ready once; windows before that are marked."""
         self.steady_step = False
@@ -73,7 +63,7 @@ class Meter(LaneControl):
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._uncounted = self._seen_traces = 0
-        self._feed_totals = (0, 0)
+        self._feed_totals = 0, 0
         self._loss: Any = None
         self._sampling = False
         self._owed = 0
@@ -81,7 +71,7 @@ class Meter(LaneControl):
         self.confirm: Callable[[], int] = int
         """Returns how many more steps the optimizers have counted than were told since the last call."""
         self._capture: tuple[Capture, TakeProfile] | None = None
-        self._marker: contextlib.AbstractContextManager[Any] | None = None
+        self._marker = contextlib.ExitStack()
 
     # ------------------------------------------------------------ steps
 
@@ -96,8 +86,7 @@ class Meter(LaneControl):
         if not in_window and clock.last_end_ns and self.steady:
             self._begin_steps_in_no_window()
         if self._capture is not None:
-            self._marker = self._capture[0].step()
-            self._marker.__enter__()
+            self._marker.enter_context(self._capture[0].step())
         self._began_ns = at_ns or time.monotonic_ns()
         if not clock.last_end_ns:
             self.skip_feed()
@@ -105,9 +94,7 @@ class Meter(LaneControl):
 
     def cancel_step(self) -> None:
         """Forget the step that was begun: the data had ended."""
-        if self._marker is not None:
-            self._marker.__exit__(None, None, None)
-            self._marker = None
+        self._marker.close()
 
     def end_step(
         self,
@@ -130,10 +117,9 @@ class Meter(LaneControl):
             ended_ns: when it ended, if that was before now; the time since then is in no step.
         """
         now_ns = ended_ns or time.monotonic_ns()
-        if self._marker is not None:
+        if self._capture is not None:
             self.cancel_step()
         clock = self.clock
-        self._loss = loss
         if call_ns is None:
             call_ns = now_ns - self._began_ns - input_ns
         self._call_ns = call_ns
@@ -142,21 +128,7 @@ class Meter(LaneControl):
             self._seen_traces = self.traces.count
             clock.traced_steps += 1
             clock.traced_ns += call_ns
-        paid = min(self._owed, examples)
-        self._owed -= paid
-        clock.examples += examples - paid
-        clock.input_ns += input_ns
-        clock.call_ns += call_ns
-        written = clock.kept + self._uncounted
-        more = min(steps, CAPACITY - written)
-        if more == 1:
-            clock.times[written] = took_ns // steps
-        else:
-            for slot in range(written, written + more):
-                clock.times[slot] = took_ns // steps
-        self._uncounted += more
-        clock.done += steps
-        clock.last_end_ns = now_ns
+        self._add([took_ns // steps] * steps, now_ns, loss, examples, input_ns, call_ns)
         if ended_ns is not None:
             now_ns = self.skip_to(time.monotonic_ns())
         if self._sampling:
@@ -189,16 +161,27 @@ class Meter(LaneControl):
             examples: all of theirs.
             input_ns: their wait for batches.
         """
-        clock, steps = self.clock, len(ends_ns)
-        written = clock.kept + self._uncounted
-        befores_ns = (clock.last_end_ns, *ends_ns)
-        clock.times[written : written + steps] = array("q", map(sub, ends_ns, befores_ns))
-        self._uncounted += steps
-        clock.done += steps
-        clock.examples += examples
+        times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
+        call_ns = ends_ns[-1] - self._began_ns - input_ns
+        self._add(times_ns, ends_ns[-1], loss, examples, input_ns, call_ns)
+        self._began_ns = ends_ns[-1]
+
+    def _add(
+        self, times_ns: list[int], end_ns: int, loss: object, examples: int, input_ns: int, call_ns: int
+    ) -> None:
+        """Add steps that ended at `end_ns` to the window."""
+        clock = self.clock
+        paid = min(self._owed, examples)
+        self._owed -= paid
+        clock.examples += examples - paid
         clock.input_ns += input_ns
-        clock.call_ns += ends_ns[-1] - self._began_ns - input_ns
-        clock.last_end_ns = self._began_ns = ends_ns[-1]
+        clock.call_ns += call_ns
+        written = clock.kept + self._uncounted
+        kept = array("q", times_ns[: CAPACITY - written])
+        clock.times[written : written + len(kept)] = kept
+        self._uncounted += len(kept)
+        clock.done += len(times_ns)
+        clock.last_end_ns = end_ns
         self._loss = loss
 
     def skip_to(self, at_ns: int) -> int:
@@ -270,6 +253,7 @@ class Meter(LaneControl):
 
     def begin_window(self, at_ns: int) -> None:
         """Begin a window; the steps of the current one count as trained, and are in no window."""
+        self.take_feed()
         super().begin_window(at_ns)
         self._uncounted = 0
         if not self.warm:
@@ -280,12 +264,6 @@ class Meter(LaneControl):
         """Mark the next window while the lane is not warm."""
         if not self.warm:
             self.clock.marks.add(WARM_UP)
-
-    def resume(self, mark: str) -> None:
-        """Begin a window after a time without training."""
-        if self.slices.paused:
-            self.take_feed()
-        super().resume(mark)
 
     @property
     def warmed_up(self) -> bool:
@@ -304,15 +282,13 @@ class Meter(LaneControl):
 
     def skip_feed(self) -> None:
         """Leave what the feed counted since the last time out of the window."""
-        self._feed_totals = self.feed.totals() or (0, 0)
+        self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
 
     def take_feed(self) -> None:
         """Add to the window what the feed counted since the last time."""
-        totals = self.feed.totals()
-        if totals is None:
-            return
-        input_ns, examples = totals[0] - self._feed_totals[0], totals[1] - self._feed_totals[1]
-        self._feed_totals = totals
+        before = self._feed_totals
+        self.skip_feed()
+        input_ns, examples = map(sub, self._feed_totals, before)
         self.clock.input_ns += input_ns
         self.clock.call_ns = max(0, self.clock.call_ns - input_ns)
         self.clock.examples += examples
@@ -370,5 +346,4 @@ class Meter(LaneControl):
             self.report_profile_failure(request, str(error))
         else:
             self.report_profile(request, path)
-        self.take_feed()
         self.discard_steps()

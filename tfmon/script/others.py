@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmon.model.threads import start_hidden
-from tfmon.script.hooking import unseen
+from tfmon.script.hooking import hooks
 
 ENOUGH_S = 5.0
 """A script that has not reported a step this long after the first update is told how to."""
@@ -37,27 +37,13 @@ class OtherLibrary:
         if module.__name__ == "tensorflow":
             from tensorflow.python.client.session import BaseSession
 
-            BaseSession.run = self._noticing(BaseSession.run, self._runs_session)
+            hooks.replace(BaseSession, "run", hooks.around(self._runs_session))
             return
         for name in ("grad", "value_and_grad"):
-            setattr(module, name, self._noticing(getattr(module, name), lambda: self._trains("JAX")))
+            hooks.replace(module, name, hooks.around(lambda *_args, **_more: self._trains("JAX")))
         self._say_after(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
 
-    def _noticing(self, own: Any, notice: Callable[[], None]) -> Any:  # noqa: ANN401
-        import functools
-
-        @functools.wraps(own)
-        def noticed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            try:
-                notice()
-                return own(*args, **kwargs)
-            except BaseException as error:
-                unseen(error)
-                raise
-
-        return noticed
-
-    def _runs_session(self) -> None:
+    def _runs_session(self, *_args: object, **_more: object) -> None:
         if not self._noticed:
             self._noticed = True
             self._say(f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}")

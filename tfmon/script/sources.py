@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections import Counter
 from typing import Any
@@ -37,6 +38,22 @@ class Source:
         return not self.over and self.ref() is not None
 
 
+class Past:
+    """What steps were given of which it is not known whether they are parts of a round."""
+
+    def __init__(self) -> None:
+        self.steps = self.examples = 0
+        self.pulled: Counter[Pull] = Counter()
+        self.given: Counter[Given] = Counter()
+
+    def add(self, pulled: Counter[Pull], given: Counter[Given], examples: int) -> None:
+        """Add a step."""
+        self.pulled.update(pulled)
+        self.given.update(given)
+        self.steps += 1
+        self.examples += examples
+
+
 class Sources:
     """The iterators of a loop. Thread: that of the loop."""
 
@@ -68,6 +85,13 @@ class Sources:
             del self._known[key]
         source = self._known[id(iterator)] = Source(iterator)
         return source
+
+    def received(self, source: Source, rows: frozenset[int]) -> None:
+        """Record that a batch of perhaps `rows` examples was received."""
+        if all(one is not source for one, _ in self.pulled):
+            source.first_ns, source.wait_ns = source.began_ns, 0
+        self.pulled[source, rows] += 1
+        source.wait_ns += time.monotonic_ns() - source.began_ns
 
     def feed(self, step: int) -> list[Source]:
         """Return those that the first update of a step is fed by; forget what was read for a look before it.

@@ -17,13 +17,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tfmon.model.lane_events import Progressed
 from tfmon.script.bundle import Bundle
 from tfmon.script.followed import LOOP_IN_GRAPH, TRAINING, VALIDATION, Followed
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.marks import Mark
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
-from tfmon.script.sources import OTHER_ROWS, Given, Pull, Source, Sources, examples_of, nothing
+from tfmon.script.sources import OTHER_ROWS, Given, Past, Source, Sources, examples_of, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -56,9 +55,7 @@ class StepWatcher(Followed):
     def begin_anew(self) -> None:
         """Begin to follow a thread: nothing is known of it."""
         self.sources, self.rounds = Sources(), Rounds()
-        self._past: list[tuple[Counter[Pull], Counter[Given]]] = []
-        """What the updates were given of which it is not known whether they are steps."""
-        self._past_examples = 0
+        self._past = Past()
         self.forget()
 
     def forget(self) -> None:
@@ -117,12 +114,8 @@ class StepWatcher(Followed):
 
     def pull_ends(self, source: Source, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
-        waited_ns = time.monotonic_ns() - source.began_ns
         self._pulling = False
-        if all(one is not source for one, _ in self.sources.pulled):
-            source.first_ns, source.wait_ns = source.began_ns, 0
-        self.sources.pulled[source, rows] += 1
-        source.wait_ns += waited_ns
+        self.sources.received(source, rows)
 
     def pull_fails(self, source: Source, *, ended: bool) -> None:
         """Record that no batch was received; `ended`: there are no more."""
@@ -198,17 +191,16 @@ class StepWatcher(Followed):
             source.trained, source.strange = True, 0
         self._loss, self._mark = loss, mark
         self._in_graph |= mark is not None and mark.pulls
-        in_rounds = self.rounds.leader is not None
         self._due += self.rounds.plus(updater, updates)
-        if not in_rounds and self.rounds.leader is not None:
+        if self._past.steps and self.rounds.leader is not None:
             self._merge()
         if not self._step and not self.report.counted:
-            self._describe(updater)
-        if function is not None and self._alike is not None and self._alike is self._mark_if_alike:
-            until_ns = self.lane.alike_until()
-            if until_ns and self.rounds.settled:
-                ((_, (rows,)),) = self.sources.pulled
-                self.bundle.follow(self.lane, self._fed[0], self._alike, function, updater, rows, loss, until_ns)
+            self.report.counted = self._description(updater)
+            self.lane.tell_step(self.report.counted)
+        alike = self._alike if function is not None and self.rounds.settled else None
+        if alike is not None and alike is self._mark_if_alike:
+            ((_, (rows,)),) = self.sources.pulled
+            self.bundle.follow(self.lane, self._fed[0], alike, function, updater, rows, loss)
 
     def update_fails(self) -> None:
         """Record that an update raised an error."""
@@ -217,26 +209,20 @@ class StepWatcher(Followed):
     def _joined(self) -> bool:
         self.lane = self._join()
         self.off = self.lane is None
-        if self.lane is not None:
-            self.lane.confirm = self._confirm
         return not self.off
 
     def _merge(self) -> None:
         """Take back the updates that were told as steps, and were one round."""
         assert self.lane is not None
-        past, self._past = self._past, []
-        pulled, given = Counter[Pull](), Counter[Given]()
-        for each, of in past:
-            pulled.update(each)
-            given.update(of)
-        examples: int | str = examples_of(pulled, given, len(past))
-        if self._in_graph:
-            examples = self._past_examples
-        self.report.doubts["examples"] = examples if isinstance(examples, str) else ""
-        told = 0 if isinstance(examples, str) else self._past_examples - examples
-        self.lane.take_back(len(past) - 1, told)
+        past, self._past = self._past, Past()
+        examples: int | str = past.examples
+        if not self._in_graph:
+            examples = examples_of(past.pulled, past.given, past.steps)
+        self.report.doubts["examples"] = ""
+        self.report.examples(examples)
+        self.lane.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
 
-    def _confirm(self) -> int:
+    def confirm(self) -> int:
         """Return how many more steps the optimizers have counted than were told since the last call."""
         missed = 0
         for updater in self.updaters:
@@ -247,7 +233,7 @@ class StepWatcher(Followed):
                     f"{updater.name} has counted {abs(more)} {'more' if more > 0 else 'fewer'} updates than calls "
                     "were seen: not each call updates once. Tell tfmon what a step is: report.step"
                 )
-                self.report.doubts.update(examples=reason, loss=reason)
+                self.report.doubt(reason, "examples", "loss")
                 self.rounds.unsteady |= self.rounds.leader is not None or updater.every > 1
         return missed
 
@@ -272,17 +258,12 @@ class StepWatcher(Followed):
         bundle, self.bundle = self.bundle, Bundle()
         if not bundle.begun_ns or self.lane is None:
             return
-        source, rows, waits_ns, ends_ns = bundle.source, bundle.rows, bundle.waits_ns, bundle.begun_ns
+        source, rows, ends_ns = bundle.source, bundle.rows, bundle.begun_ns
         steps, updated = len(ends_ns), bundle.updated
         self.rounds.plus(bundle.updater, bundle.updater.made_more(steps - 1 + updated))
         if bundle.given != rows[: len(bundle.given)]:
-            self.report.doubts["examples"] = OTHER_ROWS
-        self.lane.end_steps(
-            ends_ns,
-            loss=bundle.loss_before if updated else bundle.loss,
-            examples=0 if self.report.unknown("examples") else sum(rows[:steps]),
-            input_ns=sum(waits_ns[:steps]),
-        )
+            self.report.doubt(OTHER_ROWS, "examples")
+        bundle.tell(self.lane, self.report.examples(sum(rows[:steps])))
         source.steps += steps
         source.pulls += steps
         self._step += steps
@@ -291,7 +272,7 @@ class StepWatcher(Followed):
         source.began_ns = source.first_ns = ends_ns[-1]
         if bundle.received:
             self.sources.pulled[source, frozenset(rows[-1:])] = 1
-            source.wait_ns = waits_ns[-1]
+            source.wait_ns = bundle.waits_ns[-1]
         if updated:
             self._fed = self.sources.feed(self._step)
             self.updates = self._due = 1
@@ -330,11 +311,12 @@ class StepWatcher(Followed):
             loss = None
         if not self._in_graph:
             examples = LOOP_IN_GRAPH if steps > 1 else examples_of(pulled, given, self.updates)
-        if isinstance(examples, str):
-            self.report.doubts["examples"] = self.report.doubts.get("examples") or examples
+        told = self.report.examples(examples)
         self.report.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
-        told = 0 if isinstance(examples, str) or self.report.unknown("examples") else examples
-        self._remember(pulled, given, told)
+        if self.rounds.settled or self.rounds.leader is not None:
+            self._past = Past()
+        else:
+            self._past.add(pulled, given, told)
         input_ns = sum(source.wait_ns for source in self._fed if source.first_ns >= self._began_ns)
         self.lane.end_step(steps=steps, loss=loss, examples=told, input_ns=input_ns, ended_ns=ended_ns)
         self._tell(sure=self.rounds.settled or self.rounds.leader is not None)
@@ -344,13 +326,9 @@ class StepWatcher(Followed):
         """Tell the lane what is not known, once it is sure what a step is."""
         assert self.lane is not None
         if self.rounds.unsteady:
-            self.doubt(NO_ROUNDS)
+            self.report.doubt(NO_ROUNDS)
         if sure or self.rounds.unsteady:
             self.report.tell(self.lane)
-
-    def doubt(self, reason: str) -> None:
-        """Have nothing told of the steps."""
-        self.report.doubts.update(steps=reason, examples=reason, loss=reason)
 
     def gradient(self, given: Given) -> None:
         """Record that gradients were computed, in a function that was given tensors of these first dimensions."""
@@ -359,29 +337,13 @@ class StepWatcher(Followed):
             self._begin()
         self.given[given] += 1
 
-    def _remember(self, pulled: Counter[Pull], given: Counter[Given], examples: int) -> None:
-        """Keep what a step was given as long as it may turn out to be a part of a round."""
-        if self.rounds.settled or self.rounds.leader is not None:
-            self._past, self._past_examples = [], 0
-            return
-        if not self._past:
-            self._past_examples = 0
-        self._past.append((pulled, given))
-        self._past_examples += examples
-
-    def _describe(self, updater: Updater) -> None:
-        """Report what is counted as a step, by the line of the script that made the first one."""
+    def _description(self, updater: Updater) -> str:
+        """Return what is counted as a step, by the line of the script that made the first one."""
         examples = "the first dimension of what it is given" if any(self.given) else "what is read for it"
-        self.report.counted = f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
-        assert self.lane is not None
-        self.lane.tell_step(self.report.counted)
+        return f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
 
     def _say(self, doing: str) -> None:
         """Report what the loop does from now on."""
         assert self.lane is not None
         self.report.doing = doing
-        self.lane.report_progress(self._progress)
-
-    def _progress(self) -> Progressed:
-        main = self.sources.main
-        return self.report.progress(main.steps if main is not None else None)
+        self.lane.report_progress(lambda: self.report.progress(self.sources.main))

@@ -22,7 +22,6 @@ from typing import Any
 
 from tfmon.script.hooking import FILES, hooks
 from tfmon.script.looking import logs_operations, rows_of
-from tfmon.script.meter import InputMeter
 
 FILES.add(__file__)
 SCOPE = "tfmon/"
@@ -33,7 +32,7 @@ ELEMENTS = "tfmon_elements_"
 """Prefix of variables with the elements of batches; the number that follows is the elements of an example."""
 
 
-class TensorFlowFeed(InputMeter):
+class TensorFlowFeed:
     """Adds up the waits and examples of the iterators that graphs, or the train functions of Keras, read.
 
     Thread: the one that trains. There is one in a process: its variables stay in the graphs that were traced with
@@ -43,8 +42,9 @@ class TensorFlowFeed(InputMeter):
     def __init__(self) -> None:
         import tensorflow as tf
 
-        super().__init__()
         self._tf = tf
+        self.unknown: dict[str, str] = {}
+        """What turned out to stay unknown since the last window, and why."""
         self.follows = 0
         """The thread that runs a train function of Keras, whose pulls are counted in or out of a graph; or 0."""
         self.avoided = ""
@@ -61,14 +61,14 @@ class TensorFlowFeed(InputMeter):
         if self._broken:
             return None
         tf, waited_ns, examples = self._tf, self._waited_ns, self._examples
-        with tf.device("CPU:0"):
-            for name, variable in self._sums.items():
+        for name, variable in self._sums.items():
+            with tf.device("CPU:0"):
                 kind = tf.float64 if name == WAITED else tf.int64
                 added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=kind).numpy()
-                if name == WAITED:
-                    waited_ns += int(added * 1e9)
-                else:
-                    examples += int(added) // int(name.removeprefix(ELEMENTS))
+            if name == WAITED:
+                waited_ns += int(added * 1e9)
+            else:
+                examples += int(added) // int(name.removeprefix(ELEMENTS))
         return waited_ns, examples
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401

@@ -20,7 +20,7 @@ from time import monotonic_ns
 from typing import Any
 
 from tfmon.script import hooking
-from tfmon.script.hooking import Hooks, hidden, unseen
+from tfmon.script.hooking import Hooks, Watching, hidden, unseen
 from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.looking import first_of, rows_in, variables_in
 from tfmon.script.marks import MARK, UNTRAINED, Mark, Variables, mark_of, mark_training, marks_around
@@ -43,7 +43,6 @@ class TensorFlowHooks:
 
     def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
         self.watcher, self.hooks = watcher, hooks
-        self._pulls = PullHooks(watcher, hooks)
         self._sources = Variables()
         self._target: Any = None
         self._tape = 0
@@ -64,16 +63,16 @@ class TensorFlowHooks:
 
         self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
         setattr(concrete_function.ConcreteFunction, MARK, None)
-        self._pulls.install()
+        PullHooks(self.watcher, self.hooks).install()
         replace = self.hooks.replace
         replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
-        replace(tf.GradientTape, "gradient", self._gradient)
+        replace(tf.GradientTape, "gradient", self.hooks.around(self._gradient))
         replace(backprop._MockOp, "__init__", self._goes_back)
-        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
+        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self.hooks.around(self._apply))
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
-            replace(kind, "assign", self._assign)
+            replace(kind, "assign", self.hooks.around(self._assign))
             for name in ("assign_add", "assign_sub"):
-                replace(kind, name, functools.partial(self._assign, adds=True))
+                replace(kind, name, self.hooks.around(functools.partial(self._assign, adds=True)))
 
     def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
         """Watch the optimizers of a Keras, whichever it is."""
@@ -84,12 +83,7 @@ class TensorFlowHooks:
             for kind in getattr(optimizer, "__mro__", ())[:-1]:
                 name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
                 if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
-                    self.hooks.replace(kind, name, self._apply)
-
-    def joined(self, lane: Any) -> None:  # noqa: ANN401
-        """Record that this process is the lane."""
-        if self._pulls.feed is not None:
-            lane.feed = self._pulls.feed
+                    self.hooks.replace(kind, name, self.hooks.around(self._apply))
 
     # ------------------------------------------------------------ updates
 
@@ -160,7 +154,7 @@ class TensorFlowHooks:
         if not watcher.here:
             return False
         if mark.by_hand and not mark.optimizers and self.watcher.optimized:
-            watcher.doubt(BOTH)
+            watcher.report.doubt(BOTH)
             return False
         if not mark.trains:
             self._sources = mark.sources
@@ -208,90 +202,63 @@ class TensorFlowHooks:
         """Return what stands for one optimizer."""
         return self._updater([optimizer])
 
-    def _apply(self, own: Any) -> Any:  # noqa: ANN401
-        def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            outermost, begun, updater = False, False, None
+    def _apply(self, optimizer: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
+        """Watch an optimizer that is applied: an update, or a mark on the graph that is built."""
+        if self._depth or self.hooks.off:
+            return
+        if not self._eager():
+            mark_training(self._graph(), [optimizer])
+            self._saw(optimizer)
+            yield hidden()
+        elif self.watcher.here:
+            self._sources = Variables()
+            self._saw(optimizer)
+            yield from self._update(self._updater([optimizer]), scaled=hasattr(optimizer, "inner_optimizer"))
+
+    def _assign(self, variable: Any, *_args: Any, adds: bool = False, **_more: Any) -> Watching | None:  # noqa: ANN401
+        """Watch an assignment to what a tape has differentiated by, which may be an update by hand."""
+        return self._by_hands(adds=adds) if self._sources and self._sources.has(variable) else None
+
+    def _by_hands(self, *, adds: bool) -> Watching:
+        self._sources = Variables()
+        if not self._eager() or self._depth:
+            return
+        updater = self._updater([], "assign_sub" if adds else "assign")
+        others = any(one is not updater for one in self.watcher.updaters)
+        if not self.watcher.optimized if adds else not others:
+            yield from self._update(updater)
+        elif adds and self.watcher.here:
+            self.watcher.report.doubt(BOTH)
+
+    def _update(self, updater: Updater, *, scaled: bool = False) -> Watching:
+        """Watch an update that is made eagerly; the loss is not known where it was `scaled`."""
+        if not self.watcher.update_begins():
+            return
+        self._depth += 1
+        try:
+            yield None
+        except GeneratorExit:
+            self.watcher.update_fails()
+            raise
+        finally:
+            self._depth -= 1
+        loss, self._target, self._tape = self._target, None, 0
+        self.watcher.update_ends(updater, None if scaled else loss)
+
+    def _gradient(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
+        """Watch a tape that computes gradients."""
+        eager = self._eager()
+        seen = not self.hooks.off and not self._depth and (not eager or self.watcher.here)
+        if seen:
+            seen = self._differentiated(tape, target, sources, eager=eager)
+        if not eager:
+            yield hidden()
+        elif seen:
             try:
-                with self.hooks:
-                    outermost = not self._depth and not self.hooks.off
-                    if outermost and not self._eager():
-                        mark_training(self._graph(), [optimizer])
-                        self._saw(optimizer)
-                    elif outermost and self.watcher.here:
-                        self._sources = Variables()
-                        self._saw(optimizer)
-                        updater = self._updater([optimizer])
-                        begun = self.watcher.update_begins()
-                self._depth += begun
-                if begun or not outermost or self._eager():
-                    result = own(optimizer, *args, **kwargs)
-                else:
-                    with hidden():
-                        result = own(optimizer, *args, **kwargs)
-                if begun:
-                    self._end_update(updater, scaled=hasattr(optimizer, "inner_optimizer"))
-                return result
-            except BaseException as error:
-                if begun:
-                    self.watcher.update_fails()
-                unseen(error)
-                raise
+                yield None
             finally:
-                self._depth -= begun
-
-        return apply
-
-    def _assign(self, own: Any, *, adds: bool = False) -> Any:  # noqa: ANN401
-        def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            begun, updater = False, None
-            try:
-                if self._sources:
-                    with self.hooks:
-                        if self._sources.has(variable):
-                            self._sources = Variables()
-                            if self._eager() and not self._depth:
-                                updater = self._updater([], "assign_sub" if adds else "assign")
-                                others = any(one is not updater for one in self.watcher.updaters)
-                                alone = not self.watcher.optimized if adds else not others
-                                begun = alone and self.watcher.update_begins()
-                                if adds and not begun and self.watcher.here:
-                                    self.watcher.doubt(BOTH)
-                result = own(variable, *args, **kwargs)
-                if begun:
-                    self._end_update(updater, scaled=False)
-                return result
-            except BaseException as error:
-                if begun:
-                    self.watcher.update_fails()
-                unseen(error)
-                raise
-
-        return assign
-
-    def _gradient(self, own: Any) -> Any:  # noqa: ANN401
-        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            eager = seen = True
-            try:
-                with self.hooks:
-                    eager = self._eager()
-                    seen = not self.hooks.off and not self._depth and (not eager or self.watcher.here)
-                    if seen:
-                        seen = self._differentiated(tape, target, sources, eager=eager)
-                if not eager:
-                    with hidden():
-                        return own(tape, target, sources, *args, **kwargs)
-                result = own(tape, target, sources, *args, **kwargs)
-                if seen:
-                    with self.hooks:
-                        rows, self._rows = self._rows or [], None
-                        self.watcher.gradient(tuple(dict.fromkeys((*rows[:1], *rows[-1:]))))
-                return result
-            except BaseException as error:
-                self._rows = None
-                unseen(error)
-                raise
-
-        return gradient
+                rows, self._rows = self._rows or [], None
+            self.watcher.gradient(tuple(dict.fromkeys((*rows[:1], *rows[-1:]))))
 
     def _differentiated(self, tape: Any, target: Any, sources: Any, *, eager: bool) -> bool:  # noqa: ANN401
         """Record what is differentiated by which variables; return whether its examples are to be recorded."""
@@ -322,11 +289,6 @@ class TensorFlowHooks:
                         rows.append(shape[0])
 
         return goes_back
-
-    def _end_update(self, updater: Any, *, scaled: bool) -> None:  # noqa: ANN401
-        loss, self._target, self._tape = self._target, None, 0
-        with self.hooks:
-            self.watcher.update_ends(updater, None if scaled else loss)
 
     def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
         if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:

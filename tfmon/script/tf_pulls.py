@@ -29,8 +29,6 @@ class PullHooks:
 
     def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
         self.watcher, self.hooks = watcher, hooks
-        self.feed: TensorFlowFeed | None = None
-        """What counts the batches that graphs pull themselves; None while no graph does."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
@@ -123,9 +121,6 @@ class PullHooks:
             return feed
         if self.watcher.off or self.watcher.aside or self._eager():
             return None
-        self.feed = feed
-        if self.watcher.lane is not None:
-            self.watcher.lane.feed = feed
         for mark in marks_around(self._graph()):
             mark.pulls = True
         return feed

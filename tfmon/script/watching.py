@@ -13,6 +13,7 @@ from tfmon.script import process
 from tfmon.script.hooking import hooks, wanted
 from tfmon.script.rounds import Updater
 from tfmon.script.steps import StepWatcher
+from tfmon.script.tf_feed import the_feed
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -44,7 +45,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
             if hasattr(sys.modules.get(name), "optimizers"):
                 _tensorflow.watch_optimizers(sys.modules[name])
         pipeline = Pipeline(hooks, process.joined, watcher)
-        watcher.trains = pipeline.trains
+        watcher.trains = pipeline.reads.trains
         atexit.register(hooks.guard(_unseen))
         pipeline.install()
         os.register_at_fork(after_in_child=hooks.guard(watcher.retire))
@@ -90,10 +91,10 @@ def _join() -> Lane | None:
         return None
     if _tensorflow is not None:
         lane.samples_steps = True
-        _tensorflow.joined(lane)
+        lane.feed = the_feed()
     if pipeline is not None:
         pipeline.joined(lane)
-    lane.finish = watcher.finish
+    lane.finish, lane.confirm = watcher.finish, watcher.confirm
     return lane
 
 
