@@ -76,7 +76,7 @@ def judge(comparison: Comparison, limit: float) -> Gate:
         (1.0, 0.01, 0.05, NOT_SLOWER, "0.0 % faster"),
         (1.5, 0.01, 0.05, NOT_SLOWER, "50.0 % faster"),
         (0.98, 0.01, 0.05, NOT_SLOWER, "2.0 % slower"),
-        (0.94, 0.01, 0.05, CANNOT_TELL, "too close: 6.0 % slower"),
+        (0.94, 0.01, 0.05, CANNOT_TELL, "too close: 6.0 % can be told; 6.0 % slower"),
         (1.0, 0.2, 0.05, CANNOT_TELL, "too noisy: "),
         (0.7, 0.2, 0.05, SLOWER, "30.0 % slower"),
         (0.5, 0.5, 0.05, SLOWER, "50.0 % slower"),
@@ -114,17 +114,34 @@ def test_another_machine_or_contended_lanes_tell_nothing(header, first, second, 
 
 
 @pytest.mark.parametrize(
-    ("took", "kind"),
+    ("ratio", "took", "kind", "said"),
     [
-        ({"others": CPU_MACHINE.cores * 0.3}, CANNOT_TELL),
-        ({"others": CPU_MACHINE.cores * 0.05}, SLOWER),
-        ({"stolen": 0.2}, CANNOT_TELL),
-        ({"stolen": 0.01}, SLOWER),
+        (
+            0.18,
+            {"others": 0.4, "stolen": 0.16},
+            SLOWER,
+            "0.4 cores and the hypervisor 16 % of one more in the run",
+        ),
+        (0.3, {"others": 1.0}, SLOWER, "which explains a factor of 2.00 at most"),
+        (0.55, {"others": 1.0}, CANNOT_TELL, "others may explain it: 45.1 % can be told"),
+        (0.3, {"others": 0.9 * CPU_MACHINE.cores}, CANNOT_TELL, "a factor of 10.00 at most"),
+        (0.3, {"stolen": 1.2}, CANNOT_TELL, "which may explain anything"),
+        (1.0, {"others": 1.0}, NOT_SLOWER, "others took 1.0 cores more in the run"),
     ],
 )
-def test_what_others_took_in_either_race_leaves_no_answer(header, took, kind):
-    for sides in ((measured(1, **took), measured(0.5)), (measured(1), measured(0.5, **took))):
-        assert judge(compare(*(side(header, one) for one in sides)), 0.05).kind == kind
+def test_what_others_took_more_in_the_run_bounds_what_they_explain(header, ratio, took, kind, said):
+    gate = judge(compare(side(header, measured(1)), side(header, measured(ratio, **took))), 0.15)
+    assert gate.kind == kind and said in gate.lanes[0].reason
+
+
+def test_what_others_took_alike_in_both_explains_nothing_and_more_in_the_baseline_leaves_no_limit(header):
+    busy = {"others": 1.0}
+    alike = compare(side(header, measured(1, **busy)), side(header, measured(0.8, **busy)))
+    assert judge(alike, 0.15).kind == SLOWER
+    hidden = compare(side(header, measured(1, **busy)), side(header, measured(1)))
+    assert judge(hidden, 0.15).kind == CANNOT_TELL and judge(hidden, 0.15).lanes[0].needed == pytest.approx(
+        0.5, 0.05
+    )
 
 
 def test_the_worst_lane_counts_and_each_is_told(header):

@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 from tfmon.analysis.intervals import Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
-from tfmon.model.race import Machine
-from tfmon.model.readings import known
+from tfmon.model.readings import Reading, known
 from tfmon.recordings.change import LEAST_RACES, Measured, change_of
 from tfmon.recordings.compare import Comparison, LanePair
 from tfmon.recordings.figures import RaceFigures
@@ -20,10 +19,10 @@ SLOWER: GateKind = "slower"
 NOT_SLOWER: GateKind = "not slower"
 CANNOT_TELL: GateKind = "cannot tell"
 
-OTHERS = 0.1
-"""Share of all cores that other programs keep busy from which on they may be what made a lane slower."""
-STOLEN = 0.05
-"""Share of one core's time that other virtual machines take from which on they may be."""
+BESIDE = 0.5
+"""Share of its time that a thread loses at most to one other on its core: the scheduler lets them take turns."""
+LEAST_EXPLAINED = 1.01
+"""A smaller factor is not mentioned."""
 TOO_LITTLE = (
     "too few slices were measured: race for longer",
     f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
@@ -115,16 +114,56 @@ def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: floa
         ratio = found.ratio if found is not None else None
         return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
     said = _said(found.ratio, found.low, found.high) + (f", {count} races each" if count > 1 else "")
-    width = 1 - found.low / found.ratio
-    if found.high < 1 - limit:
-        return LaneGate(lane, SLOWER, said, found.ratio, found.low, found.high)
-    if width > limit:
-        needed = math.ceil(1_000 * width) / 1_000
-        reason = f"too noisy: {100 * needed:.1f} % needed; {said}"
-        return LaneGate(lane, CANNOT_TELL, reason, found.ratio, found.low, found.high, needed)
-    if found.ratio < 1 - limit:
-        return LaneGate(lane, CANNOT_TELL, f"too close: {said}", found.ratio, found.low, found.high)
-    return LaneGate(lane, NOT_SLOWER, said, found.ratio, found.low, found.high)
+    cores = pairs[0][0].first.machines[pairs[0][1].first.host].cores
+    before, after = ([one[place] for one in measured] for place in (0, 1))
+    of_baseline, of_run = _explained(after, before, cores, "baseline"), _explained(before, after, cores, "run")
+    said += of_baseline.text + of_run.text
+    width = 1 - found.low / of_baseline.factor / found.ratio
+    needed = math.ceil(1_000 * max(width, 1 - found.ratio)) / 1_000
+    figures = found.ratio, found.low, found.high
+    if found.high * of_run.factor < 1 - limit:
+        return LaneGate(lane, SLOWER, said, *figures)
+    if width <= limit and found.ratio >= 1 - limit:
+        return LaneGate(lane, NOT_SLOWER, said, *figures)
+    why = "others may explain it" if found.high < 1 - limit else "too noisy" if width > limit else "too close"
+    reason = f"{why}: {f'{100 * needed:.1f} %' if needed < 1 else 'nothing'} can be told; {said}"
+    return LaneGate(lane, CANNOT_TELL, reason, *figures, needed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    """What other programs and machines explain of a difference between races."""
+
+    factor: float
+    """By how much they slowed one side down at most, beyond the other side; infinite for without a bound."""
+    text: str = ""
+    """What follows the figures; empty for too little to be told."""
+
+
+def _explained(less: Sequence[Measured], more: Sequence[Measured], cores: int, name: str) -> _Explained:
+    """Return what others explain of how slow the races `more` were, beyond what they did to the races `less`.
+
+    What others took alike on both sides slows both down. A thread loses to one program more at most the share
+    `BESIDE` of its time, and no more than that one took; all threads together lose what others took of all cores.
+    While a core is stolen, it stands still.
+    """
+    others = max(0.0, _mean([one.others_cores for one in more]) - _mean([one.others_cores for one in less]))
+    stolen = max(0.0, _mean([one.stolen_share for one in more]) - _mean([one.stolen_share for one in less]))
+    lost = min(others, max(BESIDE, others / max(1, cores))) + stolen
+    factor = 1 / (1 - lost) if lost < 1 else math.inf
+    if factor < LEAST_EXPLAINED:
+        return _Explained(factor)
+    took = f"others took {others:.1f} cores more in the {name}"
+    if stolen > others / 10:
+        took = f"others took {others:.1f} cores and the hypervisor {100 * stolen:.0f} % of one more in the {name}"
+    explains = f"which explains a factor of {factor:.2f} at most" if lost < 1 else "which may explain anything"
+    return _Explained(factor, f"; {took}, {explains}")
+
+
+def _mean(readings: Sequence[Reading]) -> float:
+    """Return the mean of what is known; 0 where nothing is."""
+    values = [value for one in readings if (value := known(one)) is not None]
+    return sum(values) / len(values) if values else 0.0
 
 
 def _obstacles(first: RaceFigures, second: RaceFigures, pair: LanePair) -> Iterator[str]:
@@ -143,15 +182,6 @@ def _obstacles(first: RaceFigures, second: RaceFigures, pair: LanePair) -> Itera
             yield f"the {name} raced its lanes concurrently: its figures are contended"
         if lane.trouble:
             yield f"it failed in the {name}: {lane.trouble}"
-        yield from _disturbances(name, race.machines[lane.host], lane.measured)
-
-
-def _disturbances(name: str, machine: Machine, measured: Measured) -> Iterator[str]:
-    others, stolen = known(measured.others_cores), known(measured.stolen_share)
-    if others is not None and others > OTHERS * max(1, machine.cores):
-        yield f"other programs kept {others:.1f} cores busy in the {name}"
-    if stolen is not None and stolen > STOLEN:
-        yield f"other virtual machines took {100 * stolen:.0f} % of a core in the {name}"
 
 
 def _said(ratio: float, low: float, high: float) -> str:
