@@ -235,7 +235,7 @@ def _start(
         from tfmon.runner import live
 
         try:
-            interrupted = live.run(live.LiveRace(program, info, plan), screen)
+            interrupted = live.race(program, info, plan, screen)
         except TfmonError:
             click.echo(fitted(to_text(analyse(program.session.snapshot()))))
             raise
