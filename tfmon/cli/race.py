@@ -199,8 +199,9 @@ def _start(
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
     from tfmon.model.views import describe
-    from tfmon.reports import fitted
-    from tfmon.reports.race import to_json, to_text
+    from tfmon.reports.race import to_text
+    from tfmon.reports.race_json import to_json
+    from tfmon.reports.text import fitted
     from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
 
