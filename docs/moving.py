@@ -51,7 +51,7 @@ async def frames_of_example() -> list[Any]:
     with Recording(EXAMPLE) as recording:
         times = recording.times_ns
         player = Player(recording)
-        app = MonitorApp(Source(player.session), characters="braille")
+        app = MonitorApp(Source(player.session.snapshot), characters="braille")
         async with app.run_test(size=picture.SIZE) as pilot:
             for frame in range(1, FRAMES + 1):
                 player.go_to(times[0] + (times[-1] - times[0]) * frame // (FRAMES + 1))

@@ -50,7 +50,7 @@ async def rows_of_example() -> Rows:
     with Recording(EXAMPLE) as recording:
         player = Player(recording)
         _go_to_verdict(player, recording.times_ns)
-        app = MonitorApp(Source(player.session), characters="braille")
+        app = MonitorApp(Source(player.session.snapshot), characters="braille")
         async with app.run_test(size=SIZE) as pilot:
             app.monitor.pull()
             await pilot.pause()

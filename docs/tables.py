@@ -15,7 +15,7 @@ from tfmon.doctor import report as doctor
 from tfmon.model.knobs import COMMON, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
-from tfmon.reports.race import to_json
+from tfmon.reports.race_json import to_json
 from tfmon.runner.settings import SETTINGS
 from tfmon.ui.keys import KEYS
 from tfmon.ui.render.glossary import SECTIONS
@@ -100,11 +100,13 @@ def example_json() -> str:
 
 def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
-    from tfmon.reports.html.report import Wanted, of_race
-    from tfmon.runner.repeat import command_line
+    from tfmon.reports.html import library, writer
+    from tfmon.reports.recorded import hides, of_race
+    from tfmon.runner.repeat import command_of
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)
-    page, _ = of_race(EXAMPLE, Wanted(again=command_line))
+    report, _ = of_race(EXAMPLE, command_of)
+    page = writer.write(report, hides(report), library.script())
     (EXAMPLES / "example-report.html").write_text(page, encoding="utf-8")
     return '<a href="example-report.html">the report of the example race</a>'
 

@@ -104,6 +104,21 @@ def percent(value: float) -> str:
     return f"{value:.0f} %"
 
 
+def watts(value: float) -> str:
+    """Write a power: 72 W."""
+    return f"{value:.0f} W"
+
+
+def joules(value: float) -> str:
+    """Write an energy with three significant digits."""
+    return f"{value:.3g}"
+
+
+def celsius(value: float) -> str:
+    """Write a temperature: 64 °C."""
+    return f"{value:.0f} °C"
+
+
 def discarded(shares: Mapping[str, float]) -> str:
     """Write which share of the measured time is discarded, by reason: discarded 9 %: pause 6 %, compiling 3 %."""
     share, reasons = discarded_parts(shares)

@@ -10,7 +10,8 @@ from support.shared_gpu import ANA, share, shared_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.gpu_others import gpu_others
 from tfmon.model.readings import ProcessName
-from tfmon.reports.race import to_json, to_text
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
 
 
 def found(demo):

@@ -12,7 +12,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.model.knobs import COMMON
 from tfmon.model.spec import LaneSpec
-from tfmon.reports.race import to_json
+from tfmon.reports.race_json import to_json
 
 from .test_verdict import find_verdict, lane, noisy, snapshot
 

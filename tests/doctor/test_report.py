@@ -91,9 +91,9 @@ class TestChecks:
 class TestText:
     def test_status_in_a_word_and_a_mark_and_what_to_do(self, bench):
         text = to_text(of(bench.facts(platform=Platform(), host=QUIET)))
-        assert re.search(r"^  ✗ broken   NVIDIA driver +no NVIDIA driver", text, re.MULTILINE)
-        assert re.search(r"^  ✓ ok       TensorFlow +tensorflow 2\.21\.0$", text, re.MULTILINE)
-        assert "             expected: an NVIDIA driver that lists a GPU\n             fix: " in text
+        assert re.search(r"^  ✗ broken +NVIDIA driver +no NVIDIA driver", text, re.MULTILINE)
+        assert re.search(r"^  ✓ ok +TensorFlow +tensorflow 2\.21\.0$", text, re.MULTILINE)
+        assert re.search(r"^ +expected: an NVIDIA driver that lists a GPU\n +fix: ", text, re.MULTILINE)
         assert "seen:" not in text and "n/a" not in text
         assert re.search(r"\d+ of \d+ checks do not apply here; -v shows them", text)
         assert text.splitlines()[-1].startswith("TensorFlow uses no GPU here: ")
@@ -102,15 +102,15 @@ class TestText:
         bench.environ["AWS_SECRET"] = "hush"
         report = of(bench.facts(platform=Platform(), host=QUIET))
         text = to_text(report, verbose=True)
-        assert re.search(r"^  – n/a      Rosetta +no Mac$", text, re.MULTILINE)
-        assert "             seen: kernel module: not loaded" in text
+        assert re.search(r"^  – n/a +Rosetta +no Mac$", text, re.MULTILINE)
+        assert "seen: kernel module: not loaded" in text
         assert "do not apply here" not in text
         assert "hush" not in text + json.dumps(to_json(report)), "other variables stay unseen"
         text = to_text(report, verbose=True, ascii_only=True)
         assert text.isascii()
-        assert "  x broken   NVIDIA driver" in text and "  + ok       TensorFlow" in text
+        assert re.search("x broken +NVIDIA driver", text) and re.search("[+] ok +TensorFlow", text)
         text = to_text(report, paint=lambda mark, status: f"<{status}>{mark}</>")
-        assert "<broken>✗ broken </>  NVIDIA driver" in text, "colour is beside the word"
+        assert "<broken>✗ broken</>  NVIDIA driver" in text, "colour is beside the word"
 
     def test_nothing_steers_the_terminal(self, bench):
         bench.environ["KERAS_BACKEND"] = "\x1b[2Jtorch\nagain"

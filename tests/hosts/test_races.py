@@ -17,7 +17,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.events import HostConnected, LinkMeasured, SliceGranted
 from tfmon.model.lane_events import SliceEnded
 from tfmon.recordings.player import play_all
-from tfmon.reports.race import to_json
+from tfmon.reports.race_json import to_json
 
 pytestmark = pytest.mark.process
 

@@ -18,7 +18,7 @@ from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Session
 from tfmon.recordings.player import play_all
 from tfmon.recordings.recorder import Recorder
-from tfmon.reports.race import to_json
+from tfmon.reports.race_json import to_json
 
 pytestmark = pytest.mark.process
 

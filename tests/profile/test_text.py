@@ -16,16 +16,17 @@ GRAPH = """\
 compute-bound: running operations takes 70 % of the time
 
 the loop's thread
-  input wait                                   0.10 ms    10 %
-  step call                                    0.80 ms    80 %
-    operations ran                             0.70 ms    70 %
-    dispatch                                   0.10 ms    10 %
-      of it Python                            0.010 ms     1 %
-  other                                        0.10 ms    10 %
+  input wait         0.10 ms  10 %
+  step call          0.80 ms  80 %
+    operations ran   0.70 ms  70 %
+    dispatch         0.10 ms  10 %
+      of it Python  0.010 ms   1 %
+  other              0.10 ms  10 %
 
 operations of the step, by their own time
-  MatMul net/dense                                       CPU      1/step   100 %     0.70 ms
-  all 4 that the trace shows                                                         0.70 ms"""
+  operation                   device    runs  share  own time
+  MatMul net/dense            CPU     1/step  100 %   0.70 ms
+  all 4 that the trace shows                          0.70 ms"""
 
 
 def on_gpu():
@@ -70,10 +71,10 @@ class TestText:
         lines = to_text(PROFILES["gpu"]).splitlines()
         part = lines[lines.index("GPU:0") :]
         assert part[1:5] == [
-            "  kernels                                      0.30 ms    30 %",
-            "  copies from the host                         0.10 ms    10 %  2.0 KiB a step",
-            "    that no kernel hid                        0.090 ms     9 %",
-            "  copies to the host                          0.010 ms     1 %  n/a (the trace does not tell sizes)",
+            "  kernels                         0.30 ms  30 %",
+            "  copies from the host            0.10 ms  10 %  2.0 KiB a step",
+            "    that no kernel hid           0.090 ms   9 %",
+            "  copies to the host             0.010 ms   1 %  n/a (the trace does not tell sizes)",
         ]
         assert part[6].split() == ["idle", "0.60", "ms", "60", "%"]
 

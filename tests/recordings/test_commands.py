@@ -244,11 +244,14 @@ class TestLists:
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
-            (("export", RECORDED), "needs one of --html FILE, --markdown, --csv, --json"),
+            (("export", RECORDED), "needs one of --html FILE, --markdown, --text, --csv, --json"),
             (("export", RECORDED, "--csv", "--json"), "needs one of"),
-            (("export", RECORDED, "--tensorboard", "d", "-o", "f"), "--output goes with --markdown"),
+            (
+                ("export", RECORDED, "--tensorboard", "d", "-o", "f"),
+                "--output does not go with --html",
+            ),
             (("export", RECORDED, "--csv", "-o", RECORDED), "is there already"),
-            (("export", RECORDED, "--csv", "-o", "none/out.csv"), "No such file or directory"),
+            (("export", RECORDED, "--csv", "-o", "none/out.csv"), "there is no folder none"),
             (("diff", RECORDED, "nothing"), "there is no recording nothing"),
         ],
     )

@@ -24,7 +24,7 @@ from tfmon.recordings.figures import RaceFigures, read_race, read_races
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
-from tfmon.reports.race import to_json
+from tfmon.reports.race_json import to_json
 
 UNKNOWN = Missing("not known here")
 

@@ -19,7 +19,8 @@ from tfmon.recordings import reader
 from tfmon.recordings.header import SCHEMA, RecordingError
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, guard, peek
-from tfmon.reports.race import to_json, to_text
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
 from tfmon.ui.render.race import draw
 from tfmon.ui.view import View
 

@@ -12,11 +12,13 @@ from support.recordings import record
 from support.ui import crossover_demo, racing_demo
 from support.waiting import PATIENCE_S
 
-from tfmon.analysis.sweep import rank
-from tfmon.recordings import sweeps
-from tfmon.reports.html import report
-from tfmon.reports.html.report import Wanted
+from tfmon.recordings.compare import compare
+from tfmon.recordings.figures import read_recorded
+from tfmon.reports.diff import describe
+from tfmon.reports.html import library, writer
+from tfmon.reports.private import keep
 
+from .pages import page_of
 from .test_html import hostile_race
 from .test_sweep import TWO, swept
 
@@ -38,19 +40,18 @@ def browser():
 def files(tmp_path_factory) -> dict[str, Path]:
     """Reports of a race with a GPU, of a hostile script, of a crossover, of two races, and of sweeps."""
     folder = tmp_path_factory.mktemp("reports")
-    made = {}
+    made, script = {}, library.script()
     for name, happen in (("race", racing_demo), ("hostile", hostile_race), ("crossover", crossover_demo)):
         record(folder / f"{name}.jsonl", happen)
         made[name] = folder / f"{name}.html"
-        made[name].write_text(report.of_race(folder / f"{name}.jsonl", Wanted())[0], encoding="utf-8")
+        made[name].write_text(page_of(folder / f"{name}.jsonl", script), encoding="utf-8")
     for name, over in (("map", TWO), ("curve", {"batch_size": TWO["batch_size"]})):
         path = swept(folder / f"{name}.sweep", over)
         made[name] = folder / f"{name}.html"
-        page = report.of_sweep(path, rank(sweeps.read(path)), sweeps.began(path), Wanted())
-        made[name].write_text(page, encoding="utf-8")
+        made[name].write_text(page_of(path, script), encoding="utf-8")
     made["pair"] = folder / "pair.html"
-    pair, _ = report.of_pair(folder / "race.jsonl", folder / "crossover.jsonl", Wanted())
-    made["pair"].write_text(pair, encoding="utf-8")
+    pair = (read_recorded(folder / f"{name}.jsonl")[0] for name in ("race", "crossover"))
+    made["pair"].write_text(writer.write(describe(compare(*pair)), keep, script), encoding="utf-8")
     return made
 
 

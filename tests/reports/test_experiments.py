@@ -7,13 +7,18 @@ import re
 from dataclasses import replace
 
 import pytest
-from support.ui import Demo, crossover_demo, racing_demo
+from support.recordings import record
+from support.ui import Demo, crossover_demo
 
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.model.events import RecordingChanged
 from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, RecordingState, TuneState
 from tfmon.model.readings import Estimate
-from tfmon.reports.experiments import crossover_to_json, crossover_to_text, tuning_to_json, tuning_to_text
+from tfmon.model.spec import LaneSpec
+from tfmon.reports.experiments import crossover_to_json, tuning_to_json
+from tfmon.reports.race import to_text
+
+from .pages import page_of
 
 
 def found(demo: Demo) -> Analysis:
@@ -41,8 +46,7 @@ def test_the_crossover_in_json():
 def test_the_crossover_in_text_and_an_interrupted_one():
     demo = crossover_demo()
     demo.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl")))
-    lines = crossover_to_text(found(demo)).splitlines()
-    assert "gpu:0 overtakes cpu at a batch size of about" in lines[0] and lines[1] == "all is measured"
+    lines = to_text(found(demo)).splitlines()
     axis = next(line for line in lines if "└" in line)
     assert axis.count("▲") == 1
     head = next(line for line in lines if line.endswith("ahead"))
@@ -52,14 +56,18 @@ def test_the_crossover_in_text_and_an_interrupted_one():
     factor, low, high = map(float, re.search(r"  G (\S+)× \((\S+) to (\S+),", rows[4]).groups())
     assert 1 < low < factor < high
     assert rows[5].split()[:3] == ["256", "–", "–"] and rows[5].endswith("not possible here")
-    assert lines[-3:] == ["C: cpu", "G: gpu:0", "recorded in /there/x.jsonl"]
+    assert {"C: cpu", "G: gpu:0"} <= {*lines}
+    answer = next(at for at, line in enumerate(lines) if line.startswith("gpu:0 overtakes cpu at a batch size of"))
+    assert lines[answer + 1 :] == ["all is measured", "recorded in /there/x.jsonl"]
     demo.session.set_experiment(replace(demo.session.snapshot().experiment, ended="stopped"))
     assert crossover_to_json(found(demo))["interrupted"] == "stopped"
-    assert crossover_to_text(found(demo)).splitlines()[1] == "stopped; these are the values it had"
+    assert "stopped; these are the values it had" in to_text(found(demo)).splitlines()
 
 
 def tuned(*attempts: Attempt, **more) -> Demo:
-    demo = racing_demo()
+    demo = Demo([LaneSpec("cpu")])
+    demo.go()
+    demo.race(8)
     demo.session.set_experiment(TuneState("cpu", everything=True, attempts=attempts, over=True, **more))
     return demo
 
@@ -96,20 +104,41 @@ def test_the_tuning_in_json():
 
 
 def test_the_tuning_in_text():
-    lines = tuning_to_text(found(tuned(*SERIES))).splitlines()
-    assert lines[0] == "small-dense on cpu" and lines[1].startswith("now ")
-    assert lines[2] == "nothing else that this scenario's knobs can do helps"
-    head = next(at for at, line in enumerate(lines) if line.startswith("tried "))
-    assert lines[head + 1].split()[:3] == ["cache", "on", "+50"] and lines[head + 1].endswith("kept")
-    assert lines[head + 2].endswith("reverted")
-    assert lines[head + 3].endswith("not possible: no XLA here")
-    assert "best: cache=on: +50 % (CI +45 to +55) in all" in lines
+    lines = to_text(found(tuned(*SERIES))).splitlines()
+    assert lines[0].split() == ["tried", "throughput", "pairs", "outcome"]
+    assert lines[1].split()[:3] == ["cache", "on", "+50"] and lines[1].endswith("kept")
+    assert lines[2].endswith("reverted")
+    assert lines[3].endswith("not possible: no XLA here")
+    best = lines.index("best: cache=on: +50 % (CI +45 to +55) in all")
+    assert ".cache()" in lines[best + 1]
+    assert lines[best + 2] == "nothing else that this scenario's knobs can do helps"
 
 
-def test_a_tuning_that_kept_nothing_or_ended_early_or_failed_says_so():
-    lines = tuning_to_text(found(tuned(SERIES[1], ended="stopped"))).splitlines()
-    assert "ended early: stopped" in lines and "best: the settings it began with" in lines
+def test_a_tuning_that_kept_nothing_or_ended_early_or_failed_or_tried_nothing_says_so():
+    lines = to_text(found(tuned(SERIES[1], ended="stopped"))).splitlines()
+    assert lines[-2:] == ["best: the settings it began with", "ended early: stopped"]
+    assert to_text(found(tuned())).splitlines()[-2] == "nothing was tried"
     demo = tuned(*SERIES)
     demo.fail("cpu")
     assert "keras_hub" in tuning_to_json(found(demo))["error"]
-    assert "keras_hub" in tuning_to_text(found(demo)).splitlines()[-1]
+    assert "keras_hub" in to_text(found(demo))
+
+
+@pytest.mark.parametrize(
+    ("happen", "answer", "command"),
+    [
+        (
+            crossover_demo,
+            "gpu:0 overtakes cpu at a batch size of",
+            "tfmon crossover small-dense --knob batch_size",
+        ),
+        (lambda: tuned(*SERIES), "best: cache=on: +50", "tfmon tune small-dense --lane cpu"),
+    ],
+)
+def test_an_export_has_the_answer_what_was_tried_and_the_command(tmp_path, run, happen, answer, command):
+    record(tmp_path / "race.jsonl", happen)
+    marked = run("export", tmp_path / "race.jsonl", "--markdown")[1]
+    assert marked.startswith(f"**{answer}") and "### What was tried and changed" in marked
+    assert command in marked, marked
+    page = page_of(tmp_path / "race.jsonl")
+    assert f'<p class="verdict">{answer}' in page and "<h2>What was tried and changed</h2>" in page

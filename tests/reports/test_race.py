@@ -28,8 +28,9 @@ from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
-from tfmon.reports import fitted
-from tfmon.reports.race import to_json, to_text
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
+from tfmon.reports.text import fitted
 
 SECOND = 1_000_000_000
 SETTINGS = {"batch_size": 10, "prefetch": "off"}
@@ -338,7 +339,7 @@ def test_the_table_has_a_row_for_each_lane_and_the_verdict_and_says_n_a_for_what
     raced.window("cpu prefetch=auto", steps=250)
     head, unknown, known, *_ = raced.text().splitlines()
     assert head.split()[:2] == ["lane", "examples/s"]
-    assert unknown.split() == ["cpu", "prefetch=off", *["n/a"] * 4, "n/a", "→", "n/a", *["n/a"] * 3]
+    assert unknown.split() == ["cpu", "prefetch=off", *["n/a"] * 5]
     assert "2 500" in known
     assert "no verdict" in raced.text()
 
@@ -346,12 +347,14 @@ def test_the_table_has_a_row_for_each_lane_and_the_verdict_and_says_n_a_for_what
 def test_the_table_tells_why_a_lane_failed_with_its_hint_and_last_words():
     raced = Raced("cpu")
     raced.tell(LaneFailed(lane="cpu", at_ns=0, kind="error", message="it broke", hint="try again"))
-    tail = ("Traceback", "ValueError: [bold]no")
+    own = ('  File "/x/tfmon/script/running.py", line 9, in run', "    exec(code)", "    ^^^^^^^^^^")
+    tail = ("Traceback", *own, '  File "train.py", line 3', "    fail()", "ValueError: [bold]no")
     raced.tell(LaneEnded(lane="cpu", at_ns=0, exit_code=1, signal=None, requested=False, output_tail=tail))
     text = raced.text()
     assert "cpu: it broke" in text
-    assert "  try again" in text
-    assert "  | ValueError: [bold]no" in text
+    assert "\ntry again\n" in text
+    assert "\n  ValueError: [bold]no\n" in text
+    assert "train.py" in text and "running.py" not in text and "exec" not in text, "only the script's own frames"
 
 
 def test_the_table_says_what_was_discarded_why_it_stopped_and_why_there_is_no_gpu(raced):

@@ -11,10 +11,10 @@ from support.shared_gpu import ANA, shared_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import LaneFailed
 from tfmon.recordings.export import samples_of
-from tfmon.reports.html import library, report
-from tfmon.reports.html.private import HIDDEN, hider, strangers_in
-from tfmon.reports.html.report import Wanted
-from tfmon.reports.race import to_json
+from tfmon.reports.html import writer
+from tfmon.reports.private import HIDDEN, hider, strangers_in
+from tfmon.reports.race_json import to_json
+from tfmon.reports.recorded import hides, of_race
 
 
 def happened():
@@ -26,11 +26,11 @@ def happened():
 
 
 @pytest.fixture
-def page(tmp_path, monkeypatch):
-    monkeypatch.setattr(library, "script", lambda: "")
+def page(tmp_path):
     file = tmp_path / "race.jsonl"
     record(file, happened)
-    return lambda **wanted: report.of_race(file, Wanted(**wanted))[0]
+    report, _ = of_race(file, lambda _: "")
+    return lambda **wanted: writer.write(report, hides(report, **wanted), "")
 
 
 def test_a_report_tells_what_others_took_but_not_who_they_are(page):

@@ -13,17 +13,17 @@ import pytest
 from support.recordings import RECORDED
 from support.sweeps import planned
 
-from tfmon.analysis.sweep import rank
 from tfmon.model.knobs import KnobValue
+from tfmon.model.race import Machine
 from tfmon.model.sweep import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
 from tfmon.recordings import sweeps
-from tfmon.reports.html.report import Wanted, of_sweep
-from tfmon.reports.html.sweep import command_line, front
+from tfmon.reports.sweep import command_line
 
-from .test_html import data_of, visible
+from .pages import data_of, page_of, visible
 
 Over = Mapping[str, tuple[KnobValue, ...]]
 TWO: Over = {"batch_size": (16, 32, 64, 128, 4_096), "mixed_precision": ("off", "bfloat16")}
+VERSIONS = {"tensorflow": "2.21.0"}
 RATIOS = {16: 0.8, 32: 1.0, 64: 1.6, 128: 1.3}
 
 
@@ -42,39 +42,39 @@ def swept(path: Path, over: Over = TWO, **more) -> Path:
             file.write(PairMeasured(one.number, Pair(log, bool(place % 2), 1, 1.0)))
         memory = (300 + batch) * 2.0**20
         file.write(
-            VisitEnded(one.number, Figures(one.kind, 7_663 * ratio, 7_663.0, 1.2, memory, bottleneck="input"))
+            VisitEnded(
+                one.number,
+                Figures(one.kind, 7_663 * ratio, 7_663.0, 1.2, memory, bottleneck="input", versions=VERSIONS),
+            )
         )
     file.close()
     return path
 
 
-def report_of(path: Path, **wanted) -> str:
-    return of_sweep(path, rank(sweeps.read(path)), sweeps.began(path), Wanted(**wanted))
-
-
-@pytest.fixture(autouse=True)
-def _without_charts(without_charts):
-    """Reports here are not drawn."""
-
-
 class TestHtml:
-    def test_two_knobs_are_a_map_a_table_and_points_against_memory(self, tmp_path):
-        page = report_of(swept(tmp_path / "night.sweep"))
-        heat, dots = data_of(page, "tfmon-charts").values()
-        cells = {(row["x"], row["y"]): row["v"] for row in heat["layer"][1]["data"]["values"]}
-        assert len(cells) == 10 and cells["4096", "off"] is None and cells["32", "off"] == 1.0
-        assert cells["64", "bfloat16"] == pytest.approx(1.92, rel=0.02)
-        points = dots["layer"][1]["data"]["values"]
-        assert len(points) == 7, "those with a ratio and memory: the baseline's is not known"
-        best = {row["n"] for row in points if row["f"]}
-        assert best == {f"batch_size={batch} mixed_precision=bfloat16" for batch in (16, 32, 64)}
+    def test_of_two_knobs_the_number_has_a_curve_for_each_value_of_the_other(self, tmp_path):
+        page = page_of(swept(tmp_path / "night.sweep"))
+        (curve,) = data_of(page, "tfmon-charts").values()
+        line = curve["layer"][-1]["data"]["values"]
+        assert {(row["s"], row["n"]) for row in line} == {
+            ("A", "mixed_precision=bfloat16"),
+            ("B", "mixed_precision=off"),
+        }
+        ratios = {(row["s"], row["t"]): row["v"] for row in line}
+        assert ratios["A", 64] == pytest.approx(1.92, rel=0.02) and ratios["B", 32] == 1.0
         text = visible(page)
         assert "best: batch_size=64 mixed_precision=bfloat16" in text and "trains differently" in text
         assert "refused: too large" in text and page.count('scope="row"') > 10
         assert data_of(page, "tfmon-result")["file"] == "night.sweep"
 
+    def test_it_says_on_what_it_was_measured(self, tmp_path):
+        text = visible(
+            page_of(swept(tmp_path / "night.sweep", hardware={"cpu": Machine(cpu_name="AMD EPYC", cores=8)}))
+        )
+        assert "cpu: processor AMD EPYC, 8 cores" in text and "cpu: tensorflow 2.21.0" in text
+
     def test_one_number_is_a_curve_with_its_intervals(self, tmp_path):
-        page = report_of(swept(tmp_path / "one.sweep", {"batch_size": (64, 16, 32, 128)}))
+        page = page_of(swept(tmp_path / "one.sweep", {"batch_size": (64, 16, 32, 128)}))
         curve = next(iter(data_of(page, "tfmon-charts").values()))
         line = curve["layer"][-1]["data"]["values"]
         assert [row["t"] for row in line] == [16, 32, 64, 128]
@@ -82,18 +82,18 @@ class TestHtml:
         assert all(low["v"] <= row["v"] <= low["u"] for low, row in zip(spans, line, strict=True))
 
     def test_words_stand_beside_each_other(self, tmp_path):
-        page = report_of(swept(tmp_path / "one.sweep", {"mixed_precision": ("off", "bfloat16")}))
+        page = page_of(swept(tmp_path / "one.sweep", {"mixed_precision": ("off", "bfloat16")}))
         bars = next(iter(data_of(page, "tfmon-charts").values()))
-        assert [row["n"] for row in bars["layer"][-1]["data"]["values"]] == ["off", "bfloat16"]
+        assert [row["n"] for row in bars["layer"][-1]["data"]["values"]] == [
+            "mixed precision bfloat16",
+            "mixed precision off",
+        ]
 
-    def test_of_three_knobs_a_field_is_the_best_of_the_third(self, tmp_path):
-        page = report_of(
-            swept(tmp_path / "three.sweep", {**TWO, "prefetch": ("off", "auto")}, kinds=("cpu", "gpu"))
-        )
-        assert [name for name in ("Over the knobs on cpu", "Over the knobs on gpu") if name in visible(page)]
-        charts = list(data_of(page, "tfmon-charts").values())
-        assert len(charts) == 4
-        assert len(charts[0]["layer"][1]["data"]["values"]) == 10
+    def test_each_kind_of_device_has_its_curve(self, tmp_path):
+        page = page_of(swept(tmp_path / "three.sweep", {**TWO, "prefetch": ("off", "auto")}, kinds=("cpu", "gpu")))
+        told = visible(page)
+        assert "Ratio over batch size on cpu" in told and "Ratio over batch size on gpu" in told
+        assert len(data_of(page, "tfmon-charts")) == 2
 
     def test_names_of_machines_and_secrets_stay_out(self, tmp_path):
         words = ("python", "/home/alice/train.py", "--api-key=hunter2", "</script><b>")
@@ -102,23 +102,10 @@ class TestHtml:
         )
         text = path.read_text().replace('"places":["cpu"]', '"places":["me@node7/gpu","ray:H100/gpu"]')
         path.write_text(text)
-        page = report_of(path)
+        page = page_of(path)
         assert not [secret for secret in ("alice", "node7", "hunter2", "</script><b>") if secret in page]
         assert "NVIDIA H100" in page and "ray:H100" in page
-        assert all(secret in report_of(path, everything=True) for secret in ("alice", "node7", "hunter2"))
-
-
-def test_what_is_beaten_is_on_no_front(tmp_path):
-    found = rank(sweeps.read(swept(tmp_path / "night.sweep")))
-    best = front(found.rows, "cpu")
-    for row in found.rows:
-        known = row.combination.figures
-        if row in best or known is None or known.memory_bytes is None or row.ratio is None:
-            continue
-        assert any(
-            one.combination.figures.memory_bytes <= known.memory_bytes and one.ratio.value >= row.ratio.value
-            for one in best
-        )
+        assert all(secret in page_of(path, everything=True) for secret in ("alice", "node7", "hunter2"))
 
 
 def test_the_command_reads_back(tmp_path):
@@ -139,7 +126,8 @@ class TestCommand:
         code, _, said = run("export", path, "--html", "night.html")
         assert code == 0 and "a sweep of 10 combinations" in visible((tmp_path / "night.html").read_text()), said
         marked = run("export", path, "--markdown")[1]
-        rows = [line for line in marked.splitlines() if line.startswith("|")]
+        ranked = marked.partition("### Ranking")[2].partition("\n#")[0]
+        rows = [line for line in ranked.splitlines() if line.startswith("|") and line.endswith("|")]
         assert marked.startswith("**best: batch_size=64") and len(rows) == 12
         assert len({line.count(" | ") for line in rows}) == 1 and "tfmon sweep simulated" in marked
         assert json.loads(run("export", path, "--json")[1])["best"]["cpu"]["batch_size"] == 64

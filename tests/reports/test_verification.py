@@ -29,13 +29,13 @@ def test_predictions_are_written_as_comparisons():
 def test_the_text_has_the_claims_by_scenario_and_counts_the_outcomes():
     assert to_text(RESULTS, "interrupted by SIGINT").splitlines() == [
         "net",
-        "  supported          an-id: says so",
+        "  supported          an-id  says so",
         "                     cpu,graph=on > cpu,graph=off: measured 15.6× (15.4 to 15.8, 12 pairs)",
-        "  not testable here  an-id: says so",
+        "  not testable here  an-id  says so",
         "                     it needs a Mac",
         "",
         "other",
-        "  corrected          flat: it is flat",
+        "  corrected          flat   it is flat",
         "                     round",
         "",
         "3 claims: 1 corrected, 1 not testable here, 1 supported",

@@ -21,10 +21,9 @@ Screen = Pilot[Ending]
 def app_of(demo: Demo, kind: type[MonitorApp] = MonitorApp, **more) -> MonitorApp:
     """Return the app over a demo; what the app does not take, the source has."""
     taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
-    source = Source(demo.session)
-    wired = {"controls": demo.controls, "experiments": demo.experiments, "scenarios": lambda: SCENARIOS}
-    for name, given in {**wired, **more}.items():
-        setattr(source, name, given)
+    lanes = demo.controls
+    wired = {"scenarios": lambda: SCENARIOS, "stop": lambda: lanes.stop(), "end_now": lanes.end_now, **more}
+    source = Source(demo.session.snapshot, lanes, demo.experiments, **wired)
     return kind(source, **{"characters": "braille", **taken})
 
 

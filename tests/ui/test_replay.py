@@ -16,12 +16,12 @@ from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, watches
 from tfmon.ui.screens.replay import TAKEN
 from tfmon.ui.screens.text import HelpPage
-from tfmon.ui.source import Replay
+from tfmon.ui.source import replay_of
 
 from .pilot import press, shown, until
 
 SECOND = 1_000_000_000
-REFUSAL = Replay.refusal
+REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def player():
 
 
 def app_of(player: OpenPlayer, **more) -> MonitorApp:
-    return MonitorApp(Replay(player), characters="braille", **more)
+    return MonitorApp(replay_of(player), characters="braille", **more)
 
 
 def at(player: OpenPlayer) -> float:

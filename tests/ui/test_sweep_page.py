@@ -10,7 +10,7 @@ import pytest
 from support.sweeps import planned
 from support.ui import GPU_MACHINE, Clock, FakeRuns
 
-from tfmon.analysis.sweep import Found, rank
+from tfmon.analysis.sweep import rank
 from tfmon.model.records import replace
 from tfmon.model.session import Session
 from tfmon.model.sweep import (
@@ -49,30 +49,12 @@ def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SweepState:
     return replace(state, visits_s=(20.0,))
 
 
-class Sweeping(Source):
-    """A sweep that stands still."""
-
-    tabs = ()
-    refusal = "a sweep chooses its settings itself"
-
-    def __init__(self, state: SweepState) -> None:
-        super().__init__(Session(GPU_MACHINE, Clock()))
-        self.found = rank(state)
-        self.stopped = 0
-
-    def sweep(self) -> Found:
-        return self.found
-
-    def stop(self) -> None:
-        self.stopped += 1
-
-
 def app(state: SweepState | None = None, **more) -> MonitorApp:
-    """Return the app over a sweep; what the app does not take, the source has."""
-    source = Sweeping(state or half_way())
+    """Return the app over a sweep that stands still; what the app does not take, the source has."""
+    found = rank(state or half_way())
     taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
-    for name, given in more.items():
-        setattr(source, name, given)
+    snapshot = Session(GPU_MACHINE, Clock()).snapshot
+    source = Source(snapshot, sweep=lambda: found, refusal="a sweep chooses its settings itself", tabs=(), **more)
     return MonitorApp(source, **{"characters": "braille", **taken})
 
 
@@ -120,17 +102,18 @@ async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
 
 async def test_a_report_is_made_of_the_file_that_the_sweep_is_written_into():
     runs = FakeRuns()
-    async with app(runs=runs, recording=lambda: "night.sweep").run_test(size=(120, 36)) as pilot:
+    async with app(runs=runs, file="night.sweep").run_test(size=(120, 36)) as pilot:
         await press(pilot, "W")
         await until(pilot, lambda: "saved race.html" in shown(pilot))
     assert runs.calls == [("report", "night.sweep")]
 
 
 async def test_quit_ends_the_sweep_before_the_app_leaves():
-    sweeping = app()
+    stopped: list[bool] = []
+    sweeping = app(stop=lambda: stopped.append(True))
     async with sweeping.run_test(size=(80, 24)) as pilot:
         await press(pilot, "q")
-        await until(pilot, lambda: sweeping.monitor.source.stopped)
+        await until(pilot, lambda: stopped)
 
 
 async def test_other_keys_and_tiny_terminals_do_no_harm():

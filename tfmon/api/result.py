@@ -13,7 +13,8 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.model.knobs import KnobValue
 from tfmon.recordings.header import Header
-from tfmon.reports.race import to_json, to_text
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -71,7 +71,8 @@ def crossover(
     from tfmon.catalog import find_scenario
     from tfmon.model.ports import ExperimentError
     from tfmon.model.race import CrossoverState
-    from tfmon.reports.experiments import crossover_to_json, crossover_to_text
+    from tfmon.reports.experiments import crossover_to_json
+    from tfmon.reports.race import to_text
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
@@ -98,7 +99,7 @@ def crossover(
         return f"{state.knob}={state.at}{left}"
 
     race_options = options.with_recording(race_options, record, no_record)
-    report = crossover_to_json if as_json else crossover_to_text
+    report = crossover_to_json if as_json else to_text
     _run(info, race_options, planned, progress, report, as_json=as_json)
 
 
@@ -136,7 +137,8 @@ def tune(
     from tfmon.analysis.tuning import news
     from tfmon.catalog import command_scenario, find_scenario
     from tfmon.model.race import TuneState
-    from tfmon.reports.experiments import tuning_to_json, tuning_to_text
+    from tfmon.reports.experiments import tuning_to_json
+    from tfmon.reports.race import to_text
     from tfmon.runner.planner import RaceOptions
 
     command = options.own_command()
@@ -160,7 +162,7 @@ def tune(
         options.with_recording(race_options, record, no_record),
         lambda lanes: TuneState(lanes[0].name, everything=True),
         progress,
-        tuning_to_json if as_json else tuning_to_text,
+        tuning_to_json if as_json else to_text,
         as_json=as_json,
     )
 
@@ -187,7 +189,7 @@ def _run(
     from tfmon.analysis.analysis import analyse
     from tfmon.model.race import TuneState
     from tfmon.model.views import describe
-    from tfmon.reports import fitted
+    from tfmon.reports.text import fitted
     from tfmon.runner.headless import interruption, plan_race, show_progress
     from tfmon.runner.program import Program
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,8 +16,7 @@ from tfmon.cli import options
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfmon.recordings.reader import Recording
-    from tfmon.reports.html.report import Wanted
+    from tfmon.reports.sections import Report
 
 TAKEN = "is there already"
 OTHERWISE = "name another file, or add --force to write over it"
@@ -29,21 +28,25 @@ OTHERWISE = "name another file, or add --force to write over it"
 @click.option(
     "--html", metavar="FILE", help="Write a report as one HTML file, which opens anywhere without network."
 )
-@click.option("--markdown", is_flag=True, help="Write the verdict and a table, to paste into an issue or a chat.")
+@click.option("--markdown", is_flag=True, help="Write the report as Markdown, to paste into an issue or a chat.")
+@click.option("--text", "as_text", is_flag=True, help="Write the whole report as plain text.")
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV: a line for each number.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object: header, result, and every number.")
 @click.option(
     "--tensorboard", metavar="DIR", help="Write event files into the new folder DIR, for tensorboard --logdir DIR."
 )
 @click.option(
-    "--output", "-o", metavar="FILE", help="Write Markdown, CSV or JSON into this new file instead of stdout."
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="Write Markdown, text, CSV or JSON into this new file, not to stdout.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
 @click.option(
     "--everything",
     is_flag=True,
     help="Also write names of hosts and users, home folders, and what looks like a secret: HTML and Markdown go "
-    "without them.",
+    "without them; text, CSV and JSON have them.",
 )
 @click.option("--open", "show", is_flag=True, help="Open the HTML report in the browser.")
 def export(
@@ -51,6 +54,7 @@ def export(
     example: bool,
     html: str | None,
     markdown: bool,
+    as_text: bool,
     as_csv: bool,
     as_json: bool,
     tensorboard: str | None,
@@ -75,25 +79,29 @@ def export(
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.sweeps import is_sweep
 
-    ways = [html is not None, markdown, as_csv, as_json, tensorboard is not None]
+    ways = [html is not None, markdown, as_text, as_csv, as_json, tensorboard is not None]
     if sum(ways) != 1:
-        raise UsageError("tfmon export needs one of --html FILE, --markdown, --csv, --json and --tensorboard DIR")
+        raise UsageError(
+            "tfmon export needs one of --html FILE, --markdown, --text, --csv, --json and --tensorboard DIR"
+        )
     if output is not None and (html is not None or tensorboard is not None):
-        raise UsageError("--output goes with --markdown, --csv or --json; --html and --tensorboard name their own")
+        raise UsageError("--output does not go with --html and --tensorboard, which name their own")
     if show and html is None:
         raise UsageError("--open goes with --html FILE")
     if example and recording is not None:
         raise UsageError("tfmon export takes a RUN or --example, not both")
     path = EXAMPLE if example else find(recording or "last")
     with _one_line(html or output):
-        if is_sweep(path):
-            if tensorboard is not None:
-                raise UsageError("--tensorboard is for races; a sweep has no steps", "--csv writes its table")
-            _sweep(path, html, output, wanted(everything=everything), (markdown, as_csv), force=force, show=show)
-        elif html is not None:
-            write_html([path], Path(html), everything=everything, force=force, show=show)
-        elif markdown:
-            _markdown(path, output, everything=everything, force=force)
+        if target := html or output:
+            _check(Path(target), force=force)
+        if tensorboard is not None and is_sweep(path):
+            raise UsageError("--tensorboard is for races; a sweep has no steps", "--csv writes its table")
+        if html is not None:
+            write_html(lambda: _report(path), Path(html), everything=everything, force=force, show=show)
+        elif markdown or as_text:
+            _write(_read(path, markdown=markdown, everything=everything), output, force=force)
+        elif is_sweep(path):
+            _write(_sweep(path, as_csv=as_csv), output, force=force)
         else:
             _numbers(path, output, tensorboard, as_csv=as_csv, force=force)
 
@@ -101,27 +109,40 @@ def export(
 # ---------------------------------------------------------------- for people
 
 
-def write_html(paths: list[Path], target: Path, *, everything: bool, force: bool, show: bool = False) -> None:
-    """Write the report of a recording, or of two compared, and say where; raises TfmonError and OSError."""
-    from tfmon.reports.html.report import of_pair, of_race
+def write_html(
+    make: Callable[[], Report],
+    target: Path,
+    *,
+    everything: bool,
+    force: bool,
+    show: bool = False,
+    err: bool = False,
+) -> None:
+    """Write a report as a page, say where, and open it in the browser if that is wanted.
+
+    Args:
+        make: Returns the report; meanwhile the script of the charts is put together.
+        target: The file.
+        everything: Whether names and secrets stand in it.
+        force: Whether a file that is there is replaced.
+        show: Whether it is opened.
+        err: Whether stdout is for something else.
+
+    Raises:
+        TfmonError: there is no report, or no script.
+    """
+    import platform
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tfmon.reports.html import library, writer
+    from tfmon.reports.recorded import hides
 
     _check(target, force=force)
-    if len(paths) == 1:
-        page, run = of_race(paths[0], wanted(everything=everything))
-        runs = [run]
-    else:
-        page, pair = of_pair(paths[0], paths[1], wanted(everything=everything))
-        runs = list(pair)
-    for path, run in zip(paths, runs, strict=True):
-        if run.torn:
-            tell_torn(path)
-    _page(target, page, force=force, show=show, err=len(paths) > 1)
-
-
-def _page(target: Path, page: str, *, force: bool, show: bool, err: bool = False) -> None:
-    """Write a report, say where, and open it in the browser if that is wanted."""
-    with _file(str(target), force=force) as file:
-        file.write(page)
+    with ThreadPoolExecutor(1) as pool:
+        script = pool.submit(library.script)
+        report = make()
+        page = writer.write(report, hides(report, platform.node(), everything=everything), script.result())
+    _write(page, str(target), force=force)
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
     if show and not _opened(target):
         click.echo(
@@ -129,22 +150,34 @@ def _page(target: Path, page: str, *, force: bool, show: bool, err: bool = False
         )
 
 
-def write_pair(first: str, second: str, html: str, *, force: bool) -> None:
-    """Write the report of two recordings, named as on the command line; raises TfmonError."""
-    from tfmon.recordings.library import find
-
-    with _one_line(html):
-        write_html([find(first), find(second)], Path(html), everything=False, force=force)
-
-
-def wanted(*, everything: bool) -> Wanted:
-    """Return the parts of a report for the command line."""
+def _report(path: Path) -> Report:
+    """Return the report of a race or a sweep."""
     import platform
 
-    from tfmon.reports.html.report import Wanted
-    from tfmon.runner.repeat import command_line
+    from tfmon.recordings.sweeps import is_sweep
+    from tfmon.reports.recorded import of_race, of_sweep
+    from tfmon.runner.repeat import command_of
 
-    return Wanted(everything=everything, again=command_line, host=platform.node())
+    if is_sweep(path):
+        return of_sweep(path)
+    report, torn = of_race(path, command_of, platform.node())
+    if torn:
+        tell_torn(path)
+    return report
+
+
+def _read(path: Path, *, markdown: bool, everything: bool) -> str:
+    """Return the report as Markdown, or as plain text, which is for its owner."""
+    import platform
+
+    from tfmon.reports import markdown as pasted
+    from tfmon.reports import text
+    from tfmon.reports.recorded import hides
+
+    report = _report(path)
+    if markdown:
+        return pasted.write(report, hides(report, platform.node(), everything=everything))
+    return text.fitted(text.write(report))
 
 
 def _opened(target: Path) -> bool:
@@ -159,53 +192,17 @@ def _opened(target: Path) -> bool:
     return False
 
 
-def _markdown(path: Path, output: str | None, *, everything: bool, force: bool) -> None:
-    from tfmon.analysis.analysis import analyse
-    from tfmon.recordings.player import play_all
-    from tfmon.recordings.reader import guard
-    from tfmon.reports.markdown import to_markdown
-
-    if output is not None:
-        _check(Path(output), force=force)
-    with guard(path):
-        opened, end = play_all(path)
-        text = to_markdown(analyse(end), opened.header, wanted(everything=everything))
-    _warn_if_torn(opened)
-    with _file(output, force=force) as target:
-        target.write(text)
+# ---------------------------------------------------------------- for other programs
 
 
-def _sweep(
-    path: Path,
-    html: str | None,
-    output: str | None,
-    wanted: Wanted,
-    ways: tuple[bool, bool],
-    *,
-    force: bool,
-    show: bool,
-) -> None:
-    """Write a sweep as HTML, or else as Markdown, CSV or JSON; raises TfmonError and OSError."""
+def _sweep(path: Path, *, as_csv: bool) -> str:
+    """Return the combinations of a sweep as CSV or JSON."""
     from tfmon.analysis.sweep import rank
     from tfmon.recordings import sweeps
-    from tfmon.reports.html.report import of_sweep
-    from tfmon.reports.markdown import sweep_to_markdown
     from tfmon.reports.sweep import to_csv, to_json
 
-    if target := html or output:
-        _check(Path(target), force=force)
     found = rank(sweeps.read(path))
-    if html is not None:
-        _page(Path(html), of_sweep(path, found, sweeps.began(path), wanted), force=force, show=show)
-        return
-    markdown, as_csv = ways
-    text = sweep_to_markdown(found, wanted) if markdown else to_csv(found) if as_csv else ""
-    text = text or json.dumps(to_json(found, str(path)), indent=2, allow_nan=False)
-    with _file(output, force=force) as file:
-        file.write(text.rstrip("\n") + "\n")
-
-
-# ---------------------------------------------------------------- for other programs
+    return to_csv(found) if as_csv else json.dumps(to_json(found, str(path)), indent=2, allow_nan=False)
 
 
 def _numbers(path: Path, output: str | None, tensorboard: str | None, *, as_csv: bool, force: bool) -> None:
@@ -213,10 +210,11 @@ def _numbers(path: Path, output: str | None, tensorboard: str | None, *, as_csv:
     from tfmon.recordings import export as writing
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
-    from tfmon.reports.race import to_json
+    from tfmon.reports.race_json import to_json
 
     with guard(path), Recording(path) as opened:
-        _warn_if_torn(opened)
+        if opened.torn:
+            tell_torn(path)
         if tensorboard is not None:
             folders = writing.write_tensorboard(opened, Path(tensorboard))
             click.echo(f"wrote {len(folders)} runs; tensorboard --logdir {tensorboard}")
@@ -257,6 +255,11 @@ def _check(target: Path, *, force: bool) -> None:
         raise UsageError(f"{target} {TAKEN}", OTHERWISE)
 
 
+def _write(text: str, output: str | None, *, force: bool) -> None:
+    with _file(output, force=force) as file:
+        file.write(text.rstrip("\n") + "\n")
+
+
 @contextlib.contextmanager
 def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
     """Open the file to write to, which must be a new one unless `force` says otherwise; without a name, stdout.
@@ -282,11 +285,6 @@ def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
-
-
-def _warn_if_torn(opened: Recording) -> None:
-    if opened.torn:
-        tell_torn(opened.path)
 
 
 def tell_torn(path: Path) -> None:

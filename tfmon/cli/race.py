@@ -180,8 +180,9 @@ def _start(
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
     from tfmon.model.views import describe
-    from tfmon.reports import fitted
-    from tfmon.reports.race import to_json, to_text
+    from tfmon.reports.race import to_text
+    from tfmon.reports.race_json import to_json
+    from tfmon.reports.text import fitted
     from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
 
@@ -216,7 +217,7 @@ def _start(
         from tfmon.runner import live
 
         try:
-            interrupted = live.run(live.LiveRace(program, info, plan), screen)
+            interrupted = live.race(program, info, plan, screen)
         except TfmonError:
             click.echo(fitted(to_text(analyse(program.session.snapshot()))))
             raise

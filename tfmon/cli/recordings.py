@@ -46,8 +46,9 @@ def replay(
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
-    from tfmon.reports import fitted
-    from tfmon.reports.race import to_json, to_text
+    from tfmon.reports.race import to_text
+    from tfmon.reports.race_json import to_json
+    from tfmon.reports.text import fitted
 
     if example is (recording is not None):
         raise UsageError("replay needs a RECORDING, or --example instead", "tfmon runs lists those that are here")
@@ -104,7 +105,7 @@ def runs(
       tfmon runs --files last --keep-files A out
     """
     from tfmon.recordings import library
-    from tfmon.reports import fitted
+    from tfmon.reports.text import fitted
 
     if listing is not None or keeping is not None:
         if naming is not None or as_json:
@@ -203,7 +204,7 @@ def _run_line(info: RunInfo) -> str:
     metavar="PERCENT",
     help="Exit 4 if any lane of SECOND is slower by more than PERCENT, 5 if inconclusive, else 0.",
 )
-@click.option("--html", metavar="FILE", help="Write a report of both races as one HTML file, too.")
+@click.option("--html", metavar="FILE", help="Write the comparison as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")
 @options.as_json
 def diff(first: str, second: str, slower_than: str | None, html: str | None, force: bool, as_json: bool) -> None:
@@ -220,16 +221,14 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     """
     from tfmon.recordings.compare import compare_all
     from tfmon.recordings.gate import judge
-    from tfmon.reports import fitted
-    from tfmon.reports.diff import to_json, to_text
+    from tfmon.reports.diff import describe, to_json, to_text
+    from tfmon.reports.text import fitted
 
     folders = [word for word in (first, second) if Path(word).is_dir()]
     if folders and (slower_than is None or html is not None):
         raise UsageError(
             f"{folders[0]} is a folder of races, which only a gate takes", "add --slower-than 5%, and no --html"
         )
-    if html is not None:
-        export.write_pair(first, second, html, force=force)
     limit = None if slower_than is None else options.percentage("--slower-than", slower_than, 0.001)
     comparison, *others = races = compare_all(_figures(first), _figures(second))
     if others:
@@ -237,6 +236,9 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
             comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
         )
     gate = None if limit is None else judge(races, limit)
+    if html is not None:
+        page = Path(html)
+        export.write_html(lambda: describe(comparison, gate), page, everything=False, force=force, err=True)
     if as_json:
         click.echo(json.dumps(to_json(comparison, gate), indent=2, allow_nan=False))
     else:

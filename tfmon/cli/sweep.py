@@ -161,7 +161,7 @@ def sweep(
     else:
         from tfmon.runner import live
 
-        interrupted = live.run(live.LiveSweep(program), screen)
+        interrupted = live.sweep(program, screen)
     found, file = program.sweep.found, program.file
     path = str(file.path) if file else ""
     with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):

@@ -197,6 +197,7 @@ class Visit:
             memory_missing=missing,
             bottleneck=found.kind if found else "",
             bottleneck_text=found.text if found else "",
+            versions=lane.versions,
         )
 
     def _lane(self, name: str) -> LaneState:

@@ -265,6 +265,11 @@ class LaneState:
     """`#` and its id, where another lane has the same device and settings; otherwise empty."""
 
     @property
+    def versions(self) -> dict[str, str]:
+        """What it loaded: TensorFlow, Keras, NumPy and Python; "" for unknown."""
+        return {name: getattr(self, name) for name in ("tensorflow", "keras", "numpy", "python")}
+
+    @property
     def in_effect(self) -> dict[str, KnobValue]:
         """Every knob with its value in effect, or before the lane has reported any, with that of its spec."""
         return {**self.spec.settings, **self.settings}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
+from tfmon.model.race import Machine
 from tfmon.model.records import replace
 from tfmon.model.several import devices_of, step_batch
 from tfmon.model.spec import LaneSpec
@@ -46,6 +47,8 @@ class SweepPlan:
     python: str = ""
     machines: dict[str, str] = field(default_factory=dict)
     """The processor or GPU of each place."""
+    hardware: dict[str, Machine] = field(default_factory=dict)
+    """The machine of each place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Figures:
     """Why the memory is not known."""
     bottleneck: str = ""
     bottleneck_text: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Of TensorFlow, Keras, NumPy and Python there; "" for unknown."""
 
 
 @dataclass(frozen=True, slots=True)

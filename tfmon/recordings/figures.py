@@ -69,7 +69,7 @@ class LaneFigures:
             place=lane.spec.place,
             processor=end.device_name(lane),
             settings=dict(lane.settings),
-            versions={part: getattr(lane, part) for part in ("tensorflow", "keras", "numpy", "python")},
+            versions=lane.versions,
             trouble=lane.trouble.message if lane.trouble is not None else "",
             examples_per_s=lane.steady.examples_per_s,
             measured=Measured.of(lane, end),

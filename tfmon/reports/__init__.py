@@ -1,4 +1,4 @@
-"""Results as text for people and as JSON for programs. What all reports share stands here.
+"""Reports: each kind is described once as sections, and written as text, Markdown and HTML; JSON is beside it.
 
 Every JSON object names its `schema` and the version of tfmon. Units are in the names of the keys; what is not
 known is null.
@@ -6,14 +6,10 @@ known is null.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.history import HEADS
 from tfmon.analysis.scaling import Scaling
 from tfmon.model.collisions import collision_lines
 from tfmon.model.lane_state import LaneState
@@ -21,8 +17,6 @@ from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
 from tfmon.recordings.header import RESULT_SCHEMA
-
-_NO_BREAK = "\u00a0"
 
 
 def head() -> dict[str, Any]:
@@ -88,57 +82,4 @@ def view_lines(snapshot: Snapshot) -> list[str]:
         lines.append(f"written by {'; '.join(written)}: tfmon runs --files RUN lists it")
     if edited := ", ".join(name for view in views.values() for name in view.edited):
         lines.append(f"edited in the working folder while the lanes ran, and perhaps seen by them: {edited}")
-    return lines
-
-
-def fitted(text: str) -> str:
-    """Return a text whose lines are broken between words where the terminal that shows it is narrower."""
-    lines = []
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()))
-        lines += _wrapped(line, indent) or [""]
-    return "\n".join(lines)
-
-
-def _wrapped(line: str, indent: str) -> list[str]:
-    import shutil
-    import textwrap
-
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def history_table(found: Analysis) -> list[Sequence[str]]:
-    """Return the history of a race as a table, the head first; none where nothing was changed."""
-    rows = [row.cells(found.snapshot) for row in found.history]
-    return [HEADS, *rows] if rows else []
-
-
-def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return rows as lines whose columns are as wide as they must be.
-
-    Where the terminal is narrower: a line with the first cell of each row, then the others with their heads.
-
-    Args:
-        rows: Cells of every row, the head first.
-        right: Places of the columns that are aligned to the right.
-    """
-    from rich.cells import cell_len
-
-    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
-
-    def padded(cell: str, place: int) -> str:
-        space = " " * (widths[place] - cell_len(cell))
-        return space + cell if place in right else cell + space
-
-    lines = ["  ".join(padded(cell, place) for place, cell in enumerate(row)).rstrip() for row in rows]
-    if all(len(_wrapped(line, "")) < 2 for line in lines):
-        return lines
-    lines = []
-    for first, *cells in rows[1:]:
-        named = [
-            f"{head} {cell}".replace(" ", _NO_BREAK) for head, cell in zip(rows[0][1:], cells, strict=True) if cell
-        ]
-        told = _wrapped("  " + "   ".join(named), "  ")
-        lines += [first, *(line.replace(_NO_BREAK, " ") for line in told)]
     return lines

@@ -1,15 +1,17 @@
-"""The comparison of two recorded races, of `tfmon diff`."""
+"""The comparison of two recorded races, of `tfmon diff`, in sections and as JSON."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfmon import units
+from tfmon.model.race import Machine
 from tfmon.recordings.change import Change
 from tfmon.recordings.compare import Comparison
 from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.gate import Gate
-from tfmon.reports import head, table
+from tfmon.reports import charts, head, text
+from tfmon.reports.sections import VERDICT, Chart, Lines, Note, Report, Section, Table
 
 
 def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
@@ -71,34 +73,70 @@ def _change_json(change: Change | None) -> dict[str, Any]:
 
 
 def to_text(comparison: Comparison, gate: Gate | None = None) -> str:
-    """Return the comparison as tables of plain text, with what a gate says of it below."""
-    return _tables(comparison) + ("" if gate is None else f"\n\n{gate.text}")
+    """Return the comparison as text, with the gate's answer below."""
+    return text.write(describe(comparison, gate), brief=True, last=True)
 
 
-def _tables(comparison: Comparison) -> str:
-    sides = [
-        [name, race.id, f"{race.scenario}, {race.started[:16].replace('T', ' ')}"]
-        for name, race in (("first", comparison.first), ("second", comparison.second))
+def describe(found: Comparison, gate: Gate | None = None) -> Report:
+    """Return how much faster each lane was, what differed, and what a gate says of it, in sections."""
+    races = (("first", found.first), ("second", found.second))
+    sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
+    same = Note("scenario, knobs, versions, machine and environment are the same")
+    answer = [Note(gate.text, VERDICT)] if gate is not None else []
+    title = " and ".join(dict.fromkeys(race.scenario for _, race in races))
+    notes = [*found.unpaired, *found.notes]
+    return Report(
+        f"{title}: two races compared",
+        [
+            Section("", (Table(sides, left=range(3)),)),
+            Section("Compared", (_ratios(found), Lines(notes))),
+            Section("What differed", (_differences(found) or same,)),
+        ],
+        answer,
+        " → ".join(f"{race.id} ({_when(race)})" for _, race in races),
+        hosts={name for _, race in races for host in race.machines.items() for name in _names(*host)},
+        data=to_json(found, gate),
+    )
+
+
+def _names(host: str, machine: Machine) -> tuple[str, str]:
+    return host.rpartition("@")[2], machine.hostname
+
+
+def _when(race: RaceFigures) -> str:
+    return race.started[:16].replace("T", " ")
+
+
+def _ratios(found: Comparison) -> Chart | Table:
+    """Return the ratio of every pair of lanes with its interval."""
+    rows = [["examples/s", "first", "second", "second / first", ""]]
+    bars: list[charts.Bar] = []
+    changes = [
+        (" / ".join(dict.fromkeys((one.first.name, one.second.name))), one.change, one) for one in found.lanes
     ]
-    speeds = [["examples/s", "first", "second", "second / first", ""]]
-    for pair in comparison.lanes:
-        titles = dict.fromkeys((pair.first.name, pair.second.name))
-        cells = [
-            "n/a" if (speed := lane.examples_per_s) is None else units.rate(speed)
-            for lane in (pair.first, pair.second)
-        ]
-        speeds.append([" / ".join(titles), *cells, *_change_cells(pair.change)])
-    if comparison.verdict is not None:
-        speeds.append(["ratio of the lanes", "", "", *_change_cells(comparison.verdict)])
-    lines = [*table(sides), "", *table(speeds), *comparison.unpaired, *comparison.notes, ""]
-    if not comparison.differences:
-        return "\n".join([*lines, "scenario, knobs, versions, machine and environment are the same"])
+    for name, change, pair in changes:
+        speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
+        rows.append([name, *("n/a" if one is None else units.rate(one) for one in speeds), *_change_cells(change)])
+    if found.verdict is not None:
+        rows.append(["ratio of the lanes", "", "", *_change_cells(found.verdict)])
+    for name, change in (*(one[:2] for one in changes), ("ratio of the lanes", found.verdict)):
+        if change is not None:
+            bars.append((name, change.ratio, change.low, change.high, " ".join(_change_cells(change))))
+    table = Table(rows, left=(0, 4))
+    if not bars:
+        return table
+    about = "Throughput of the second race over that of the first; right of the dashed line the second was faster."
+    spec = charts.intervals(bars, f"Ratios. {about}", "second race / first race")
+    return Chart("Ratios", about, spec, table)
+
+
+def _differences(found: Comparison) -> Table | None:
     rows = [["different", "", "first", "second"]]
     about = ""
-    for one in comparison.differences:
+    for one in found.differences:
         rows.append([one.about if one.about != about else "", one.what, one.first, one.second])
         about = one.about
-    return "\n".join(lines + table(rows))
+    return Table(rows, left=range(4)) if found.differences else None
 
 
 def _change_cells(change: Change | None) -> list[str]:

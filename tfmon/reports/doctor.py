@@ -1,65 +1,72 @@
-"""What the doctor found: lines for people, and one JSON object."""
+"""What the doctor found, in sections and as one JSON object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from typing import Any
 
-from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING, Finding
-from tfmon.doctor.report import Report
+from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
+from tfmon.doctor.report import Report as Examined
+from tfmon.doctor.report import Result
 from tfmon.model.codec import clean
-from tfmon.reports import head
+from tfmon.reports import head, text
+from tfmon.reports.sections import QUIET, VERDICT, Block, Item, Items, Note, Report, Section
+from tfmon.reports.text import Paint
 
 _HEADINGS = {TENSORFLOW: "TensorFlow", GPU: "GPU", FAIRNESS: "A fair race"}
 _MARKS = {OK: ("✓", "+"), WARNING: ("!", "!"), BROKEN: ("✗", "x"), NOT_APPLICABLE: ("–", "-")}
 _WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
-_MARGIN = " " * 13
-_PLAIN = str.maketrans({"…": "...", "°": " deg ", "–": "-", "×": "x", "≈": "~"})
 
 
 def to_text(
-    report: Report,
-    *,
-    verbose: bool = False,
-    ascii_only: bool = False,
-    paint: Callable[[str, str], str] = lambda text, status: text,
+    report: Examined, *, verbose: bool = False, ascii_only: bool = False, paint: Paint = text.unpainted
 ) -> str:
     """Write the report in lines; `paint` may colour a mark by its status.
 
     With `verbose`, checks that do not apply and the evidence are written, too.
     """
-    text = "\n".join(_lines(report, verbose, ascii_only, paint))
-    return text.translate(_PLAIN).encode("ascii", "replace").decode() if ascii_only else text
+    written = text.write(describe(report, verbose=verbose, ascii_only=ascii_only), last=True, paint=paint)
+    return text.plain(written) if ascii_only else written
 
 
-def _lines(report: Report, verbose: bool, plain: bool, paint: Callable[[str, str], str]) -> Iterator[str]:
-    width = max(len(one.title) for one in report.results)
-    for subject, heading in _HEADINGS.items():
-        yield heading
-        for one in report.of(subject):
-            status = one.finding.status
-            if status == NOT_APPLICABLE and not verbose:
-                continue
-            mark = paint(f"{_MARKS[status][plain]} {_WORDS[status]:7}", status)
-            yield f"  {mark}  {one.title:{width}}  {_line(one.finding.found)}"
-            yield from _details(one.finding, verbose)
-        yield ""
-    passed = report.count(NOT_APPLICABLE)
+def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = False) -> Report:
+    """Return what the doctor found, in sections."""
+    sections = [
+        Section(heading, (Items([_item(one, verbose, ascii_only) for one in report.of(subject)
+                                 if verbose or one.finding.status != NOT_APPLICABLE]),))
+        for subject, heading in _HEADINGS.items()
+    ]  # fmt: skip
+    answer, passed = [Note(_line(report.answer), VERDICT)], report.count(NOT_APPLICABLE)
     if passed and not verbose:
-        yield f"{passed} of {len(report.results)} checks do not apply here; -v shows them, and the evidence."
-    yield _line(report.answer)
+        answer.insert(
+            0,
+            Note(f"{passed} of {len(report.results)} checks do not apply here; -v shows them, and the evidence."),
+        )
     if report.lane is not None:
-        yield f"A lane trains here: {_line('; '.join(filter(None, (report.lane.found, report.lane.fix))))}"
+        trains = "; ".join(filter(None, (report.lane.found, report.lane.fix)))
+        answer.append(Note(f"A lane trains here: {_line(trains)}"))
+    return Report("What the doctor finds", sections, answer)
 
 
-def _details(finding: Finding, verbose: bool) -> Iterator[str]:
-    if finding.expected:
-        yield f"{_MARGIN}expected: {_line(finding.expected)}"
-    if finding.fix:
-        yield f"{_MARGIN}fix: {_line(finding.fix)}"
-    for line in finding.evidence if verbose else ():
-        if line:
-            yield f"{_MARGIN}seen: {_line(line)}"
+def findings(report: Examined | None) -> Sequence[Block]:
+    """Return what slows a race down on its machine; None for a machine that could not be examined."""
+    if report is None:
+        return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
+    told = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
+    if not told:
+        return [Note("The doctor finds nothing that slows a race down.")]
+    heading = Note("What the doctor finds as this report is written:")
+    return [heading, Items([_item(one, verbose=False, plain=False) for one in told])]
+
+
+def _item(one: Result, verbose: bool, plain: bool) -> Item:
+    finding = one.finding
+    details = [
+        f"{name}: {_line(said)}" for name, said in (("expected", finding.expected), ("fix", finding.fix)) if said
+    ]
+    details += [f"seen: {_line(line)}" for line in finding.evidence if line and verbose]
+    label = f"{_MARKS[finding.status][plain]} {_WORDS[finding.status]}"
+    return Item(label, one.title, _line(finding.found), tuple(details), finding.status)
 
 
 def _line(text: str) -> str:
@@ -67,7 +74,7 @@ def _line(text: str) -> str:
     return " ".join(clean(text).split("\n"))
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: Examined) -> dict[str, Any]:
     """Return the report as plain values."""
     obstacle = report.no_gpu
     return {

@@ -1,4 +1,4 @@
-"""What is known of hosts, and of the nodes of a Ray cluster: a table for people, and one JSON object."""
+"""What is known of hosts, and of the nodes of a Ray cluster, in sections and as JSON."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from tfmon.hosts.survey import Surveyed
 from tfmon.hosts.trouble import other_python
 from tfmon.model.codec import clean
 from tfmon.model.race import Machine
-from tfmon.reports import head, table
+from tfmon.reports import head, text
+from tfmon.reports.sections import Lines, Report, Section, Table
 from tfmon.units import cores, memory, milliseconds, offset
 
 _HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip", "clock offset")
-_RIGHT = (4, 5, 6)
 _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
-_PLAIN = str.maketrans({"±": "+-", "×": "x", "…": "..."})
 
 
 def to_text(found: Sequence[Surveyed], here: Machine, *, ascii_only: bool = False) -> str:
-    """Write a table of the hosts that can be used, a line for each other one, and what to know about them.
+    """Write the hosts as text; see `describe`."""
+    written = text.write(describe(found, here))
+    return text.plain(written) if ascii_only else written
+
+
+def describe(found: Sequence[Surveyed], here: Machine) -> Report:
+    """Return a table of the hosts that can be used, a line for each other one, and what to know about them.
 
     Args:
         found: The hosts.
         here: The monitor's own machine.
     """
-    text = "\n".join(_lines(found, here))
-    return text.translate(_PLAIN).encode("ascii", "replace").decode() if ascii_only else text
-
-
-def _lines(found: Sequence[Surveyed], here: Machine) -> Iterator[str]:
     usable = [one for one in found if not one.error]
-    if usable:
-        yield from table([_HEAD, *(_row(one) for one in usable)], _RIGHT)
+    table = Table([_HEAD, *map(_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
+    lost = []
     for one in found:
         if one.error:
-            yield f"{one.host.name} cannot be used: {_line(one.error)}"
-            if one.hint:
-                yield f"  {_line(one.hint)}"
+            lost += [
+                f"{one.host.name} cannot be used: {_line(one.error)}",
+                *([f"  {_line(one.hint)}"] if one.hint else []),
+            ]
     notes = [*_notes(usable), *_twins(usable, here)]
-    if notes:
-        yield from ("", *notes)
+    return Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),))))
 
 
 def _row(one: Surveyed) -> tuple[str, ...]:
@@ -130,8 +130,9 @@ def _json(one: Surveyed, here: Machine) -> dict[str, Any]:
 
 def nodes_to_text(nodes: Sequence[RayNode], *, ascii_only: bool = False) -> str:
     """Write a table of the nodes."""
-    text = "\n".join(table([_NODE_HEAD, *(_node(node) for node in nodes)], (5,)))
-    return text.encode("ascii", "replace").decode() if ascii_only else text
+    table = Table([_NODE_HEAD, *map(_node, nodes)], left=range(5))
+    written = text.write(Report("Nodes of the Ray cluster", (Section("", (table,)),)))
+    return text.plain(written) if ascii_only else written
 
 
 def _node(node: RayNode) -> tuple[str, ...]:

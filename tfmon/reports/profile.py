@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from textwrap import wrap
 from typing import Any
 
 from tfmon import units
 from tfmon.model.profile import Call, GpuTime, Op, Profile, Repeat
 from tfmon.model.readings import Missing, Reading
-from tfmon.reports import head
+from tfmon.reports import head, text
+from tfmon.reports.sections import VERDICT, Block, Lines, Note, Report, Section, Table
 
 WIDTH = 100
 
@@ -20,7 +20,8 @@ _MODES = {
     "eager": "eager",
     "unknown": "how they ran is not known",
 }
-_NAME, _TIME, _SHARE = 42, 12, 8
+_NAME, _OPERATION = 40, 50
+"""Most characters of the names of what took time."""
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
@@ -49,96 +50,117 @@ def _plain(value: Any, path: str, missing: dict[str, str]) -> Any:  # noqa: ANN4
 
 
 def to_text(profile: Profile) -> str:
-    """Return a profile as a table of plain text, at most 100 columns wide."""
-    parts = (_head, _split, _devices, _input, _ops, _repeats, _notes)
-    return "\n".join(_cut(line, WIDTH).rstrip() for part in parts for line in part(profile))
+    """Return a profile as plain text, at most 100 columns wide."""
+    return text.write(describe(profile), width=WIDTH)
 
 
-def _head(profile: Profile) -> Iterator[str]:
+def describe(profile: Profile) -> Report:
+    """Return where the time of the steps went, in sections."""
     step, longest = _time(profile.step_ns), _time(profile.longest_ns)
-    yield f"{profile.steps} steps of {step} (the longest {longest}), {_MODES[profile.mode]}"
     bottleneck = profile.bottleneck
-    if isinstance(bottleneck, Missing):
-        yield from wrap(f"bottleneck: {units.absent(bottleneck)}", WIDTH)
-    else:
-        yield from wrap(bottleneck.text, WIDTH)
+    limit = f"bottleneck: {units.absent(bottleneck)}" if isinstance(bottleneck, Missing) else bottleneck.text
+    repeats = [*_repeats("traced", profile.retraces), *_repeats("compiled", profile.compiles)]
+    return Report(
+        "Profile",
+        [
+            _split("the loop's thread", profile, _loop(profile)),
+            *(_split(device.name, profile, _device(device)) for device in profile.devices),
+            Section("work of the input pipeline, on all threads", (_input(profile),)),
+            Section("operations of the step, by their own time", list(_operations(profile))),
+            Section("built again during the capture", (Lines(repeats),)),
+            *(Section("", (Note(note),)) for note in profile.notes),
+        ],
+        [
+            Note(f"{profile.steps} steps of {step} (the longest {longest}), {_MODES[profile.mode]}"),
+            Note(limit, VERDICT),
+        ],
+    )
 
 
-def _split(profile: Profile) -> Iterator[str]:
-    yield from _title("the loop's thread")
-    yield _row(profile, "input wait", profile.input.wait_ns)
+Share = tuple[str, Reading, str]
+"""What took time, how much a step in nanoseconds, and a note."""
+
+
+def _split(heading: str, profile: Profile, parts: Iterable[Share]) -> Section:
+    """Return parts of the time of a step; what is not known says why below the table."""
+    rows, reasons = [["", "", "", ""]], []
+    for name, time_ns, note in parts:
+        if isinstance(time_ns, Missing):
+            rows.append([_cut(name, _NAME), "n/a", "", ""])
+            reasons.append(f"{name.strip()}: {units.absent(time_ns)}")
+        else:
+            rows.append([_cut(name, _NAME), _time(time_ns), units.percent(100 * time_ns / profile.step_ns), note])
+    return Section(heading, (Table(rows, left=(0, 3)), Lines(reasons)))
+
+
+def _loop(profile: Profile) -> Iterator[Share]:
+    yield "input wait", profile.input.wait_ns, ""
     call = profile.call
     if isinstance(call, Missing):
-        yield _row(profile, "step", call)
+        yield "step", call, ""
     else:
         yield from _call(profile, call)
     if profile.devices:
-        yield _row(profile, "waiting for the GPU elsewhere", profile.sync_ns)
-    yield _row(profile, "other", profile.other_ns)
+        yield "waiting for the GPU elsewhere", profile.sync_ns, ""
+    yield "other", profile.other_ns, ""
     if profile.drain_ns:
-        yield _row(profile, "after the last step", profile.drain_ns)
+        yield "after the last step", profile.drain_ns, ""
 
 
-def _call(profile: Profile, call: Call) -> Iterator[str]:
-    yield _row(profile, "step" if profile.mode == "eager" else "step call", call.total_ns)
+def _call(profile: Profile, call: Call) -> Iterator[Share]:
+    yield "step" if profile.mode == "eager" else "step call", call.total_ns, ""
     if not isinstance(call.compute_ns, Missing):
-        yield _row(profile, "  operations ran", call.compute_ns)
-    yield _row(profile, "  dispatch", call.dispatch_ns)
-    yield _row(profile, "    of it Python", call.python_ns)
+        yield "  operations ran", call.compute_ns, ""
+    yield "  dispatch", call.dispatch_ns, ""
+    yield "    of it Python", call.python_ns, ""
     for name, time_ns in (("  tracing", call.tracing_ns), ("  compiling (XLA)", call.compile_ns)):
         if time_ns:
-            yield _row(profile, name, time_ns)
+            yield name, time_ns, ""
 
 
-def _devices(profile: Profile) -> Iterator[str]:
-    for device in profile.devices:
-        yield from _title(device.name)
-        yield from _device(profile, device)
-
-
-def _device(profile: Profile, device: GpuTime) -> Iterator[str]:
+def _device(device: GpuTime) -> Iterator[Share]:
     def copied(amount: Reading) -> str:
         return units.reading(amount, units.memory) + (" a step" if not isinstance(amount, Missing) else "")
 
-    yield _row(profile, "kernels", device.kernels_ns)
+    yield "kernels", device.kernels_ns, ""
     if device.all_reduce_ns:
-        yield _row(profile, "  of it all-reduce only", device.all_reduce_ns)
-    yield _row(profile, "copies from the host", device.h2d_ns, copied(device.h2d_bytes))
-    yield _row(profile, "  that no kernel hid", device.h2d_exposed_ns)
-    yield _row(profile, "copies to the host", device.d2h_ns, copied(device.d2h_bytes))
-    yield _row(profile, "  that nothing hid", device.d2h_exposed_ns)
-    yield _row(profile, "idle", device.idle_ns)
-    yield _row(profile, "  the loop waited for input", device.idle_input_ns)
-    yield _row(profile, "  the loop called the step", device.idle_launch_ns)
+        yield "  of it all-reduce only", device.all_reduce_ns, ""
+    yield "copies from the host", device.h2d_ns, copied(device.h2d_bytes)
+    yield "  that no kernel hid", device.h2d_exposed_ns, ""
+    yield "copies to the host", device.d2h_ns, copied(device.d2h_bytes)
+    yield "  that nothing hid", device.d2h_exposed_ns, ""
+    yield "idle", device.idle_ns, ""
+    yield "  the loop waited for input", device.idle_input_ns, ""
+    yield "  the loop called the step", device.idle_launch_ns, ""
     if device.idle_tracing_ns:
-        yield _row(profile, "  the loop traced or compiled", device.idle_tracing_ns)
-    yield _row(profile, "  the loop did something else", device.idle_other_ns)
+        yield "  the loop traced or compiled", device.idle_tracing_ns, ""
+    yield "  the loop did something else", device.idle_other_ns, ""
 
 
-def _input(profile: Profile) -> Iterator[str]:
-    if not profile.input.stages:
-        return
-    yield from _title("work of the input pipeline, on all threads")
-    for stage in profile.input.stages:
-        yield _stage(stage.name, stage.busy_ns, f"{stage.elements:.3g} a step")
-    if not isinstance(profile.input.python_ns, Missing):
-        yield _stage("Python functions in these", profile.input.python_ns)
+def _input(profile: Profile) -> Table | None:
+    rows = [
+        [_cut(stage.name, _NAME), _time(stage.busy_ns), f"{stage.elements:.3g} a step"]
+        for stage in profile.input.stages
+    ]
+    if rows and not isinstance(profile.input.python_ns, Missing):
+        rows.append(["Python functions in these", _time(profile.input.python_ns), ""])
+    return Table([["", "", ""], *rows]) if rows else None
 
 
-def _ops(profile: Profile) -> Iterator[str]:
-    yield from _title("operations of the step, by their own time")
+def _operations(profile: Profile) -> Iterator[Block]:
     ops = profile.ops
     if isinstance(ops, Missing):
-        yield f"  {units.absent(ops)}"
+        yield Note(units.absent(ops))
         return
+    rows = [["operation", "device", "runs", "share", "own time"]]
     for op in ops.top:
         name = op.name if op.name.startswith(op.kind) else f"{op.kind} {_site(op)}"
-        runs = f"{op.count / profile.steps:.3g}/step"
-        cells = f"{op.device:>8}{runs:>12}{_share(op.share):>8}{_time(op.self_ns):>12}"
-        yield f"  {_cut(name, 50):<50}{cells}"
-    yield f"  {f'all {units.count(ops.runs)} that the trace shows':<50}{'':28}{_time(ops.time_ns):>12}"
+        runs, share = f"{op.count / profile.steps:.3g}/step", units.percent(100 * op.share)
+        rows.append([_cut(name, _OPERATION), op.device, runs, share, _time(op.self_ns)])
+    rows.append([f"all {units.count(ops.runs)} that the trace shows", "", "", "", _time(ops.time_ns)])
+    yield Table(rows, left=(0, 1))
     if not isinstance(ops.parallelism, Missing) and ops.parallelism >= 1.05:
-        yield f"  {ops.parallelism:.2g} operations in parallel on average, while any ran"
+        yield Note(f"{ops.parallelism:.2g} operations in parallel on average, while any ran")
 
 
 def _site(op: Op) -> str:
@@ -146,47 +168,15 @@ def _site(op: Op) -> str:
     return "/".join(op.name.split("/")[:-1]) or op.name
 
 
-def _repeats(profile: Profile) -> Iterator[str]:
-    found = [("traced", one) for one in profile.retraces] + [("compiled", one) for one in profile.compiles]
-    if found:
-        yield from _title("built again during the capture")
-        for what, one in found:
-            yield f"  {_repeat(what, one)}"
-
-
-def _repeat(what: str, one: Repeat) -> str:
-    cost = units.reading(one.cost_ns, lambda value: f"{_time(value)} each")
-    return f"{_cut(one.function, 40)} was {what} {one.count} times, {cost}".replace(" 1 times", " once")
-
-
-def _notes(profile: Profile) -> Iterator[str]:
-    for note in profile.notes:
-        yield ""
-        yield from wrap(note, WIDTH)
-
-
-def _title(text: str) -> list[str]:
-    return ["", text]
-
-
-def _row(profile: Profile, name: str, time_ns: Reading, note: str = "") -> str:
-    label = f"  {_cut(name, _NAME - 2)}"
-    if isinstance(time_ns, Missing):
-        return f"{label:<{_NAME}}{units.absent(time_ns)}"
-    cells = f"{label:<{_NAME}}{_time(time_ns):>{_TIME}}{_share(time_ns / profile.step_ns):>{_SHARE}}"
-    return f"{cells}  {note}"
-
-
-def _stage(name: str, time_ns: float, note: str = "") -> str:
-    return f"  {_cut(name, _NAME - 2):<{_NAME - 2}}{_time(time_ns):>{_TIME}}{note:>{_SHARE + 12}}"
+def _repeats(what: str, repeats: Iterable[Repeat]) -> Iterator[str]:
+    for one in repeats:
+        cost = units.reading(one.cost_ns, lambda value: f"{_time(value)} each")
+        times = "once" if one.count == 1 else f"{one.count} times"
+        yield f"{_cut(one.function, _NAME)} was {what} {times}, {cost}"
 
 
 def _time(value_ns: float) -> str:
     return units.milliseconds(value_ns / 1e6)
-
-
-def _share(value: float) -> str:
-    return units.percent(100 * value)
 
 
 def _cut(text: str, width: int) -> str:

@@ -1,395 +1,307 @@
-"""The result of a race: one JSON object, or a table for people."""
+"""A race in sections: its result, what was tried, where the time goes, how it was measured, and on what."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+import tfmon
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.contention import contention, cpu_ratio
+from tfmon.analysis.analysis import Analysis, LaneAnalysis, trained_text
+from tfmon.analysis.contention import contention
 from tfmon.analysis.finish import finish_lines
-from tfmon.analysis.gpu_others import gpu_others
-from tfmon.analysis.machines import HERE
-from tfmon.analysis.verdict import Verdict
-from tfmon.model import codec
-from tfmon.model.collisions import collisions
-from tfmon.model.gpu_parts import GpuPart
-from tfmon.model.hosts import HostState
-from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.analysis.history import HEADS
+from tfmon.analysis.verdict import KIND_TEXTS
+from tfmon.doctor.report import Report as Examination
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import TURNS, Machine
+from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.change import Measured
-from tfmon.recordings.figures import RaceFigures
-from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import (
-    estimate_json,
-    head,
-    history_table,
-    interval,
-    recording_json,
-    recording_lines,
-    scaling_json,
-    table,
-    view_lines,
-)
+from tfmon.recordings.header import Header
+from tfmon.reports import course as over_time
+from tfmon.reports import doctor, experiments, recording_lines, steps, text, view_lines
+from tfmon.reports.gather import Course
+from tfmon.reports.private import strangers_in
+from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Block, Code, Lines, Note, Report, Section, Table
 
-NO_STEP = "no steady step was measured"
-FEW_SLICES = "too few slices were measured in turns"
 NOTABLE_PEAK = 1.05
 """A peak of a lane's memory is told from this many times its mean on."""
-OUTPUT_LINES = 5
+_OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(script|trainer|lanes|hosts)/\w+\.py", line ')
+OUTPUT_LINES = 12
 """Lines of the output of a lane that failed."""
-_PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
-"""Parts of the time of a step."""
-Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
-
-
-def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
-    """Return the result as plain values; with the header of the race, also when and under what it was raced.
-
-    Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
-    `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
-    """
-    snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
-    seconds = raced_s(snapshot)
-    return {
-        **head(),
-        "scenario": snapshot.race.scenario,
-        "started": header.started if header else None,
-        "mode": snapshot.race.mode,
-        "seconds": None if seconds is None else round(seconds, 3),
-        "interrupted": snapshot.race.interrupted or None,
-        "views": {
-            host or HERE: {
-                "kind": view.kind,
-                "folder": view.folder,
-                "reason": view.reason or None,
-                "store": view.store or None,
-                "written": {lane: list(one) for lane, one in view.written.items()},
-                "edited": list(view.edited),
-            }
-            for host, view in snapshot.race.views.items()
-        },
-        "environment": dict(header.environment) if header else None,
-        "machine": machine_json(machine),
-        "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
-        "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
-        "collisions": [
-            {"name": one.name, "text": one.text, "helps": one.helps}
-            for one in collisions(snapshot.lanes, snapshot.race.views)
-        ],
-        "lanes": [_lane(snapshot, lane) for lane in found.lanes],
-        "verdict": {
-            **_verdict(snapshot, verdict),
-            "winner": snapshot.lane(verdict.winner).title if verdict.winner is not None else None,
-            "also_differs": list(verdict.also),
-            "machines_differ": {
-                one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
-            },
-            "scaling": [{"id": snapshot.lane(one.lane).spec.id, **scaling_json(one)} for one in verdict.scaling],
-            "interval_kind": verdict.interval_kind,
-            "margin": snapshot.race.margin,
-            "left_s": verdict.left_s,
-            "at_least": verdict.at_least,
-            "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
-            "ranking": [
-                {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
-                for rank in verdict.ranking
-                for lane in [snapshot.lane(rank.lane)]
-            ],
-            "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
-            "ranked": list(verdict.ranked),
-            "earlier": found.earlier or None,
-            "finish": list(finish_lines(snapshot)),
-        },
-        "history": [
-            {
-                "at_s": row.at_s,
-                "lane_id": row.lane or None,
-                "change": row.what,
-                "examples_per_s_before": row.before,
-                "examples_per_s_after": row.after,
-                **estimate_json("effect", row.effect),
-                "verdict": _verdict(snapshot, row.verdict) if row.verdict else None,
-            }
-            for row in found.history
-        ],
-        **recording_json(snapshot),
-        "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
-    }
 
 
 def to_text(found: Analysis) -> str:
-    """Return the result as a table of plain text, no wider than it must be."""
-    snapshot, verdict = found.snapshot, found.verdict
-    titles = ["lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"]
-    rows = [titles, *([snapshot.called(lane), *cells(lane)] for lane in snapshot.lanes)]
-    lines = table(rows, right=range(1, len(titles)))
-    chosen = {lane.spec.place: lane.spec.chosen for lane in snapshot.lanes if lane.spec.chosen}
-    lines += [f"{place} is {reason}" for place, reason in chosen.items()]
-    for lane in snapshot.lanes:
-        if lane.trouble is not None:
-            lines.append(f"{lane.title}: {lane.trouble.message}")
-            lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
-            if lane.trouble.kind == "error" and lane.ended is not None:
-                lines.extend(f"  | {line}" for line in lane.ended.output_tail[-OUTPUT_LINES:])
-    bottlenecks = [f"{snapshot.called(one.lane)}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
-    lines += ["", *bottlenecks] if bottlenecks else []
-    lines += ["", *filter(None, [found.earlier]), verdict.text, *verdict.ranked, *finish_lines(snapshot)]
-    lines += [
-        text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
-    ]
-    lines += view_lines(snapshot)
-    if snapshot.machine.no_gpu:
-        lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
-    if changed := history_table(found):
-        lines += ["", *table(changed, right=(4,)), ""]
-    return "\n".join(lines + recording_lines(snapshot))
+    """Return the result as plain text, the verdict last."""
+    return "\n".join([text.write(report(found), brief=True, last=True), *recording_lines(found.snapshot)])
 
 
-def machine_json(machine: Machine) -> dict[str, Any]:
-    """Return a machine as plain values."""
-    return {
-        **asdict(machine),
-        "gpus": list(machine.gpus),
-        "power_limits_w": list(machine.power_limits_w),
-        **{name: getattr(machine, name) or None for name in ("no_gpu", "python")},
-    }
+def report(
+    found: Analysis,
+    header: Header | None = None,
+    course: Course | None = None,
+    again: str = "",
+    examined: Examination | None = None,
+) -> Report:
+    """Return all that is known of a race.
 
-
-def _host(state: HostState) -> dict[str, Any]:
-    """Return another machine with what its connection was like at the end; None where that was not measured."""
-    link = state.link
-    return {
-        "machine": machine_json(state.machine),
-        "lost": state.lost or None,
-        "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
-        "clock_offset_ms": link.offset_ns / 1e6 if link else None,
-        "clock_error_ms": link.error_ns / 1e6 if link else None,
-        "agent_cpu_pct": known(link.agent_cpu_pct) if link else None,
-        "agent_bytes": known(link.agent_bytes) if link else None,
-    }
-
-
-def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
-    lane, bottleneck = found.lane, found.bottleneck
-    missing: dict[str, str] = {}
-
-    def number(field: str, value: Reading | None, reason: str = NO_STEP) -> float | None:
-        if isinstance(value, Missing):
-            missing[field] = value.reason
-            return None
-        if value is None or not math.isfinite(value):
-            missing[field] = reason if value is None else f"it is {value}"
-            return None
-        return value
-
-    def named(field: str, value: Named, reason: str = "the system does not say") -> Named | None:
-        if not value:
-            missing[field] = reason
-        return value or None
-
-    def whole(field: str, value: Reading | None, reason: str = NO_STEP) -> int | None:
-        known = number(field, value, reason)
-        return None if known is None else round(known)
-
-    took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
-    unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
-    if lane.command and not lane.steps:
-        unknown.setdefault("steps", "no training step was seen")
-    no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
-    no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
-    no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
-    script: dict[str, Any] = {}
-    if lane.command:
-        script = {
-            "command": lane.command,
-            "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
-            "fit": named("fit", _fit(lane), "no Keras fit was seen"),
-        }
-    return {
-        "id": lane.spec.id,
-        "name": lane.title,
-        "host": lane.spec.host,
-        "device": lane.spec.device,
-        "device_chosen": named("device_chosen", lane.spec.chosen, "the lane's device was named, or there was one"),
-        "device_name": named("device_name", snapshot.device_name(lane)),
-        "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
-        "error": lane.trouble.message if lane.trouble else None,
-        "knobs": dict(lane.settings),
-        "versions": {
-            name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
-            for name in ("tensorflow", "keras", "numpy", "python")
-        },
-        "disturbed_by": list(lane.unlike),
-        "source": named("source", lane.source, "the scenario's file was not read"),
-        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
-        "measured_steps": lane.measured_steps,
-        "examples": whole("examples", lane.examples or (None if lane.steps or unknown else 0), no_examples),
-        "examples_per_s": number(
-            "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
-        ),
-        "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
-        "step_ms": {
-            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
-            for percent in (50, 95, 99)
-        },
-        "loss": {
-            "first": number("loss.first", lane.first_loss, unknown.get("loss", "no loss was read")),
-            "last": number("loss.last", lane.last_loss, unknown.get("loss", "no loss was read")),
-        },
-        "private_bytes": whole("private_bytes", lane.memory_bytes),
-        "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
-        "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
-        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
-        "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
-        "gpu_memory_allocated_bytes": whole(
-            "gpu_memory_allocated_bytes",
-            lane.gpu_memory_allocated_bytes,
-            no_gpu or "TensorFlow's allocator keeps no figures here",
-        ),
-        "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be used"),
-        "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
-        "gpu_j_per_1000_examples": number("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
-        "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
-        "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
-        "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part)) for part in _PARTS},
-        "discarded": dict(found.discarded),
-        "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
-        "processes": whole("processes", lane.process or None, "none was started"),
-        "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
-        "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
-        "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
-        "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
-        **script,
-        "missing": missing,
-    }
-
-
-def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
-    """Return a GPU of a lane as it was sampled last, and what the lane used of it; None for unknown."""
-    part = lane.gpu_parts.get(gpu.key, GpuPart())
-    return {
-        "index": gpu.index,
-        "uuid": gpu.key,
-        "name": gpu.name,
-        "busy_pct": known(gpu.busy_pct),
-        "lane_busy_pct": known(part.lane_busy_pct),
-        "used_bytes": known(gpu.used_bytes),
-        "lane_used_bytes": known(part.used_bytes),
-        "lane_used_source": part.source or None,
-        "total_bytes": known(gpu.total_bytes),
-        "power_w": known(gpu.power_w),
-    }
-
-
-def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
-    """Return why nothing is known of the load of a lane's GPUs."""
-    loads = (gpu.busy_pct for gpu in snapshot.gpus_of(lane))
-    return next((load.reason for load in loads if isinstance(load, Missing)), "not sampled")
-
-
-def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
-    """Return the use of the lane's GPU by others; of several GPUs, the one that they used most.
-
-    None where that is not known.
+    Args:
+        found: What it came to.
+        header: Of its recording; None for a race that is not read from one.
+        course: How it went; None leaves out what is drawn over time.
+        again: The command that repeats it, or why there is none.
+        examined: What the doctor finds on its machine; None where that is another one.
     """
-    found = gpu_others(lane)
-    if found is None:
-        return None
-    several = {"device": found.place} if lane.spec.devices > 1 else {}
-    return {
-        **several,
-        "gpu_pct": found.share_pct,
-        "slices": found.slices,
-        "of_slices": found.of_slices,
-        "time_pct": 100 * found.time_share,
-        "processes": found.processes,
-        **({"user": found.first.user, "command": found.first.command} if found.first else {}),
-    }
+    snapshot = found.snapshot
+    names = {lane.spec.name: snapshot.called(lane) for lane in snapshot.lanes}
+    keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
+    tried = Section(
+        "What was tried and changed", (*experiments.crossover(found), *experiments.tuning(found), _history(found))
+    )
+    result = Section("Result", list(_result(found)))
+    limits = [line for one in found.lanes for line in _limits(snapshot, one)]
+    title, when = snapshot.race.title or snapshot.race.scenario, []
+    if header is not None:
+        when = [header.started[:16].replace("T", " "), f"{units.clock(_lasted_s(snapshot))} long"]
+    examination = doctor.findings(examined) if header is not None else ()
+    return Report(
+        title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
+        when=", ".join(when),
+        answer=list(_answer(found, torn=course is not None and course.torn)),
+        sections=[
+            *((tried, result) if experiments.is_all(found) else (result,)),
+            Section("What limits the lanes", (Lines(limits),)),
+            *steps.sections(found),
+            *(over_time.sections(course, names, keys) if course is not None else ()),
+            *(() if experiments.is_all(found) else (tried,)),
+            Section("How it was measured", (Lines(list(_method(found))),)),
+            Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
+            Section("Machine and versions", (_machines(snapshot, header), *examination), long=True),
+        ],
+        keys=[(keys[name], called) for name, called in names.items()],
+        hosts={
+            name
+            for host in snapshot.hosts.items()
+            for name in (host[0].rpartition("@")[2], host[1].machine.hostname)
+        },
+        others=strangers_in(snapshot),
+    )
 
 
-def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
-    """Return the slowest lane's CPU time per example over the fastest one's; None where that says nothing."""
-    if not verdict.ranking:
-        return None
-    ranked = [rank.lane for rank in verdict.ranking]
-    slowest = next((lane for lane in snapshot.lanes if lane.spec.name not in ranked), None)
-    return cpu_ratio(snapshot.lane(ranked[0]).slices, slowest.slices) if slowest is not None else None
+def _lasted_s(snapshot: Snapshot) -> float:
+    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
+    started_ns = snapshot.race.started_ns
+    return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else 0.0
 
 
-def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
-    return {
-        "kind": verdict.kind or None,
-        "winner_id": snapshot.lane(verdict.winner).spec.id if verdict.winner is not None else None,
-        **estimate_json("ratio", verdict.interval),
-        "pairs": verdict.interval.pairs if verdict.interval else None,
-        "text": verdict.text,
-    }
+# ---------------------------------------------------------------- the result
 
 
-def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
-    return getattr(bottleneck.shares, f"{part}_pct") if bottleneck else None
+def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
+    """Yield what came of the race: of its experiment, of its only lane, or the verdict; and what limits that."""
+    snapshot, verdict = found.snapshot, found.verdict
+    told = list(experiments.answer(found))
+    if not told and len(snapshot.lanes) == 1:
+        told = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
+    elif not told:
+        told = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
+        told += map(Note, verdict.ranked)
+    yield from told
+    limits = "" if experiments.is_all(found) else verdict.note
+    yield from (Note(line) for line in (*finish_lines(snapshot), limits, snapshot.race.interrupted) if line)
+    if torn:
+        yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
 
 
-def _fit(lane: LaneState) -> dict[str, Any] | None:
-    """Return how far a script's last `fit` came; None for a scenario, and without a `fit`."""
-    progress = lane.progress
-    if progress is None:
-        return None
-    return {
-        "epoch": min(progress.epoch, progress.epochs or progress.epoch) or None,
-        **{name: getattr(progress, name) or None for name in ("epochs", "batch", "batches")},
-        "metrics": {name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
-        "validation_s": progress.validation_ns / 1e9,
-        "between_epochs_s": progress.between_ns / 1e9,
-    }
+def _result(found: Analysis) -> Iterator[Block]:
+    """Yield the figures of every lane, and why lanes failed."""
+    snapshot = found.snapshot
+    columns = [one for one in _COLUMNS if any(one[1](lane) is not None for lane in found.lanes)]
+    rows = [["lane", *(title for title, _, _ in columns)]]
+    for one in found.lanes if columns else ():
+        cells = ["n/a" if of(one) is None else write(one) for _, of, write in columns]
+        rows.append([snapshot.called(one.lane), *cells])
+    values = [[None, *(of(one) for _, of, _ in columns)] for one in found.lanes]
+    brief = [0, *(place for place, column in enumerate(columns, 1) if column[0] not in _LONG)]
+    if columns:
+        yield Table(rows, "Steady state: discarded windows do not count", values=values, brief=brief)
+    chosen = {lane.spec.place: lane.spec.chosen for lane in snapshot.lanes if lane.spec.chosen}
+    yield Lines([f"{place} is {reason}" for place, reason in chosen.items()])
+    for lane in snapshot.lanes:
+        yield from _failure(snapshot, lane)
+    if snapshot.machine.no_gpu:
+        yield Note(f"no GPU lane: {snapshot.machine.no_gpu}")
 
 
-def _percent(share: Reading) -> Reading:
-    return share if isinstance(share, Missing) else 100 * share
+def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
+    if lane.trouble is None:
+        return
+    yield Note(f"{snapshot.called(lane)}: {lane.trouble.message}", TROUBLE)
+    if lane.trouble.hint:
+        yield Note(lane.trouble.hint)
+    if lane.trouble.kind == "error" and lane.ended is not None and lane.ended.output_tail:
+        yield Code("\n".join(_of_the_script(lane.ended.output_tail)[-OUTPUT_LINES:]))
 
 
-def _processes(snapshot: Snapshot) -> str:
-    """Say how many processes of each lane raced; empty for one."""
-    most = max((lane.process for lane in snapshot.lanes), default=0)
-    fresh = snapshot.race.fresh and most > 1
-    return f"fresh processes: {most} of each lane raced, one after the other" if fresh else ""
+def _of_the_script(output: Sequence[str]) -> list[str]:
+    """Return output without the lines of a traceback that are about tfmon's own files."""
+    lines: list[str] = []
+    own = False
+    for line in output:
+        own = bool(_OWN_FRAME.match(line)) or (own and line.startswith("    "))
+        if not own:
+            lines.append(line)
+    return lines
 
 
-def _discarded(found: Analysis) -> str:
-    """Say which share of the measured time of all lanes does not count, by reason."""
-    span_ns = sum(lane.measurements.span_ns for lane in found.snapshot.lanes)
-    gone: Counter[str] = Counter()
-    for lane in found.snapshot.lanes:
-        gone.update(lane.measurements.discarded_ns)
-    shares = {reason: gone_ns / span_ns for reason, gone_ns in gone.most_common()}
-    return units.discarded(shares) if shares else ""
+def _limits(snapshot: Snapshot, found: LaneAnalysis) -> Iterator[str]:
+    bottleneck, name = found.bottleneck, snapshot.called(found.lane)
+    if bottleneck is not None:
+        yield f"{name}: {bottleneck.text}"
+        yield from (f"{name}: {line}" for line in bottleneck.also)
+        yield from (f"{name}: may help: {one.text} ({one.purpose})" for one in bottleneck.advice[:1])
 
 
-def cells(lane: LaneState) -> list[str]:
-    """Return the figures of a lane as text: examples/s, steps/s, step p50, p95, loss, memory, CPU, GPU busy."""
+def _interval_text(found: LaneAnalysis) -> str:
+    return experiments.interval_text(found.speed) if found.speed else DASH
 
-    def cell(value: float | None, write: Callable[[float], str]) -> str:
-        return "n/a" if value is None else write(value)
 
-    memory, most = lane.memory_bytes, known(lane.peak_private_bytes)
-    above = most is not None and not isinstance(memory, Missing) and most > NOTABLE_PEAK * memory
-    peak = f" (peak {units.memory(most)})" if above and most is not None else ""
-    losses = [cell(loss, units.loss) for loss in (lane.first_loss, lane.last_loss)]
+def _loss_text(found: LaneAnalysis) -> str:
+    losses = (found.lane.first_loss, found.lane.last_loss)
+    return " → ".join("n/a" if loss is None else units.loss(loss) for loss in losses)
+
+
+def _memory_text(found: LaneAnalysis) -> str:
+    memory, most = found.lane.memory_bytes, known(found.lane.peak_private_bytes)
+    if isinstance(memory, Missing):
+        return "n/a"
+    above = most is not None and most > NOTABLE_PEAK * memory
+    return units.memory(memory) + (f" (peak {units.memory(most)})" if above and most is not None else "")
+
+
+def _column(
+    title: str, of: Callable[[LaneState], float | None], write: Callable[[float], str]
+) -> tuple[str, Callable[[LaneAnalysis], float | None], Callable[[LaneAnalysis], str]]:
+    return title, lambda one: of(one.lane), lambda one: write(of(one.lane) or 0.0)
+
+
+_COLUMNS = (
+    _column("examples/s", lambda lane: lane.steady.examples_per_s, units.rate),
+    ("95 % CI", lambda one: one.speed.low if one.speed else None, _interval_text),
+    _column("steps/s", lambda lane: lane.steady.steps_per_s, units.rate),
+    _column("step p50", lambda lane: lane.steady.step_ms(0.5), units.milliseconds),
+    _column("p95", lambda lane: lane.steady.step_ms(0.95), units.milliseconds),
+    _column("p99", lambda lane: lane.steady.step_ms(0.99), units.milliseconds),
+    ("loss", lambda one: one.lane.last_loss, _loss_text),
+    ("memory", lambda one: known(one.lane.memory_bytes), _memory_text),
+    _column("CPU", lambda lane: lane.racing_cpu_pct.value, units.percent),
+    _column("GPU busy", lambda lane: lane.racing_gpu_busy_pct.value, units.percent),
+    _column("GPU memory", lambda lane: known(lane.gpu_memory_used_bytes), units.memory),
+    _column("J per 1,000 examples", lambda lane: known(lane.gpu_j_per_1000_examples), units.joules),
+)
+"""Of the table of lanes: the title, the number to sort by (None where it is not known), and how it is written."""
+_LONG = ("95 % CI", "p99", "GPU memory", "J per 1,000 examples")
+"""Columns that a terminal has no room for."""
+
+
+def _history(found: Analysis) -> Table | None:
+    """Return every change of the race and what came of it."""
+    if experiments.is_all(found) and len(found.history) < 3:
+        return None  # it would say the same as the table of what was tried
+    rows = [row.cells(found.snapshot) for row in found.history]
+    left = (0, 1, 2, 3, 5)
+    return Table([HEADS, *rows], "Every change, and the verdict from then on", left=left) if rows else None
+
+
+# ---------------------------------------------------------------- how it was measured
+
+
+def _method(found: Analysis) -> Iterator[str]:
+    """Yield how the lanes shared the machine, what counts, and what the interval is made for."""
+    snapshot, verdict = found.snapshot, found.verdict
+    race, lanes = snapshot.race, snapshot.lanes
+    if len(lanes) > 1 and race.mode == TURNS:
+        rounds = len({one.round for lane in lanes for one in lane.slices})
+        yield (
+            f"the lanes took turns: one trained at a time, in slices, {units.several(rounds, 'round')} since a "
+            "knob or the mode last changed; the ratio is taken round by round"
+        )
+    elif len(lanes) > 1:
+        yield "all lanes trained at once and shared the cores: their figures are contended"
+    for one in found.lanes:
+        if one.windows:
+            name, lasted = snapshot.called(one.lane), units.seconds(one.lane.steady.span_ns / 1e9)
+            yield f"{name}: measured for {lasted}; {units.discarded(one.lane.discarded_shares)}"
+    if verdict.interval is not None and not experiments.is_all(found):
+        low, high = verdict.interval.low, verdict.interval.high
+        yield (
+            f"95 % confidence interval of the ratio: {units.ratio_in(verdict.interval.value, low, high)[1]}, "
+            f"{KIND_TEXTS[verdict.interval.kind]}, from {units.several(verdict.interval.pairs, 'pair')}; "
+            f"differences below {100 * race.margin:g} % count as none"
+        )
+    elif took := replace(contention([lane.slices for lane in lanes]), cpu_ratio=None).text():
+        yield took
+    if race.between is not None:
+        races = units.several(race.between.races, "earlier race")
+        yield f"the interval includes how much equal processes differ, as {races} showed"
+    most = max((lane.process for lane in lanes), default=0)
+    if race.fresh and most > 1:
+        yield f"fresh processes: {most} of each lane raced, one after the other"
+    yield from view_lines(snapshot)
+    for lane in lanes:
+        unknown = ((what, reason) for what, reason in lane.not_measured.items() if reason)
+        yield from (f"{snapshot.called(lane)}: {what} not measured: {reason}" for what, reason in unknown)
+
+
+# ---------------------------------------------------------------- settings and machines
+
+
+def _settings(snapshot: Snapshot, header: Header | None) -> Table | None:
+    """Return every knob with its value in effect at the end; those in which lanes differ are marked."""
+    lanes, defaults = snapshot.lanes, header.knobs if header is not None else {}
+    knobs = list(dict.fromkeys([*snapshot.differing, *(name for lane in lanes for name in lane.in_effect)]))
+    rows = [["knob", *map(snapshot.called, lanes), "default"]]
+    for knob in knobs:
+        cells = [show(lane.in_effect[knob]) if knob in lane.in_effect else DASH for lane in lanes]
+        rows.append([knob, *cells, show(defaults[knob]) if knob in defaults else DASH])
+    differing = [place for place, knob in enumerate(knobs, 1) if knob in snapshot.differing]
+    about = "In effect at the end" + ("; lanes differ in what is marked" if differing else "")
+    return Table(rows, about, left=range(len(lanes) + 2), marked=differing) if knobs else None
+
+
+def repeated(command: str) -> tuple[Block, ...]:
+    """Return the command that does it again."""
+    return (Note("To do it again:"), Code(command)) if command else ()
+
+
+def machine_rows(machine: Machine) -> list[list[str]]:
+    """Return a machine as rows of names and values."""
     return [
-        cell(lane.steady.examples_per_s, units.rate),
-        cell(lane.steady.steps_per_s, units.rate),
-        cell(lane.steady.step_ms(0.5), units.milliseconds),
-        cell(lane.steady.step_ms(0.95), units.milliseconds),
-        " → ".join(losses),
-        "n/a" if isinstance(memory, Missing) else units.memory(memory) + peak,
-        cell(lane.racing_cpu_pct.value, units.percent),
-        cell(lane.racing_gpu_busy_pct.value, units.percent),
+        ["processor", f"{machine.cpu_name or 'unknown'}, {machine.cores} cores"],
+        ["usable cores", units.cores(machine.usable_cores)],
+        ["memory", units.memory(machine.memory_bytes)],
+        ["GPUs", ", ".join(machine.gpus) or ": ".join(filter(None, ("none", machine.no_gpu)))],
+        ["system", machine.system],
+        ["name", machine.hostname],
     ]
+
+
+def _machines(snapshot: Snapshot, header: Header | None) -> Table:
+    """Return the machines, the versions, and the variables that steer TensorFlow."""
+    rows = [["", ""], *machine_rows(snapshot.machine)]
+    for host, state in snapshot.hosts.items():
+        if host:
+            rows += [[f"{name} of {host}", value] for name, value in machine_rows(state.machine)]
+    versions = f"{header.tfmon}, Python {header.python}" if header is not None else tfmon.__version__
+    rows.append(["tfmon", versions])
+    for lane in snapshot.lanes:
+        named = [f"{name} {getattr(lane, name.lower())}" for name in ("TensorFlow", "Keras", "NumPy", "Python")]
+        told = [one for one in named if not one.endswith(" ")]
+        on = snapshot.device_name(lane)
+        rows.append([snapshot.called(lane), ", ".join([*([f"on {on}"] if on else []), *told]) or DASH])
+    if header is not None:
+        rows += [[name, value] for name, value in header.environment.items()]
+        rows += [["scenario file", f"digest {header.source}"]] if header.source else []
+    return Table(rows, left=(0, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from tfmon import units
 from tfmon.model.claims import Claim, ClaimResult
 from tfmon.model.readings import Estimate
-from tfmon.reports import estimate_json, head
+from tfmon.reports import estimate_json, head, text
+from tfmon.reports.sections import VERDICT, Item, Items, Note, Report, Section
 
 
 def to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
@@ -39,24 +41,27 @@ def to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, 
 
 
 def to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
-    """Return the claims by scenario, two or three lines each, and the count of each outcome."""
-    lines: list[str] = []
-    scenario = ""
-    for result in results:
-        if result.scenario != scenario:
-            scenario = result.scenario
-            lines += ["", scenario]
-        lines.append(f"  {result.outcome:18} {result.claim.id}: {result.claim.says}")
-        if result.ratio is not None:
-            lines.append(f"  {'':18} {prediction(result.claim)}: measured {_measured(result.ratio)}")
-        if result.reason:
-            lines.append(f"  {'':18} {result.reason}")
+    """Return the claims by scenario, and the count of each outcome."""
+    return text.write(describe(results, interrupted), last=True)
+
+
+def describe(results: Sequence[ClaimResult], interrupted: str = "") -> Report:
+    """Return the claims in a section for each scenario; the answer counts the outcomes."""
+    sections = [
+        Section(scenario, (Items([_item(one) for one in claims]),))
+        for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
+    ]
     counts = sorted(Counter(result.outcome for result in results).items())
     total = ", ".join(f"{amount} {outcome}" for outcome, amount in counts)
-    lines += ["", f"{len(results)} claims: {total or 'none'}"]
-    if interrupted:
-        lines.append(interrupted)
-    return "\n".join(lines[1:])
+    answer = [Note(f"{units.several(len(results), 'claim')}: {total or 'none'}", VERDICT)]
+    return Report("Claims about scenarios", sections, answer + ([Note(interrupted)] if interrupted else []))
+
+
+def _item(result: ClaimResult) -> Item:
+    claim, ratio = result.claim, result.ratio
+    details = [f"{prediction(claim)}: measured {_measured(ratio)}"] if ratio is not None else []
+    details += [result.reason] if result.reason else []
+    return Item(result.outcome, claim.id, claim.says, tuple(details))
 
 
 def prediction(claim: Claim) -> str:

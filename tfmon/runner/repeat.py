@@ -5,26 +5,62 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tfmon.analysis.analysis import Analysis
 from tfmon.catalog import find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.knobs import KnobValue, exact
+from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import TURNS
+from tfmon.model.race import TURNS, CrossoverState, TuneState
+from tfmon.model.records import replace
 from tfmon.model.session import Snapshot
+from tfmon.reports.experiments import is_all
 from tfmon.runner.settings import resolve
 
 
-def command_line(snapshot: Snapshot, plan: RacePlan | None = None, until_ci: float | None = None) -> str:
+def command_of(found: Analysis) -> str:
+    """Return the command that does again what was recorded: a race, a crossover or a tuning.
+
+    Raises:
+        UsageError: no command line can say a setting.
+    """
+    snapshot = found.snapshot
+    if not is_all(found):
+        return command_line(snapshot)
+    match snapshot.experiment:
+        case CrossoverState(knob=knob, values=values):
+            for lane in snapshot.lanes:
+                settings = {name: value for name, value in lane.settings.items() if name != knob}
+                snapshot = _with_settings(snapshot, lane, settings)
+            bounds = ("--knob", knob, "--from", exact(values[0]), "--to", exact(values[-1]))
+            return command_line(snapshot, doing=("crossover", *bounds))
+        case TuneState(attempts=[first, *_], lane=name):
+            return command_line(_with_settings(snapshot, snapshot.lane(name), first.before), doing=("tune",))
+    return command_line(snapshot, doing=("tune",))
+
+
+def _with_settings(snapshot: Snapshot, lane: LaneState, settings: Settings) -> Snapshot:
+    """Return the race as if a lane had these settings."""
+    changed = replace(lane, settings=dict(settings))
+    return replace(snapshot, lanes=tuple(changed if one is lane else one for one in snapshot.lanes))
+
+
+def command_line(
+    snapshot: Snapshot,
+    plan: RacePlan | None = None,
+    until_ci: float | None = None,
+    doing: Sequence[str] = (),
+) -> str:
     """Return the command that races the same lanes with the settings in effect; empty where there are none.
 
     Args:
         snapshot: The race.
         plan: How it was started; None for a recorded race, whose file does not say it.
         until_ci: The interval at which it ends by itself; None for none.
+        doing: The command and its own options, for one that is not a race; a script's only lane is watched.
 
     Raises:
         UsageError: no command line can say a setting.
@@ -35,13 +71,15 @@ def command_line(snapshot: Snapshot, plan: RacePlan | None = None, until_ci: flo
     if plan is not None and plan.race.scenario != race.scenario:
         plan = None
     command = next((lane.command for lane in lanes if lane.command), shlex.join(plan.command) if plan else "")
-    words = ["tfmon", "race"]
+    watched = bool(command) and len(lanes) == 1 and race.steps is None
+    verb, *bounds = doing or ("watch" if watched else "race",)
+    words = ["tfmon", verb]
     if not command:
         words.append(_scenario(race.scenario, plan.scenario if plan is not None else None))
-    words += _lanes(snapshot)
-    if race.mode != resolve("mode").value:
+    words += [*bounds, *_lanes(snapshot)]
+    if verb == "race" and race.mode != resolve("mode").value:
         words += ["--mode", race.mode]
-    if plan is not None:
+    if plan is not None and verb == "race":
         words += _of_plan(plan)
     for flag, value in (("--seconds", race.seconds), ("--steps", race.steps)):
         if value is not None:

@@ -186,6 +186,7 @@ def _planned(
         source=digest(info.path),
         python=str(options.race.python),
         machines={station.place: station.device for station in stations},
+        hardware={station.place: station.hardware for station in stations},
     )
 
     least_s = 2 * FEW * plan.slice_s

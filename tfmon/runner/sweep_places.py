@@ -72,6 +72,7 @@ class PlaceStation:
         host = known.hosts.get(spec.host)
         machine = host.machine if host is not None else known.machine
         self.machine = machine.boot or spec.host
+        self.hardware = machine
         self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
 
     def _find(self, word: str) -> LaneSpec:

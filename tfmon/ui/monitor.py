@@ -399,7 +399,8 @@ class Monitor:
 
     def save_report(self) -> None:
         """Write a report of what is recorded, and say where."""
-        path, runs = self.source.recording(), self.source.runs
+        recording, runs = self.snapshot.recording, self.source.runs
+        path = self.source.file or (recording.path if recording is not None else "")
         if runs is None or not path:
             self.say("no report: this is not recorded")
             return
@@ -408,7 +409,9 @@ class Monitor:
 
     def save_picture(self, table: str) -> None:
         """Save the screen as SVG and a table as text in the working directory, and say where."""
-        stem = f"tfmon-{self.source.name() or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
+        stem = (
+            f"tfmon-{self.source.name or self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
+        )
         try:
             said = f"saved {self.app.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
             if table:

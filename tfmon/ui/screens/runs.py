@@ -21,7 +21,7 @@ from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.scroll import ScrollPage
 from tfmon.ui.screens.text import report_rows
-from tfmon.ui.source import Replay
+from tfmon.ui.source import replay_of
 
 MARKED = "*"
 
@@ -147,8 +147,7 @@ class RunsPage(ListPage):
 
     def _replay(self, opened: OpenReplay) -> None:
         self.monitor.unsay()
-        above = self.monitor.over(Replay(opened, self.port))
-        self.app.push_screen(above.screen)
+        self.app.push_screen(self.monitor.over(replay_of(opened, self.port)).screen)
 
     def action_mark(self) -> None:
         """Mark the chosen run, or take its mark away; a third mark takes that of the first."""

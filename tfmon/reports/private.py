@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import getpass
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,25 +16,39 @@ from tfmon.model.session import Snapshot
 
 HIDDEN = "•••"
 """Stands where something was taken out."""
-_SECRET = r"[\w.-]*(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|credential|auth)[\w.-]*"
+_SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
+"""A name that contains this names a secret, also outside of a command line."""
+_OPTION = r"(?:key|pass|pwd|pw|pin|cookie|signature|dsn)"
+"""So does an option or a variable whose last word is this."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _PATTERNS = (
     # --api-key=…, --token …, PASSWORD=…, "secret": "…"
     (
-        re.compile(rf"""(?i)(--?{_SECRET}(?:=|\s+)|\b{_SECRET}["']?\s*[=:]\s*)(?:bearer\s+)?{_VALUE}"""),
+        re.compile(
+            rf"""(?i)(--?[\w.-]*{_SECRET}[\w.-]*(?:=|\s+)|\b[\w.-]*{_SECRET}[\w.-]*["']?\s*[=:]\s*)"""
+            rf"""(?:bearer\s+)?{_VALUE}"""
+        ),
         rf"\1{HIDDEN}",
     ),
+    # --key=…, --wandb-key …, WANDB_KEY=…, -p …; a number after -p is a port
+    (re.compile(rf"(?i)((?<!\S)--?(?:[\w.-]*[-_.])?{_OPTION}(?:=|\s+)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)(\b\w+_{_OPTION}=){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"((?<!\S)-p(?:=|\s+))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
     # user:password@ in an address
     (re.compile(r"(\w://)[^\s/@:]+(?::[^\s/@]*)?@"), rf"\1{HIDDEN}@"),
     # Tokens of well-known services, by their prefixes; keys of AWS; JSON web tokens.
-    (re.compile(r"\b(?:hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox[abp]-|pypi-)[\w-]{10,}"), HIDDEN),
+    (re.compile(r"\b(?:hf_|wk_|gh[opsur]_|github_pat_|glpat-|[spr]k[-_]|xox[abp]-|pypi-|AIza)[\w-]{10,}"), HIDDEN),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), HIDDEN),
     # Home folders of any user.
     (re.compile(r"(?:/home|/Users)/[^/\s\"':;,]+"), "~"),
     (re.compile(r"(?<![\w/])/root(?=/|\b)"), "~"),
 )
+_LONG = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
+LEAST_DIGITS = 3
+LEAST_CHANGES = 0.3
+"""Of a random text of letters and digits, how many change from one kind to another: 0.4 to 0.6 is usual."""
 _WORDS = {"cpu", "gpu", "localhost", "root"}
 """Names that say nothing about anyone."""
 
@@ -66,9 +81,16 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
     def hide(text: str) -> str:
         for pattern, instead in patterns:
             text = pattern.sub(instead, text)
-        return text
+        return _LONG.sub(lambda found: HIDDEN if _is_random(found[0]) else found[0], text)
 
     return hide
+
+
+def _is_random(text: str) -> bool:
+    """Return whether letters and digits take turns as in a key, and not as in a name with a number."""
+    kinds = [(one.isdigit(), one.isupper()) for one in text]
+    changes = sum(one != other for one, other in itertools.pairwise(kinds))
+    return sum(digit for digit, _ in kinds) >= LEAST_DIGITS and changes >= LEAST_CHANGES * len(text)
 
 
 def strangers_in(snapshot: Snapshot) -> set[ProcessName]:

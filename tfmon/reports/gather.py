@@ -1,4 +1,4 @@
-"""Plays a recording once and keeps what the charts of a report are drawn from."""
+"""Plays a recording once and keeps the course of the race: what its charts are drawn from."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.model.events import Event, RecordingChanged, Suspended
 from tfmon.model.hosts import gpu_disturbances, host_disturbances
 from tfmon.model.knobs import show
@@ -19,7 +19,6 @@ from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample, Missing, Reading, TreeSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header import Header, mark_of
-from tfmon.recordings.library import run_id
 from tfmon.recordings.reader import Recording, guard
 
 CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
@@ -43,6 +42,13 @@ class Measured:
     """Why it is discarded; empty for steady state."""
 
 
+class Sample(NamedTuple):
+    """One reading, in the unit in which it was sampled."""
+
+    at_ns: int
+    value: float
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Something that happened, for the marks of the charts."""
@@ -52,40 +58,24 @@ class Moment:
     kind: str
     """`knob`, `request` or `trouble`."""
     lane: str = ""
-    """Key of the lane whose knob it is; empty where it is about no single lane."""
+    """Name of the lane whose knob it is; empty where it is about no single lane."""
     gap_ns: int = 0
 
 
 @dataclass(slots=True)
-class Run:
-    """A recorded race: what was known at its end, what that means, and its course."""
+class Course:
+    """How a recorded race went."""
 
-    id: str
     header: Header
     torn: bool
+    """Whether the recording is cut off at its end."""
     end: Snapshot
-    found: Analysis
+    """What was known at the end."""
     windows: dict[str, list[Measured]]
-    """By the key of the lane, oldest first."""
-    samples: dict[str, dict[str, list[tuple[int, float]]]]
-    """What was sampled, by what it is and of whom: a lane's key, a GPU, the machine."""
+    """By the name of the lane, oldest first."""
+    samples: dict[str, dict[str, list[Sample]]]
+    """What was sampled, by what it is and of whom: a lane's name, a GPU, the machine."""
     moments: list[Moment]
-    prefix: str = ""
-    """Stands before the keys of its lanes, where a report holds two races."""
-
-    def key(self, lane: LaneState) -> str:
-        """Return the key of a lane in charts: its id."""
-        return self.prefix + (lane.spec.id or lane.spec.name)
-
-    @property
-    def names(self) -> dict[str, str]:
-        """What each lane is called in full, such as "A cpu batch 64", by its name in the session."""
-        return {lane.spec.name: f"{lane.spec.id} {lane.title}".strip() for lane in self.lanes}
-
-    @property
-    def lanes(self) -> Sequence[LaneState]:
-        """The lanes in the order of the race."""
-        return self.end.lanes
 
     @property
     def since_ns(self) -> int:
@@ -100,34 +90,29 @@ class Run:
         """The end of the last window."""
         return max((one[-1].at_ns for one in self.windows.values() if one), default=self.since_ns)
 
+    def seconds(self, at_ns: float) -> float:
+        """Return a moment as a time since the start signal."""
+        return (at_ns - self.since_ns) / 1e9
 
-def gather(path: Path, prefix: str = "") -> Run:
-    """Play a recording to its end and return the facts for a report; raises RecordingError."""
+
+def gather(path: Path) -> Course:
+    """Play a recording to its end and keep its course; raises RecordingError."""
     with guard(path), Recording(path) as recording, _uncollected():
         session = Session(recording.header.machine, lambda: recording.times_ns[-1])
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
-        course = _Course(recording.header.lane_names)
-        session.keep_journal(course.take)
+        keeper = _Keeper(recording.header.lane_names)
+        session.keep_journal(keeper.take)
         for event in recording.events():
             session.accept(event)
         end = session.snapshot()
-        names = {lane.spec.name for lane in end.lanes}
-        run = Run(
-            id=run_id(path),
-            header=recording.header,
-            torn=recording.torn,
-            end=end,
-            found=analyse(end),
-            windows={name: course.windows.get(name, []) for name in names},
-            samples=course.samples,
-            moments=course.moments,
-            prefix=prefix,
-        )
-    since_ns = run.since_ns - LEAD_NS
-    for of in run.samples.values():
+        names = [lane.spec.name for lane in end.lanes]
+        windows = {name: keeper.windows.get(name, []) for name in names}
+        course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)
+    since_ns = course.since_ns - LEAD_NS
+    for of in course.samples.values():
         for subject, samples in of.items():
-            of[subject] = [one for one in samples if one[0] >= since_ns]
-    return run
+            of[subject] = [one for one in samples if one.at_ns >= since_ns]
+    return course
 
 
 @contextlib.contextmanager
@@ -143,12 +128,12 @@ def _uncollected() -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Course:
+class _Keeper:
     """What was measured and what happened, as the events come."""
 
     names: Mapping[str, str]
     windows: dict[str, list[Measured]] = field(default_factory=dict)
-    samples: dict[str, dict[str, list[tuple[int, float]]]] = field(default_factory=dict)
+    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
 
     def take(self, event: Event, known: Snapshot) -> None:
@@ -202,7 +187,7 @@ class _Course:
 
     def _sample(self, what: str, subject: str, at_ns: int, reading: Reading) -> None:
         if not isinstance(reading, Missing):
-            self.samples.setdefault(what, {}).setdefault(subject, []).append((at_ns, reading))
+            self.samples.setdefault(what, {}).setdefault(subject, []).append(Sample(at_ns, reading))
 
 
 def _on(host: str, subject: str) -> str:

@@ -7,6 +7,7 @@ the page's style sheet, so that they follow its light or dark look.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,15 @@ from typing import Any
 from tfmon import units
 
 Spec = dict[str, Any]
+Point = tuple[float, float | None, str, str]
+"""Place on the axis, value (None ends a stretch), the value in words, and a note on it."""
 TALL, LOW = 300, 190
 COLOURS = 4
 """Colours of lanes; more lanes repeat them with another dash."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MOST_TICKS = 12
+LABEL = 24
+"""Characters of a label beside a bar; a longer one has several lines."""
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 36_000)
 _SHOWN = {"filter": "indexof(hidden, datum.s) < 0"}
 _CLOCK = (
@@ -26,6 +31,8 @@ _CLOCK = (
     " + (abs(datum.value) >= 3600 ? pad(floor(abs(datum.value) % 3600 / 60), 2, '0', 'left') :"
     " floor(abs(datum.value) / 60)) + ':' + pad(floor(abs(datum.value) % 60), 2, '0', 'left')"
 )
+Bar = tuple[str, float, float | None, float | None, str]
+"""A name, its ratio, both ends of the interval where there is one, and the ratio in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +44,7 @@ class Series:
     name: str
     place: int
     """Which colour it has, and beyond these which dash."""
-    points: Sequence[tuple[float, float | None, str, str]]
-    """Place on the axis, value (None ends a stretch), the value in words, and a note on it."""
-    dashed: bool = False
+    points: Sequence[Point]
 
     @property
     def colour(self) -> str:
@@ -49,7 +54,7 @@ class Series:
     @property
     def dash(self) -> list[int]:
         """Its dash, so that colour is not the only cue."""
-        return _DASHES[(self.place // COLOURS + (2 if self.dashed else self.place % 2)) % len(_DASHES)]
+        return _DASHES[(self.place // COLOURS + self.place % 2) % len(_DASHES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def over_time(
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
-    value = number("v", title, zero=zero, axis={"format": "~s"})
+    value = number("v", title, zero=zero, axis={"format": _digits(series)})
     layers: list[Spec] = []
     shaded = [{"s": one.key, "t": round(one.since_s, 3), "u": round(one.until_s, 3)} for one in shades]
     if shaded:
@@ -178,7 +183,7 @@ def curve(
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
     tooltip = [word("n", "of"), word("t", knob), word("w", title), word("d", "95 % CI")]
     crossed = [layer([{"s": "", "t": at} for at in crossings], _RULE, {"x": across})] if crossings else []
-    value = number("v", title, zero=True, axis={"format": "~s"})
+    value = number("v", title, zero=True, axis={"format": _digits(series)})
     reaching = [{"s": key, "t": at, "v": low, "u": high} for key, at, low, high in spans]
     encoding = {"x": across, "y": value, "y2": {"field": "u"}, "color": _colour(series)}
     reach = [layer(reaching, {"type": "rule", "opacity": 0.5, "strokeWidth": 3}, encoding)] if reaching else []
@@ -203,18 +208,19 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
 
 
-def intervals(rows: Sequence[tuple[str, float, float | None, float | None, str]], about: str, title: str) -> Spec:
+def intervals(rows: Sequence[Bar], about: str, title: str) -> Spec:
     """Return ratios with their intervals beside 1: for each the name, ratio, both ends and the words."""
     ends = [(value if low is None else low, value if high is None else high) for _, value, low, high, _ in rows]
     values = [
-        {"s": "", "n": name, "v": value, "low": low, "high": high, "w": words}
+        {"s": "", "n": "\n".join(textwrap.wrap(name, LABEL)), "v": value, "low": low, "high": high, "w": words}
         for (name, value, _, _, words), (low, high) in zip(rows, ends, strict=True)
     ]
+    most_lines = max(len(textwrap.wrap(name, LABEL)) for name, *_ in rows)
     least, most = min([1.0, *(low for low, _ in ends)]), max([1.0, *(high for _, high in ends)])
     limits = {"type": "log", "nice": False, "padding": 30, "domainMin": least, "domainMax": most}
     across = number("v", title, axis={"format": "~g", "labelOverlap": True}, **limits)
     named = {
-        "y": word("n", sort=None, axis={"labelLimit": 160}),
+        "y": word("n", sort=None, axis={"labelLimit": 0, "labelExpr": "split(datum.value, '\\n')"}),
         "tooltip": [word("n", "of"), word("w", title)],
     }
     reach = {"type": "rule", "stroke": "var(--lane0)", "strokeWidth": 3}
@@ -224,7 +230,7 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None, str]]
         layer(values, reach, {**named, "x": {**across, "field": "low"}, "x2": {"field": "high"}}),
         layer(values, dot, {**named, "x": across}),
     ]
-    return chart(layers, about, 40 * len(rows) + 10)
+    return chart(layers, about, max(40, 15 * most_lines) * len(rows) + 10)
 
 
 # ---------------------------------------------------------------- parts of charts
@@ -237,6 +243,14 @@ def _rows(series: Sequence[Series]) -> list[Spec]:
         for one in series
         for at, value, words, note in one.points
     ]
+
+
+def _digits(series: Sequence[Series]) -> str:
+    """Return how an axis is labelled: 12k from thousands on; below, 0.7 as it is, for 700m says nothing."""
+    largest = max(
+        (abs(value) for one in series for _, value, _, _ in one.points if value is not None), default=0.0
+    )
+    return "~s" if largest >= 1_000 else "~g"
 
 
 def _colour(series: Sequence[Series]) -> Spec:

@@ -1,0 +1,39 @@
+"""Reports of files as pages, for tests of what is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tfmon.recordings.sweeps import is_sweep
+from tfmon.reports.html import writer
+from tfmon.reports.recorded import hides, of_race, of_sweep
+from tfmon.reports.sections import Report
+from tfmon.runner.repeat import command_of
+
+NO_SCRIPT = "window.vegaEmbed = () => {};"
+
+
+def described(path: Path) -> Report:
+    """Return the report of a recording or a sweep."""
+    return of_sweep(path) if is_sweep(path) else of_race(path, command_of)[0]
+
+
+def page_of(path: Path, script: str = NO_SCRIPT, *, everything: bool = False) -> str:
+    """Return it as HTML."""
+    report = described(path)
+    return writer.write(report, hides(report, everything=everything), script)
+
+
+def data_of(page: str, name: str):
+    """Return JSON that is in a page."""
+    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def visible(page: str) -> str:
+    """Return the text of a page without tags, scripts and style."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))

@@ -1,0 +1,127 @@
+"""Each form writes each kind of block."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfmon.reports import markdown, text
+from tfmon.reports.html import writer
+from tfmon.reports.private import HIDDEN, keep
+from tfmon.reports.sections import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+
+from .pages import NO_SCRIPT, data_of, visible
+
+TABLE = Table(
+    [["lane", "rate", "more"], ["a_b", "7", "<x>"], ["  c", "8", "*y*"]],
+    "of lanes",
+    left=(0, 2),
+    values=[[None, 7.0, None], [None, 8.0, None]],
+    marked=(2,),
+    brief=(0, 1),
+)
+FOLDED = Table([["time", "A"], ["0:01", "folded 5"]], folded="as a table")
+CHART = Chart(
+    "Curve", "what it shows", {"mark": "secret"}, Table([["knob", "A"], ["16", "9"]]), drawn=["|  A", "| A"]
+)
+ITEMS = Items([Item("! bad", "Driver", "none found", ("fix: get one",), "broken"), Item("ok", "Python", "3.12")])
+REPORT = Report(
+    "Two <lanes>",
+    [
+        Section("Result", (TABLE, None, Lines(["first\nline", "second"]), Lines([]))),
+        Section("Empty", (None, Lines([]))),
+        Section("Checks", (ITEMS, Code("a = `b`"))),
+        Section("Long", (Note("long story"), CHART, FOLDED), long=True),
+    ],
+    [Note("A is faster", VERDICT), Note("on secret")],
+    "2026-01-02",
+    keys=[("A", "A cpu")],
+    data={"host": "secret"},
+)
+
+
+def hide(told: str) -> str:
+    return told.replace("secret", HIDDEN)
+
+
+def test_text_has_headings_and_all_columns():
+    assert text.write(REPORT).splitlines() == [
+        "A is faster",
+        "on secret",
+        "",
+        "Result",
+        "  of lanes",
+        "  lane  rate  more",
+        "  a_b      7  <x>",
+        "    c      8  *y*",
+        "  first",
+        "  line",
+        "  second",
+        "",
+        "Checks",
+        "  ! bad  Driver  none found",
+        "         fix: get one",
+        "  ok     Python  3.12",
+        "    a = `b`",
+        "",
+        "Long",
+        "  long story",
+        "",
+        "  |  A",
+        "  | A",
+        "",
+        "  knob  A",
+        "  16    9",
+        "",
+        "  time         A",
+        "  0:01  folded 5",
+    ]
+
+
+def test_brief_text_leaves_out_headings_long_sections_and_columns_and_may_end_with_the_answer():
+    lines = text.write(
+        REPORT, brief=True, last=True, paint=lambda label, status: f"[{status}]{label}"
+    ).splitlines()
+    assert lines[:3] == ["lane  rate", "a_b      7", "  c      8"]
+    assert "[broken]! bad  Driver  none found" in lines and "long story" not in lines
+    assert lines[-2:] == ["A is faster", "on secret"]
+
+
+def test_sentences_are_broken_at_the_width():
+    assert text.write(Report("", [Section("", (Note("one two three"),))]), width=8) == "one two\nthree"
+
+
+def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
+    lines = markdown.write(REPORT, hide).splitlines()
+    assert lines[:5] == ["**A is faster**", "", f"on {HIDDEN}", "", r"Two \<lanes\> · 2026-01-02"]
+    table = lines.index("| lane | rate | more |")
+    assert lines[table - 4 : table] == ["### Result", "", "of lanes", ""]
+    assert lines[table + 1 : table + 4] == ["| --- | ---: | --- |", r"| a_b | 7 | \<x\> |", r"| c | 8 | \*y\* |"]
+    assert "- first line" in lines and "- **! bad** Driver: none found" in lines and "  - fix: get one" in lines
+    assert "### Empty" not in lines and "folded 5" not in "\n".join(lines)
+    drawn = lines.index("|  A")
+    assert (lines[drawn - 1], lines[drawn + 2], lines[drawn + 4]) == ("```", "```", "| knob | A |")
+
+
+def test_a_long_table_is_cut_in_markdown_and_says_so():
+    rows = [["n"], *([str(number)] for number in range(markdown.MOST_ROWS + 2))]
+    assert "… and 2 more rows" in markdown.write(Report("", [Section("", (Table(rows),))]), keep)
+
+
+def test_html_has_every_block_and_hides_in_all_of_it():
+    page = writer.write(REPORT, hide, NO_SCRIPT)
+    assert "secret" not in page and data_of(page, "tfmon-result") == {"host": HIDDEN}
+    assert data_of(page, "tfmon-charts") == {"chart-1": {"mark": HIDDEN}}
+    assert '<p class="verdict">A is faster</p>' in page and "<h1>Two &lt;lanes&gt;</h1>" in page
+    assert page.count("<h2>") == 4, "Result, Checks, Long, For programs"
+    assert '<td class="number" data-value="7">7</td>' in page and '<tr class="differs">' in page
+    assert '<button type="button">rate</button>' in page and "<caption>of lanes</caption>" in page
+    assert '<dt><span class="label">! bad</span> <strong>Driver</strong></dt><dd>none found</dd>' in page
+    assert "<pre>a = `b`</pre>" in page and "<details><summary>as a table</summary>" in page
+    assert '<div id="chart-1" class="chart"></div>' in page and 'data-series="A"' in page
+    assert "A cpu" in visible(page)
+
+
+@pytest.mark.parametrize("form", ["keep", "hide"])
+def test_html_says_what_is_hidden_only_where_something_is(form):
+    page = visible(writer.write(REPORT, {"keep": keep, "hide": hide}[form], NO_SCRIPT))
+    assert (f"{HIDDEN} stands for" in page) == (form == "hide")

@@ -1,0 +1,265 @@
+"""A race over time: throughput, loss, and what was sampled of CPU, memory and GPUs."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tfmon import units
+from tfmon.model.lane_statistics import SLICE_START
+from tfmon.reports import charts
+from tfmon.reports.charts import Line, Series, Shade
+from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
+from tfmon.reports.sections import DASH, QUIET, Chart, Note, Section, Table
+
+MOST_POINTS = 600
+"""Points of a series, about; in a longer race each stands for more than a second."""
+TABLE_ROWS = 30
+LONGEST_REST_S = 10.0
+"""A longer time without a value is a gap in a line: in turns, lanes rest for less."""
+IDLE_S = 2.0
+"""So is a time in which no lane trained, from this length on."""
+MOST_SHADES = 600
+MOST_LABELS = 6
+MOST_MOMENTS = 200
+NOT_COUNTED = "not counted: "
+Items: TypeAlias = Sequence[Measured] | Sequence[Sample]
+Values: TypeAlias = Mapping[str, Sequence[Measured]] | Mapping[str, Sequence[Sample]]
+"""What was measured, by the name of a lane or of what it was sampled of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a chart is of."""
+
+    title: str
+    unit: str
+    about: str
+    fold: Callable[[Sequence[Any]], float | None]
+    """Returns the figure of an interval from what was measured in it."""
+    write: Callable[[float], str]
+    note: Callable[[Sequence[Any]], str] = lambda _: ""
+    scale: float = 1.0
+    """How many of what was measured the unit of the axis has."""
+    zero: bool = True
+
+
+def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
+    """Return what happened over time.
+
+    Args:
+        course: Of the race.
+        names: What each lane is called in full, by its name.
+        keys: By which it is hidden in charts.
+    """
+    drawer = _Drawer(course, names, keys)
+    read = [(what, drawer.sampled(what)) for what in _READINGS]
+    missing = [_READINGS[what].title for what, chart in read if chart is None]
+    told = Note(f"Not read in this race: {', '.join(missing)}.", QUIET) if missing else None
+    return [
+        Section("Throughput over time", drawer.throughput(), long=True),
+        Section("Loss", (drawer.chart(_LOSS, course.windows),), long=True),
+        Section("CPU, memory and GPU", (*(chart for _, chart in read), told), long=True),
+    ]
+
+
+def _speed(windows: Sequence[Measured]) -> float | None:
+    span_ns = sum(one.span_ns for one in windows)
+    if span_ns <= 0 or any(one.examples is None for one in windows):
+        return None
+    return sum(one.examples or 0 for one in windows) / span_ns * 1e9
+
+
+def _discarded(windows: Sequence[Measured]) -> str:
+    gone = dict.fromkeys(one.reason for one in windows if one.reason)
+    return NOT_COUNTED + ", ".join(gone) if gone else ""
+
+
+def _latest(windows: Sequence[Measured]) -> float | None:
+    return next((one.loss for one in reversed(windows) if one.loss is not None), None)
+
+
+def _mean(samples: Sequence[Sample]) -> float | None:
+    return sum(one.value for one in samples) / len(samples) if samples else None
+
+
+_LOSS = Quantity("Loss", "loss", "Of the last step of each interval.", _latest, units.loss, zero=False)
+_SHARED = "Of the processes of a lane, while it trains; of the whole machine."
+_READINGS = {
+    CPU: Quantity("CPU", "% of a core", _SHARED, _mean, units.percent),
+    MEMORY: Quantity("Memory", "MiB", "That no other process shares.", _mean, units.memory, scale=2.0**20),
+    BUSY: Quantity("GPU load", "% of the time", "Time in which at least one kernel ran.", _mean, units.percent),
+    USED: Quantity("GPU memory", "MiB", "Of all processes.", _mean, units.memory, scale=2.0**20),
+    POWER: Quantity("Power", "W", "As the driver or the processor counts it.", _mean, units.watts),
+    HEAT: Quantity("Temperature", "°C", "Of the GPU.", _mean, units.celsius),
+}
+
+
+class _Drawer:
+    """Makes the charts of one race."""
+
+    def __init__(self, course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> None:
+        self._course, self._names, self._keys = course, names, keys
+        self._total_s = course.seconds(course.until_ns)
+        self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
+        """How many seconds each point stands for."""
+        self._idle = list(_idle(course))
+
+    def throughput(self) -> list[Chart | Table | None]:
+        """Return the throughput of all lanes, with the marks of what was changed and a table of them."""
+        shades = list(self._shades())
+        longest = sorted(shades, key=lambda one: one.since_s - one.until_s)[:MOST_SHADES]
+        few = "" if len(longest) == len(shades) else f", the {MOST_SHADES} longest"
+        about = (
+            f"A point for every {units.about(self._every_s)}, discarded windows included. Shaded: "
+            f"windows that do not count{few}, but for those {SLICE_START}. Dashed: what was changed."
+        )
+        quantity = Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
+        return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
+
+    def sampled(self, what: str) -> Chart | None:
+        """Return the chart of what was sampled about once a second; None where it was not read."""
+        quantity, of = _READINGS[what], self._course.samples.get(what, {})
+        largest = max((one.value for samples in of.values() for one in samples), default=0.0)
+        if quantity.unit == "MiB" and largest >= 4 * 2**30:
+            quantity = replace(quantity, unit="GiB", scale=2.0**30)
+        lanes = [name for name in self._names if name in of]
+        return self.chart(
+            quantity, {name: of[name] for name in [*lanes, *(one for one in of if one not in lanes)]}
+        )
+
+    def chart(
+        self, quantity: Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
+    ) -> Chart | None:
+        """Return a quantity over time, with its table; None where nothing of it is known."""
+        order = [*self._names, *(subject for subject in of if subject not in self._names)]
+        series = [
+            Series(
+                self._keys.get(subject, subject),
+                self._names.get(subject, subject),
+                order.index(subject),
+                list(self._points(quantity, items, subject in self._names)),
+            )
+            for subject, items in of.items()
+        ]
+        if not any(one.points for one in series):
+            return None
+        spec = charts.over_time(
+            series,
+            quantity.unit,
+            f"{quantity.title} over time. {quantity.about}",
+            shades=shades,
+            lines=lines,
+            tall=quantity.fold is _speed,
+            zero=quantity.zero,
+            labels=len(lines) <= MOST_LABELS,
+        )
+        return Chart(quantity.title, quantity.about, spec, self._table(quantity, of))
+
+    def _points(self, quantity: Quantity, items: Items, of_lane: bool) -> Iterator[charts.Point]:
+        before_s = None
+        for at_s, group in self._grouped(items, self._every_s):
+            value = quantity.fold(group)
+            if value is None:
+                continue
+            if before_s is not None and self._is_gap(before_s, at_s, of_lane):
+                yield (at_s + before_s) / 2, None, "", ""
+            before_s = at_s
+            shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
+            yield at_s, shown, quantity.write(value), quantity.note(group)
+
+    def _is_gap(self, since_s: float, until_s: float, of_lane: bool) -> bool:
+        """Return whether no line is drawn between two neighbouring points."""
+        if until_s - since_s > max(LONGEST_REST_S, 2 * self._every_s):
+            return True
+        half_s = self._every_s / 2
+        after = bisect.bisect(self._idle, (since_s - half_s, 0.0))
+        return of_lane and any(end_s <= until_s + half_s for _, end_s in self._idle[after : after + 1])
+
+    def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
+        """Yield the middle of each interval in which something was measured, and that."""
+
+        def place(one: Measured | Sample) -> int:
+            return math.floor(self._course.seconds(one.at_ns) / every_s)
+
+        for at, group in itertools.groupby(items, place):
+            yield (at + 0.5) * every_s, list(group)
+
+    def _table(self, quantity: Quantity, of: Values) -> Table:
+        """Return a table of a value of each lane or device over some thirty stretches of time."""
+        step_s = max(1, math.ceil(self._total_s / TABLE_ROWS))
+        known = {
+            subject: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(items, step_s)}
+            for subject, items in of.items()
+        }
+        rows = [["time", *(self._names.get(subject, subject) for subject in of)]]
+        for number in range(max(1, math.ceil(self._total_s / step_s))):
+            values = [known[subject].get(number) for subject in of]
+            span = f"{units.clock(number * step_s)} to {units.clock((number + 1) * step_s)}"
+            rows.append([span, *(DASH if value is None else quantity.write(value) for value in values)])
+        about = f"{quantity.title}, over {step_s} s each"
+        return Table(rows, about, folded=f"{quantity.title} as a table")
+
+    def _shades(self) -> Iterator[Shade]:
+        """Yield the stretches of discarded windows of each lane, but those that every slice begins with."""
+        seconds = self._course.seconds
+        for lane, windows in self._course.windows.items():
+            since_ns = until_ns = 0
+            for one in windows:
+                if not one.reason or one.reason == SLICE_START:
+                    continue
+                begin_ns = one.at_ns - one.span_ns
+                if until_ns and begin_ns - until_ns > 1e6:
+                    yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
+                    until_ns = 0
+                since_ns = since_ns if until_ns else begin_ns
+                until_ns = one.at_ns
+            if until_ns:
+                yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
+
+    def _lines(self) -> Iterator[Line]:
+        """Yield the marks; a knob that several lanes changed within a second is marked once."""
+        groups: list[tuple[Moment, list[str]]] = []
+        for moment in self._course.moments[:MOST_MOMENTS]:
+            same = next(
+                (lanes for first, lanes in groups
+                 if first.text == moment.text and moment.lane and 0 <= moment.at_ns - first.at_ns < 1_000_000_000),
+                None,
+            )  # fmt: skip
+            key = [self._keys.get(moment.lane, moment.lane)] if moment.lane else []
+            if same is not None:
+                same += key
+            else:
+                groups.append((moment, key))
+        for moment, lanes in groups:
+            about = f"{moment.text} ({', '.join(lanes)})" if lanes else moment.text
+            yield Line(lanes[0] if len(lanes) == 1 else "", self._course.seconds(moment.at_ns), about)
+
+    def _moments(self) -> Table | None:
+        """Return the table of what happened."""
+        moments = self._course.moments
+        if not moments:
+            return None
+        rows = [["time", "what", "lane", "longest pause"]]
+        for one in moments[:MOST_MOMENTS]:
+            paused = units.milliseconds(one.gap_ns / 1e6) if one.gap_ns else ""
+            at = units.signed_clock(self._course.seconds(one.at_ns))
+            rows.append([at, one.text, self._names.get(one.lane, ""), paused])
+        more = len(moments) - MOST_MOMENTS
+        about = f"the recording has {more} more" if more > 0 else ""
+        summary = f"What happened: {len(moments)} changes and other events"
+        return Table(rows, about, left=(0, 1, 2), folded=summary)
+
+
+def _idle(course: Course) -> Iterator[tuple[float, float]]:
+    """Yield the times in which no lane trained, from their beginning to their end."""
+    windows = sorted((one.at_ns - one.span_ns, one.at_ns) for of in course.windows.values() for one in of)
+    latest_ns = windows[0][1] if windows else 0
+    for begin_ns, end_ns in windows:
+        if begin_ns - latest_ns > IDLE_S * 1e9:
+            yield course.seconds(latest_ns), course.seconds(begin_ns)
+        latest_ns = max(latest_ns, end_ns)

@@ -1,0 +1,311 @@
+"""The result of a race as one JSON object."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.contention import contention, cpu_ratio
+from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.gpu_others import gpu_others
+from tfmon.analysis.machines import HERE
+from tfmon.analysis.verdict import Verdict
+from tfmon.model import codec
+from tfmon.model.collisions import collisions
+from tfmon.model.gpu_parts import GpuPart
+from tfmon.model.hosts import HostState
+from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.race import Machine
+from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.session import Snapshot
+from tfmon.recordings.change import Measured
+from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.header import Header, raced_s
+from tfmon.reports import estimate_json, head, interval, recording_json, scaling_json
+
+NO_STEP = "no steady step was measured"
+FEW_SLICES = "too few slices were measured in turns"
+_PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
+"""Parts of the time of a step."""
+Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
+
+
+def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
+    """Return the result as plain values; with the header of the race, also when and under what it was raced.
+
+    Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
+    `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
+    """
+    snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
+    seconds = raced_s(snapshot)
+    return {
+        **head(),
+        "scenario": snapshot.race.scenario,
+        "started": header.started if header else None,
+        "mode": snapshot.race.mode,
+        "seconds": None if seconds is None else round(seconds, 3),
+        "interrupted": snapshot.race.interrupted or None,
+        "views": {
+            host or HERE: {
+                "kind": view.kind,
+                "folder": view.folder,
+                "reason": view.reason or None,
+                "store": view.store or None,
+                "written": {lane: list(one) for lane, one in view.written.items()},
+                "edited": list(view.edited),
+            }
+            for host, view in snapshot.race.views.items()
+        },
+        "environment": dict(header.environment) if header else None,
+        "machine": machine_json(machine),
+        "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
+        "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
+        "collisions": [
+            {"name": one.name, "text": one.text, "helps": one.helps}
+            for one in collisions(snapshot.lanes, snapshot.race.views)
+        ],
+        "lanes": [_lane(snapshot, lane) for lane in found.lanes],
+        "verdict": {
+            **_verdict(snapshot, verdict),
+            "winner": snapshot.lane(verdict.winner).title if verdict.winner is not None else None,
+            "also_differs": list(verdict.also),
+            "machines_differ": {
+                one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
+            },
+            "scaling": [{"id": snapshot.lane(one.lane).spec.id, **scaling_json(one)} for one in verdict.scaling],
+            "interval_kind": verdict.interval_kind,
+            "margin": snapshot.race.margin,
+            "left_s": verdict.left_s,
+            "at_least": verdict.at_least,
+            "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
+            "ranking": [
+                {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
+                for rank in verdict.ranking
+                for lane in [snapshot.lane(rank.lane)]
+            ],
+            "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "ranked": list(verdict.ranked),
+            "earlier": found.earlier or None,
+            "finish": list(finish_lines(snapshot)),
+        },
+        "history": [
+            {
+                "at_s": row.at_s,
+                "lane_id": row.lane or None,
+                "change": row.what,
+                "examples_per_s_before": row.before,
+                "examples_per_s_after": row.after,
+                **estimate_json("effect", row.effect),
+                "verdict": _verdict(snapshot, row.verdict) if row.verdict else None,
+            }
+            for row in found.history
+        ],
+        **recording_json(snapshot),
+        "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
+    }
+
+
+def machine_json(machine: Machine) -> dict[str, Any]:
+    """Return a machine as plain values."""
+    return {
+        **asdict(machine),
+        "gpus": list(machine.gpus),
+        "power_limits_w": list(machine.power_limits_w),
+        **{name: getattr(machine, name) or None for name in ("no_gpu", "python")},
+    }
+
+
+def _host(state: HostState) -> dict[str, Any]:
+    """Return another machine with what its connection was like at the end; None where that was not measured."""
+    link = state.link
+    return {
+        "machine": machine_json(state.machine),
+        "lost": state.lost or None,
+        "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
+        "clock_offset_ms": link.offset_ns / 1e6 if link else None,
+        "clock_error_ms": link.error_ns / 1e6 if link else None,
+        "agent_cpu_pct": known(link.agent_cpu_pct) if link else None,
+        "agent_bytes": known(link.agent_bytes) if link else None,
+    }
+
+
+def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
+    lane, bottleneck = found.lane, found.bottleneck
+    missing: dict[str, str] = {}
+
+    def number(field: str, value: Reading | None, reason: str = NO_STEP) -> float | None:
+        if isinstance(value, Missing):
+            missing[field] = value.reason
+            return None
+        if value is None or not math.isfinite(value):
+            missing[field] = reason if value is None else f"it is {value}"
+            return None
+        return value
+
+    def named(field: str, value: Named, reason: str = "the system does not say") -> Named | None:
+        if not value:
+            missing[field] = reason
+        return value or None
+
+    def whole(field: str, value: Reading | None, reason: str = NO_STEP) -> int | None:
+        known = number(field, value, reason)
+        return None if known is None else round(known)
+
+    took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
+    unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
+    if lane.command and not lane.steps:
+        unknown.setdefault("steps", "no training step was seen")
+    no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
+    no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
+    no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
+    script: dict[str, Any] = {}
+    if lane.command:
+        script = {
+            "command": lane.command,
+            "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
+            "fit": named("fit", _fit(lane), "no Keras fit was seen"),
+        }
+    return {
+        "id": lane.spec.id,
+        "name": lane.title,
+        "host": lane.spec.host,
+        "device": lane.spec.device,
+        "device_chosen": named("device_chosen", lane.spec.chosen, "the lane's device was named, or there was one"),
+        "device_name": named("device_name", snapshot.device_name(lane)),
+        "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
+        "error": lane.trouble.message if lane.trouble else None,
+        "knobs": dict(lane.settings),
+        "versions": {
+            name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
+            for name in ("tensorflow", "keras", "numpy", "python")
+        },
+        "disturbed_by": list(lane.unlike),
+        "source": named("source", lane.source, "the scenario's file was not read"),
+        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
+        "measured_steps": lane.measured_steps,
+        "examples": whole("examples", lane.examples or (None if lane.steps or unknown else 0), no_examples),
+        "examples_per_s": number(
+            "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
+        ),
+        "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
+        "step_ms": {
+            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
+            for percent in (50, 95, 99)
+        },
+        "loss": {
+            "first": number("loss.first", lane.first_loss, unknown.get("loss", "no loss was read")),
+            "last": number("loss.last", lane.last_loss, unknown.get("loss", "no loss was read")),
+        },
+        "private_bytes": whole("private_bytes", lane.memory_bytes),
+        "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
+        "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
+        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
+        "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
+        "gpu_memory_allocated_bytes": whole(
+            "gpu_memory_allocated_bytes",
+            lane.gpu_memory_allocated_bytes,
+            no_gpu or "TensorFlow's allocator keeps no figures here",
+        ),
+        "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be used"),
+        "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
+        "gpu_j_per_1000_examples": number("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
+        "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
+        "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
+        "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part)) for part in _PARTS},
+        "discarded": dict(found.discarded),
+        "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
+        "processes": whole("processes", lane.process or None, "none was started"),
+        "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
+        "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
+        "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
+        "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
+        **script,
+        "missing": missing,
+    }
+
+
+def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
+    """Return a GPU of a lane as it was sampled last, and what the lane used of it; None for unknown."""
+    part = lane.gpu_parts.get(gpu.key, GpuPart())
+    return {
+        "index": gpu.index,
+        "uuid": gpu.key,
+        "name": gpu.name,
+        "busy_pct": known(gpu.busy_pct),
+        "lane_busy_pct": known(part.lane_busy_pct),
+        "used_bytes": known(gpu.used_bytes),
+        "lane_used_bytes": known(part.used_bytes),
+        "lane_used_source": part.source or None,
+        "total_bytes": known(gpu.total_bytes),
+        "power_w": known(gpu.power_w),
+    }
+
+
+def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
+    """Return why nothing is known of the load of a lane's GPUs."""
+    loads = (gpu.busy_pct for gpu in snapshot.gpus_of(lane))
+    return next((load.reason for load in loads if isinstance(load, Missing)), "not sampled")
+
+
+def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
+    """Return the use of the lane's GPU by others; of several GPUs, the one that they used most.
+
+    None where that is not known.
+    """
+    found = gpu_others(lane)
+    if found is None:
+        return None
+    several = {"device": found.place} if lane.spec.devices > 1 else {}
+    return {
+        **several,
+        "gpu_pct": found.share_pct,
+        "slices": found.slices,
+        "of_slices": found.of_slices,
+        "time_pct": 100 * found.time_share,
+        "processes": found.processes,
+        **({"user": found.first.user, "command": found.first.command} if found.first else {}),
+    }
+
+
+def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
+    """Return the slowest lane's CPU time per example over the fastest one's; None where that says nothing."""
+    if not verdict.ranking:
+        return None
+    ranked = [rank.lane for rank in verdict.ranking]
+    slowest = next((lane for lane in snapshot.lanes if lane.spec.name not in ranked), None)
+    return cpu_ratio(snapshot.lane(ranked[0]).slices, slowest.slices) if slowest is not None else None
+
+
+def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "kind": verdict.kind or None,
+        "winner_id": snapshot.lane(verdict.winner).spec.id if verdict.winner is not None else None,
+        **estimate_json("ratio", verdict.interval),
+        "pairs": verdict.interval.pairs if verdict.interval else None,
+        "text": verdict.text,
+    }
+
+
+def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
+    return getattr(bottleneck.shares, f"{part}_pct") if bottleneck else None
+
+
+def _fit(lane: LaneState) -> dict[str, Any] | None:
+    """Return how far a script's last `fit` came; None for a scenario, and without a `fit`."""
+    progress = lane.progress
+    if progress is None:
+        return None
+    return {
+        "epoch": min(progress.epoch, progress.epochs or progress.epoch) or None,
+        **{name: getattr(progress, name) or None for name in ("epochs", "batch", "batches")},
+        "metrics": {name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
+        "validation_s": progress.validation_ns / 1e9,
+        "between_epochs_s": progress.between_ns / 1e9,
+    }
+
+
+def _percent(share: Reading) -> Reading:
+    return share if isinstance(share, Missing) else 100 * share

@@ -1,0 +1,111 @@
+"""The steps of a race: how long they took, and where their time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.attribution import Shares
+from tfmon.model import lane_statistics as histogram
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Missing, known
+from tfmon.reports import charts
+from tfmon.reports.charts import Point, Series
+from tfmon.reports.sections import DASH, Chart, Section, Table
+
+PARTS = (
+    "waiting for batches",
+    "copying to the device",
+    "dispatch",
+    "compute",
+    "tracing",
+    "reading the loss",
+    "tfmon itself",
+    "other Python",
+)
+"""Parts of the time of a step, in the order of the bars; `page.css` has their colours."""
+BOTH = "compute"
+"""Stands for dispatch and compute together where nothing tells them apart."""
+BINS = 80
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+def sections(found: Analysis) -> Sequence[Section]:
+    """Return the section about the steps; it has nothing before a lane is in steady state."""
+    return (Section("Steps", (_step_times(found), _where_time_goes(found)), long=True),)
+
+
+def _key(lane: LaneState) -> str:
+    return lane.spec.id or lane.spec.name
+
+
+def _step_times(found: Analysis) -> Chart | None:
+    """Return how long the steps of each lane took, in steady state."""
+    snapshot = found.snapshot
+    counted = [lane for lane in snapshot.lanes if lane.steady.histogram]
+    if not counted:
+        return None
+    low = min(min(lane.steady.histogram) for lane in counted)
+    high = max(max(lane.steady.histogram) for lane in counted)
+    width = (high - low) // BINS + 1
+    rows = [["lane", *(f"p{100 * share:.0f}" for share in QUANTILES), "steps"]]
+    series = []
+    for place, lane in enumerate(snapshot.lanes):
+        if lane in counted:
+            times = [lane.steady.step_ms(share) for share in QUANTILES]
+            cells = [DASH if one is None else units.milliseconds(one) for one in times]
+            rows.append([snapshot.called(lane), *cells, units.count(lane.steady.steps)])
+            points = list(_binned(lane, low, high, width))
+            series.append(Series(_key(lane), snapshot.called(lane), place, points))
+    about = "From the end of a step to the end of the next, in steady state; the axis is logarithmic."
+    spec = charts.distribution(series, "step time, ms", f"Step times. {about}")
+    return Chart("Step times", about, spec, Table(rows, "Time from step to step, in steady state"))
+
+
+def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]:
+    """Yield the share of the steps in each bin of the chart, with an empty one at either end."""
+    total = sum(lane.steady.histogram.values())
+    counts: dict[int, int] = {}
+    for index, amount in lane.steady.histogram.items():
+        counts[(index - low) // width] = counts.get((index - low) // width, 0) + amount
+    for place in range(-1, (high - low) // width + 2):
+        share = 100 * counts.get(place, 0) / total
+        edges = [_edge_ms(low + (place + side) * width) for side in (0, 1)]
+        note = f"{units.milliseconds(edges[0])} to {units.milliseconds(edges[1])}"
+        yield float(f"{(edges[0] * edges[1]) ** 0.5:.5g}"), round(share, 4), f"{share:.2g} %", note
+
+
+def _edge_ms(bin_index: int) -> float:
+    """Return the lower end of a bin, in milliseconds."""
+    return float(2.0 ** (bin_index / histogram.BINS_PER_OCTAVE) / 1e6)
+
+
+def _where_time_goes(found: Analysis) -> Chart | None:
+    """Return the parts of the time of a step of each lane."""
+    told = [(one.lane, one.bottleneck.shares) for one in found.lanes if one.bottleneck is not None]
+    if not told:
+        return None
+    bars: list[tuple[str, str, str, float]] = []
+    rows = [["lane", *PARTS]]
+    for lane, shares in told:
+        parts, name = _parts(shares), found.snapshot.called(lane)
+        bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
+        rows.append([name, *(DASH if (part := parts[one]) is None else f"{part:.1f} %" for one in PARTS)])
+    legend = [(f"var(--part{PARTS.index(part)})", part) for part in PARTS if any(one[2] == part for one in bars)]
+    about = "Parts of the time of a step in steady state."
+    if any(isinstance(shares.device_pct, Missing) for _, shares in told):
+        about += f" Where nothing tells dispatch and computing apart, both stand under {BOTH}."
+    spec = charts.bars(bars, PARTS, f"Where the time goes. {about}")
+    return Chart("Where the time goes", about, spec, Table(rows, about), legend=legend)
+
+
+def _parts(shares: Shares) -> dict[str, float | None]:
+    """Return the parts, which add up to 100; None for what is not known."""
+    split = not isinstance(shares.device_pct, Missing) and not isinstance(shares.dispatch_pct, Missing)
+    values = (
+        known(shares.input_pct), known(shares.copy_pct), known(shares.dispatch_pct) if split else None,
+        known(shares.device_pct) if split else shares.step_pct, shares.retrace_pct, shares.sync_pct,
+        shares.report_pct, shares.other_pct,
+    )  # fmt: skip
+    return dict(zip(PARTS, values, strict=True))

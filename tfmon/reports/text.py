@@ -1,0 +1,163 @@
+"""Writes a report as plain text."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from tfmon.reports.sections import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+
+_NO_BREAK = "\u00a0"
+_PLAIN = str.maketrans(
+    {"±": "+-", "×": "x", "…": "...", "°": " deg ", "–": "-", "≈": "~", "→": "->", "✓": "+", "✗": "x"}
+)
+Paint = Callable[[str, str], str]
+
+
+def unpainted(text: str, _: str) -> str:
+    """Return a label as it is."""
+    return text
+
+
+def write(
+    report: Report, *, brief: bool = False, last: bool = False, width: int = sys.maxsize, paint: Paint = unpainted
+) -> str:
+    """Return a report as text.
+
+    Args:
+        report: The report.
+        brief: Leave out headings, and sections that are for a page.
+        last: Put the answer below the sections, where a terminal shows it.
+        width: Cells at which sentences are broken.
+        paint: Returns a label of an item in the colour of its status.
+    """
+    shown = [one for one in report.sections if not (brief and one.long)]
+    items = [item for one in shown for block in one.shown if isinstance(block, Items) for item in block.items]
+    writer = _Writer(
+        brief,
+        width,
+        paint,
+        label=max((len(one.label) for one in items), default=0),
+        title=max((len(one.title) for one in items if one.text), default=0),
+    )
+    parts = [list(writer.section(one)) for one in shown]
+    parts.insert(len(parts) if last else 0, list(writer.section(Section("", report.answer))))
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def plain(text: str) -> str:
+    """Return a text in ASCII."""
+    return text.translate(_PLAIN).encode("ascii", "replace").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    brief: bool
+    width: int
+    paint: Paint
+    label: int
+    """Cells of the widest label of an item."""
+    title: int
+
+    def section(self, section: Section) -> Iterator[str]:
+        """Yield the lines of a section, below its heading where it has one."""
+        heading, margin = "" if self.brief else section.heading, ""
+        for number, block in enumerate(section.shown):
+            lines = self._block(block)
+            if lines and heading:
+                yield heading
+                heading, margin = "", "  "
+            elif lines and number and isinstance(block, Table | Chart):
+                yield ""
+            yield from (margin + line if line else "" for line in lines)
+
+    def _block(self, block: Block) -> list[str]:
+        match block:
+            case Note():
+                return _broken(block.text, self.width)
+            case Lines():
+                return [line for text in block.texts for line in _broken(text, self.width)]
+            case Code():
+                return [f"  {line}" for line in block.text.splitlines()]
+            case Items():
+                return [line for one in block.items for line in self._item(one)]
+            case Table():
+                return self._table(block)
+            case Chart():
+                rows = self._table(block.table) if block.table is not None else []
+                return [*block.drawn, *([""] if block.drawn and rows else []), *rows]
+
+    def _item(self, item: Item) -> Iterator[str]:
+        told = f"{item.title:{self.title}}  {item.text}" if item.text else item.title
+        yield f"{self.paint(item.label.ljust(self.label), item.status)}  {told}"
+        yield from (f"{'':{self.label}}  {detail}" for detail in item.details)
+
+    def _table(self, block: Table) -> list[str]:
+        if not self.brief:
+            right = [place for place in range(len(block.rows[0])) if place not in block.left]
+            return [*([block.about] if block.about else []), *table(block.rows, right)]
+        if block.folded:
+            return []
+        kept = block.brief or range(len(block.rows[0]))
+        rows = [[row[place] for place in kept] for row in block.rows]
+        return table(rows, [at for at, place in enumerate(kept) if place not in block.left])
+
+
+# ---------------------------------------------------------------- lines that fit
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Return a text in lines that are broken between words."""
+    if width == sys.maxsize:
+        return text.splitlines()
+    return textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
+
+
+def fitted(text: str) -> str:
+    """Return a text whose lines are broken between words where the terminal that shows it is narrower."""
+    lines = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        lines += _wrapped(line, indent) or [""]
+    return "\n".join(lines)
+
+
+def _wrapped(line: str, indent: str) -> list[str]:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return rows as lines whose columns are as wide as they must be.
+
+    Where the terminal is narrower: a line with the first cell of each row, then the others with their heads.
+
+    Args:
+        rows: Cells of every row, the head first; a head of empty texts is not shown.
+        right: Places of the columns that are aligned to the right.
+    """
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+
+    def padded(cell: str, place: int) -> str:
+        space = " " * (widths[place] - cell_len(cell))
+        return space + cell if place in right else cell + space
+
+    shown = rows if any(rows[0]) else rows[1:]
+    lines = ["  ".join(padded(cell, place) for place, cell in enumerate(row)).rstrip() for row in shown]
+    if all(len(_wrapped(line, "")) < 2 for line in lines):
+        return lines
+    lines = []
+    for first, *cells in rows[1:]:
+        named = [
+            f"{head} {cell}".strip().replace(" ", _NO_BREAK)
+            for head, cell in zip(rows[0][1:], cells, strict=True)
+            if cell
+        ]
+        told = _wrapped("  " + "   ".join(named), "  ")
+        lines += [first, *(line.replace(_NO_BREAK, " ") for line in told)]
+    return lines
