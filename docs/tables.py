@@ -68,7 +68,7 @@ def exit_codes() -> str:
         (errors.EXIT_FINE, "fine"),
         (errors.EXIT_LANE_FAILED, "a lane failed; of `tfmon hosts`, a host cannot be used"),
         (errors.EXIT_USAGE, "wrong usage: an unknown command, option, scenario or setting"),
-        (errors.EXIT_DEVICE_ABSENT, "a requested device is not there"),
+        (errors.EXIT_DEVICE_ABSENT, "a requested device is not there, or a host cannot be used"),
         (errors.EXIT_SLOWER, "`tfmon diff --slower-than`: a lane is slower"),
         (errors.EXIT_CANNOT_TELL, "`diff --slower-than`: that cannot be told; `sweep`: nothing has a ratio"),
         (errors.EXIT_BUSY, "`--wait-idle`: no GPU became free in time"),

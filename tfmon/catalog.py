@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -100,7 +101,8 @@ def find_scenario(name: str) -> ScenarioInfo:
     names = [info.name for info in list_scenarios()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
-    raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{name or 'mine'}.py")
+    own = name if re.fullmatch(r"\w[\w-]*", name) else "mine"
+    raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{own}.py")
 
 
 def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:

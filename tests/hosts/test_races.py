@@ -140,7 +140,7 @@ def test_a_script_on_a_host_has_its_folder_arguments_output_and_exit_code(race, 
 
 def test_what_is_not_there_is_said_before_the_race_begins(run, race, tmp_path):
     refused = race(TRAINS, "cpu", "gpu2/cpu", gpu2={"exit": 255, "says": "ssh: connect: Connection refused"})
-    assert refused.returncode == 2
+    assert refused.returncode == 3
     assert "gpu2 cannot be reached" in json.loads(refused.stdout)["error"]
     assert "gpu2 cannot be reached" in refused.stderr and "Traceback" not in refused.stderr
     assert not (tmp_path / "one.jsonl").exists()

@@ -160,7 +160,7 @@ def sweep(
             copy-on-write view of it.
         python: The interpreter that trains; None for what is set, or else this one.
         record: The new file to keep it in; None for one among your sweeps.
-        resume: The file of a sweep to go on with, as it began; nothing is measured twice.
+        resume: The file of a sweep to go on with, or `"last"`, as it began; nothing is measured twice.
         ray: The Ray cluster of places such as `"ray/gpu"`: HOST:PORT of its head; None for RAY_ADDRESS, or
             else the one that runs here.
         ray_python: The Python that has Ray; None for this one.

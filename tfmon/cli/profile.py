@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -60,6 +61,8 @@ def profile(
     lanes = (lane,) if lane else ()
     interpreter, ray = options.interpreter(python), options.ray_cluster()
     race_options = RaceOptions(lanes=lanes, settings=settings, python=interpreter, one_lane=True, ray=ray)
+    if chrome and not os.access(Path(chrome).absolute().parent, os.W_OK):
+        raise UsageError(f"--chrome {chrome} cannot be written", "its folder must be there, and writable")
     folder = _folder(keep)
     program = Program(race_options)
     try:

@@ -67,7 +67,9 @@ AS_BEFORE = {
     "--record", metavar="FILE", help="Keep the sweep in this new file; by default it is kept among your sweeps."
 )
 @click.option(
-    "--resume", metavar="FILE", help="Go on with a sweep that was interrupted; nothing is measured twice."
+    "--resume",
+    metavar="FILE",
+    help="Go on with a sweep that was interrupted, or with the `last`; nothing is measured twice.",
 )
 @options.headless
 @options.as_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tfmon.errors import TfmonError
+from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.hosts.host import Host
 from tfmon.hosts.reservation import told
 from tfmon.model.codec import clean
@@ -36,6 +36,8 @@ _SSH = (
 
 class HostError(TfmonError):
     """A host cannot be used."""
+
+    exit_code = EXIT_DEVICE_ABSENT
 
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:

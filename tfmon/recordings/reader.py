@@ -143,6 +143,8 @@ class Recording:
             body = codec.parse(line)
         except CodecError:
             body = None
+        if isinstance(body, dict) and body.get("type") == "SweepHeader":
+            raise RecordingError(f"{self.path} is a sweep, not a race", f"tfmon export {self.path} shows it")
         if not isinstance(body, dict) or body.get("type") != "Header" or "schema" not in body:
             raise RecordingError(f"{self.path} is not a recording of tfmon")
         schema, by = codec.cut(body["schema"]), clean(str(body.get("tfmon", "?")), 20)

@@ -155,6 +155,8 @@ def resume(path: Path) -> tuple[SweepState, SweepFile]:
     path = path.absolute()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise UsageError(f"there is no sweep {path}", "--resume last goes on with the newest") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     try:

@@ -43,6 +43,8 @@ LONGEST_WAIT_MIN = 10_080
 class Seconds(click.FloatRange):
     """A span of time, of a year at most; `nan`, which lies in every range that Click checks, lies in none."""
 
+    name = "number of seconds"
+
     def __init__(self, min: float, max: float = LONGEST_S, *, min_open: bool = False) -> None:
         super().__init__(min=min, max=max, min_open=min_open)
 

@@ -62,7 +62,7 @@ class SweepProgram:
             options: What is swept. Of those that go on only the places count, and those that are not given there
                 are as before.
             file: The new file; None for one among the user's.
-            resume: The file of a sweep to go on with.
+            resume: The file of a sweep to go on with, or `last`.
 
         Raises:
             TfmonError: It cannot be swept.
@@ -71,7 +71,7 @@ class SweepProgram:
         self.file: sweeps.SweepFile | None = None
         try:
             if resume is not None:
-                state, self.file = sweeps.resume(resume)
+                state, self.file = sweeps.resume(_last() if str(resume) == "last" else resume)
                 options = _as_before(state.plan, options)
                 self._info = _with_scope(_same_scenario(state.plan, scenario, command), options, state.plan.over)
                 self._stations = open_stations(self._info, options.places, options.race, state.plan.over)
@@ -126,6 +126,13 @@ class SweepProgram:
 def folder() -> Path:
     """Return where sweeps are kept; it may not exist yet."""
     return library.folder().with_name("sweeps")
+
+
+def _last() -> Path:
+    files = sorted(folder().glob(f"*{sweeps.SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+    if not files:
+        raise UsageError(f"there is no sweep in {folder()}", "name the file of one")
+    return files[-1]
 
 
 def read_options(

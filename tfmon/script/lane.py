@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import difflib
 import os
 import platform
 import signal
@@ -221,11 +222,9 @@ class Lane(Meter):
             return
         unknown = self.knobs.not_offered
         if unknown:
-            self.fail(
-                "scenario",
-                f"{unknown} was requested, and the script has no such knob",
-                f'report.knob("{unknown}", …) offers one',
-            )
+            near = difflib.get_close_matches(unknown, self.knobs.settings, n=1)
+            hint = f"did you mean {near[0]}?" if near else f'report.knob("{unknown}", …) offers one'
+            self.fail("scenario", f"{unknown} was requested, and the script has no such knob", hint)
         self.warm = True
         self.become_ready()
 
