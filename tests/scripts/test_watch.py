@@ -61,10 +61,13 @@ def test_output_is_passed_on_byte_for_byte_and_the_result_follows(steps):
     ],
 )
 def test_where_no_step_is_seen_the_true_reason_is_told(command, reason):
-    words = [sys.executable, "-m", "tfmon", "watch", "--headless", "--no-record", "--", *command]
-    told = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_S)
-    assert told.returncode == 0
-    assert "no training step was seen" in told.stdout and reason in told.stdout
+    for how in ("--headless", "--json"):
+        words = [sys.executable, "-m", "tfmon", "watch", how, "--no-record", "--", *command]
+        told = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_S)
+        assert told.returncode == 0
+        assert "no training step was seen" in told.stdout and reason in told.stdout
+    missing = json.loads(told.stdout)["lanes"][0]["missing"]
+    assert reason in missing["step"] and missing["step"] == missing["steps"] == missing["examples"]
 
 
 def test_output_that_nobody_reads_any_more_does_not_end_the_command(tmp_path):

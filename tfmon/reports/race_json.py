@@ -27,6 +27,7 @@ from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, recording_json, scaling_json
 
 NO_STEP = "no steady step was measured"
+NO_UPDATE = "no update of an own loop of TensorFlow was seen"
 FEW_SLICES = "too few slices were measured in turns"
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
 """Parts of the time of a step."""
@@ -157,7 +158,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
     unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
     if lane.command and not lane.steps:
-        unknown.setdefault("steps", "no training step was seen")
+        hint = lane.trouble.hint if lane.trouble is not None and lane.ended is not None else ""
+        unknown.setdefault("steps", hint or "no training step was seen")
     no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
@@ -165,7 +167,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     if lane.command:
         script = {
             "command": lane.command,
-            "step": named("step", lane.step, "no update of an own loop of TensorFlow was seen"),
+            "step": named("step", lane.step, unknown.get("steps", NO_UPDATE)),
             "fit": named("fit", _fit(lane), "no Keras fit was seen"),
         }
     return {
