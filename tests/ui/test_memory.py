@@ -13,7 +13,7 @@ from tfmon.ui.screens.race import RaceScreen
 from .pilot import app_of, press, until
 
 PAGES = (
-    *(f"show_tab({name!r})" for name in ("lane", "log", "knobs", "runs")), "show_help", "pick_scenario",
+    *(f"show_tab({name!r})" for name in ("lane", "log", "knobs", "runs")), "open('help')", "pick_scenario",
     "show_crossover",
 )  # fmt: skip
 MOST_BYTES = 50 * 2**10
@@ -41,7 +41,7 @@ async def test_pages_that_were_closed_leave_nothing():
         for page in PAGES:
             await app.screen.run_action(page)
             await pilot.pause()
-            if page in ("pick_scenario", "show_crossover", "show_help"):
+            if page in ("pick_scenario", "show_crossover", "open('help')"):
                 app.pop_screen()
         app.monitor.show("race")
         await pilot.pause()

@@ -42,9 +42,9 @@ RACE_KEYS = (
     Key("mode", "t", "switch_mode", "take turns (a fair race), or train all at once", "Race"),
     Key("crossover", "c", "show_crossover", "find the value of a knob at which the lead changes", "Race"),
     Key("try", "e", "try_advice", "try what may help a lane, and keep it if it does", "Race"),
-    Key("undo", "u", "undo_advice", "take back the last change, yours or one that was kept", "Race"),
-    Key("history", "H", "show_history", "every change of a setting, and what came of it", "Race"),
-    Key("tune", "E", "show_tuning", "try one change after the other until nothing helps", "Race"),
+    Key("undo", "u", "undo", "take back the last change, yours or one that was kept", "Race"),
+    Key("history", "H", "open('history')", "every change of a setting, and what came of it", "Race"),
+    Key("tune", "E", "open('tuning')", "try one change after the other until nothing helps", "Race"),
     Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
     Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
     Key("lane.detail", "i,enter", "show_tab('lane')", "all about a lane, and what may help it", "Lanes"),
@@ -63,14 +63,16 @@ RACE_KEYS = (
     Key("cursor.on", "right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", _CLOSER),
     Key("follow", "F", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
     Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
-    Key("copy", "y", "show_copy", "copy the verdict, and the command that repeats this race", _CLOSER),
+    Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
     Key("runs", "R", "show_tab('runs')", "recorded races: replay, compare, name, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
-    Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
-    Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
+    Key(
+        "palette", "colon,ctrl+p", "open('palette')", "find any of this by its name; Ctrl+P does the same", "tfmon"
+    ),
+    Key("help", "question_mark,f1", "open('help')", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
 """Keys of the race screen."""
@@ -140,7 +142,8 @@ REPLAY_KEYS = (
 """Keys that only a replay has."""
 
 _WATCHING = (
-    "show_help", "show_crossover", "show_history", "show_palette", "show_copy", "save_picture", "save_report",
+    "show_crossover", "save_picture", "save_report",
+    *(f"open({name!r})" for name in ("help", "history", "palette", "copy")),
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -18,12 +18,10 @@ from textual.screen import Screen
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.errors import TfmonError
-from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_state import PAUSED, LaneState
-from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import start_thread
-from tfmon.ui import requests
 from tfmon.ui.keys import Key, key_of, listed_keys
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.render.style import Charset
@@ -269,59 +267,6 @@ class Monitor:
         if self.refusal:
             self.say(self.refusal)
         return not self.refusal
-
-    def may_act(self) -> bool:
-        """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""
-        if not self.may_change():
-            return False
-        if running := requests.running_line(self.snapshot, self.view.keys):
-            self.say(running)
-        return not running
-
-    def step_knob(self, name: str, direction: int) -> None:
-        """Request the next value of a knob, or the one before, and say what cannot be seen in the panes."""
-        if not self.may_act():
-            return
-        try:
-            knob = find(self.snapshot.race.knobs, name)
-        except KnobError:
-            self.say(requests.no_knob(self.snapshot, name))
-            return
-        chosen = requests.targets(self.snapshot.lanes, self.view.focused)
-        lanes = requests.reachable(chosen, knob, direction, focused=self.view.focused is not None)
-        again = [lane for lane in lanes if requests.may_start_again(lane)]
-        new, end = requests.next_values(lanes, knob, direction)
-        for one in new:
-            self.controls.set_knob(one.lane, name, one.value)
-        if end:
-            self.say(end)
-        elif again:
-            self.say(f"starting again with another {requests.short_name(name)}: {requests.titles(again)}")
-        elif new and knob.kind == "restart":
-            self.say(f"{requests.short_name(name)} takes effect with a restart: {requests.titles(chosen)}")
-        else:
-            self.pull()
-
-    def start(self, experiment: Callable[[], object]) -> bool:
-        """Start an experiment, or say why it cannot be done; return whether it was started."""
-        try:
-            experiment()
-        except ExperimentError as error:
-            self.say(str(error))
-            return False
-        self.pull()
-        return True
-
-    def try_advice(self, lanes: Sequence[LaneState]) -> None:
-        """Try on the lane that most likely needs it what may help it most."""
-        lane = requests.to_improve(self.analysis, lanes) if self.may_act() else None
-        if lane is not None:
-            self.start(lambda: self.experiments.start_tuning(lane, everything=False))
-
-    def undo(self) -> None:
-        """Take back the change that was kept last, and say so."""
-        if self.may_change():
-            self.start(lambda: self.say(f"undone: {self.experiments.undo()}"))
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
         """Return whether a key may act on these lanes: on those of a user's command, it asks the first time.

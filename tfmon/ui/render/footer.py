@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tfmon.model.knobs import Knob, short_name
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
@@ -12,46 +11,20 @@ from tfmon.model.session import Snapshot, why_mode_stays
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.render import final
 from tfmon.ui.render.bars import Zone
-from tfmon.ui.render.layout import Rect
-from tfmon.ui.render.rows import Row, Span, cells, crop, fit
+from tfmon.ui.render.rows import Row, Span, crop
 from tfmon.ui.render.style import DIM, KEY, TEXT
+from tfmon.ui.render.tabs import Item, item, item_row
 from tfmon.ui.requests import shared_value, targets
 from tfmon.ui.view import View
-
-_GAP = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    importance: int
-    """0 always stays; the highest goes first when the line is too long."""
-    spans: tuple[Span, ...]
-    action: str
-    knob: str = ""
 
 
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int, *, hides: bool = False) -> tuple[Row, list[Zone]]:
     """Return the keys that apply now, and where each can be clicked; that to the lanes that the screen `hides`."""
     turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
-    items = [(item, cells(item.spans)) for item in (*turns, *_items(snapshot, view))]
-    for least in range(9, 0, -1):
-        kept = [(item, size) for item, size in items if item.importance < least]
-        if sum(size + _GAP for _, size in kept) <= width:
-            break
-    spans: list[Span] = []
-    zones: list[Zone] = []
-    x = 1
-    for item, size in kept:
-        if x > 1:
-            spans.append((" " * _GAP, TEXT))
-            x += _GAP
-        spans += item.spans
-        zones.append(Zone(Rect(x, y, size, 1), item.action, item.knob))
-        x += size
-    return fit(((" ", TEXT), *spans), width), zones
+    return item_row([*turns, *_items(snapshot, view)], width, y)
 
 
-def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
+def _items(snapshot: Snapshot, view: View) -> Iterator[Item]:
     """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
     if view.stopping:
@@ -76,7 +49,7 @@ def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
     yield _item(0, "quit", "leave" if snapshot.over else "quit", keys)
 
 
-def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[_Item]:
+def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[Item]:
     """Yield the keys that change a race that runs."""
     lanes, keys = targets(snapshot.lanes, view.focused), view.keys
     for knob in snapshot.race.knobs:
@@ -103,13 +76,13 @@ def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[_Ite
             yield _item(8, "crossover", "crossover", keys)
 
 
-def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> _Item:
-    return _Item(importance, ((key_of(binding, keys), KEY), (" " + word, DIM)), BY_ID[binding].action)
+def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> Item:
+    return item(importance, key_of(binding, keys), word, BY_ID[binding].action)
 
 
-def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> _Item:
+def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> Item:
     now, requested = shared_value(lanes, knob)
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if requested:
         spans.append((f" → {crop(requested, 8)} requested", DIM))
-    return _Item(1, tuple(spans), action, knob.name)
+    return Item(1, tuple(spans), action, knob.name)

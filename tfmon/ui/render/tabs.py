@@ -11,8 +11,6 @@ from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, fit
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT
 
-__all__ = ["TABS", "TAB_NAMES", "Hint", "Tab", "hint_row", "tab_row"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tab:
@@ -76,27 +74,53 @@ def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: 
     return fit(row, width), zones
 
 
-def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, list[Zone]]:
-    """Return what keys do, and where that can be clicked; the last two stay longest, then the first."""
-    kept = list(hints)
-    while len(kept) > 1:
-        row, zones = _hints(kept, keys, y)
-        if cells(row) <= width:
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A part of the line of keys."""
+
+    importance: int
+    """0 always stays; the highest goes first when the line is too long."""
+    spans: tuple[Span, ...]
+    action: str = ""
+    """What a click on it does; empty for nothing."""
+    knob: str = ""
+    """The knob that the wheel turns on it; empty for none."""
+
+
+def item(importance: int, pressed: str, word: str, action: str = "") -> Item:
+    """Return keys and what they do as a part of the line."""
+    return Item(importance, ((pressed, KEY), (f" {word}", DIM)), action)
+
+
+def item_row(items: Sequence[Item], width: int, y: int) -> tuple[Row, list[Zone]]:
+    """Return the items that have room, and where they can be clicked."""
+    kept = list(items)
+    while cells(span for one in kept for span in one.spans) + 2 * len(kept) > width + 1:
+        least = max(one.importance for one in kept)
+        if not least:
             break
-        kept.pop(-3 if len(kept) > 2 else 0)
-    row, zones = _hints(kept, keys, y)
+        kept = [one for one in kept if one.importance < least]
+    row: list[Span] = [(" ", TEXT)]
+    zones: list[Zone] = []
+    for one in kept:
+        if len(row) > 1:
+            row.append(("  ", TEXT))
+        if one.action:
+            zones.append(Zone(Rect(cells(row), y, cells(one.spans), 1), one.action, one.knob))
+        row += one.spans
     return fit(row, width), zones
 
 
-def _hints(hints: Sequence[Hint], keys: Mapping[str, str], y: int) -> tuple[list[Span], list[Zone]]:
-    row: list[Span] = [(" ", TEXT)]
-    zones: list[Zone] = []
-    for hint in hints:
-        if len(row) > 1:
-            row.append(("  ", TEXT))
-        pressed = " ".join(key_of(one, keys) for one in hint.bindings)
-        spans: list[Span] = [(pressed, KEY), (f" {hint.word}", DIM)]
-        if hint.action:
-            zones.append(Zone(Rect(cells(row), y, cells(spans), 1), hint.action))
-        row += spans
-    return row, zones
+def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, list[Zone]]:
+    """Return what keys do, and where that can be clicked; the last two stay longest, then the first."""
+    last = len(hints) - 1
+    items = [
+        item(
+            place + 2 if place < last - 1 else last - place,
+            " ".join(key_of(one, keys) for one in hint.bindings),
+            hint.word,
+            hint.action,
+        )
+        for place, hint in enumerate(hints)
+    ]
+    return item_row(items, width, y)

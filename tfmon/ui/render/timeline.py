@@ -8,13 +8,13 @@ from tfmon import units
 from tfmon.model.ports import Mark, ReplayState
 from tfmon.ui.keys import key_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN, strong
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, strong
+from tfmon.ui.render.tabs import item, item_row
 
 _FOOT = (
-    ("replay.pause", "", 0), ("replay.back", "replay.on", 1), ("replay.step.back", "replay.step", 3),
-    ("replay.slower", "replay.faster", 2), ("replay.mark.back", "replay.mark", 4),
+    ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
+    ("replay.slower", "replay.faster", "speed", 2), ("replay.mark.back", "replay.mark", "mark", 4),
 )  # fmt: skip
-_WORDS = ("", "5 s", "step", "speed", "mark")
 _SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
 _RANKS = {"request": 0, "knob": 1, "trouble": 2}
 TOLD_NS = 4_000_000_000
@@ -62,19 +62,12 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
     """Return the keys of the replay, or the message."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
-    for least in range(5, -1, -1):
-        spans: list[Span] = [(" ", TEXT)]
-        for (first, second, importance), word in zip(_FOOT, _WORDS, strict=True):
-            if importance > least:
-                continue
-            pair = " ".join(key_of(one, keys) for one in (first, second) if one)
-            word = word or ("pause" if replay.playing else "play")
-            spans += [(pair, KEY), (f" {word}  ", DIM)]
-        for binding, word in (("help", "help"), ("quit", leaves)):
-            spans += [(key_of(binding, keys), KEY), (f" {word}  ", DIM)]
-        if cells(spans) <= width:
-            break
-    return fit(spans, width)
+    items = [
+        item(importance, " ".join(key_of(one, keys) for one in pair if one), word)
+        for *pair, word, importance in (("replay.pause", "pause" if replay.playing else "play", 0), *_FOOT)
+    ]
+    items += [item(0, key_of("help", keys), "help"), item(0, key_of("quit", keys), leaves)]
+    return item_row(items, width, 0)[0]
 
 
 def _told(replay: ReplayState) -> list[Span]:

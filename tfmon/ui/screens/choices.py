@@ -50,12 +50,12 @@ class KnobPage(ListPage):
 
     def act(self, entry: Entry) -> None:
         """Request the next value."""
-        self.monitor.step_knob(str(entry.id), 1)
+        self.action_step_knob(str(entry.id), 1)
 
     def action_step(self, direction: int) -> None:
         """Request the next value of the chosen knob, or the one before."""
         if self.entry is not None:
-            self.monitor.step_knob(str(self.entry.id), direction)
+            self.action_step_knob(str(self.entry.id), direction)
 
 
 def knob_entry(snapshot: Snapshot, view: View, knob: Knob) -> Entry:

@@ -213,10 +213,10 @@ class CrossoverDialog(Dialog):
     def action_start(self) -> None:
         """Start it, and close; where it cannot start, say why and stay."""
         chosen = self._chosen
-        if chosen is None or chosen.why_not or not self._values()[0] or not self.monitor.may_act():
+        if chosen is None or chosen.why_not or not self._values()[0] or not self.may_act():
             return
         low, high = (float(text) if text else None for text in self._bounds)
-        if self.monitor.start(lambda: self.monitor.experiments.start_crossover(chosen.knob.name, low, high)):
+        if self.start_experiment(lambda: self.monitor.experiments.start_crossover(chosen.knob.name, low, high)):
             self.dismiss(None)
             if not isinstance(self.app.screen, CrossoverPage):
                 self.monitor.open("crossover")
@@ -258,6 +258,6 @@ class CrossoverPage(Page):
         if not self.monitor.may_change():
             return
         if self._in_progress:
-            self.monitor.start(self.monitor.experiments.stop)
+            self.start_experiment(self.monitor.experiments.stop)
         else:
             self.monitor.open("new crossover")

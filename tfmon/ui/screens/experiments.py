@@ -22,7 +22,7 @@ from tfmon.ui.screens.scroll import ScrollPage
 class HistoryPage(ScrollPage):
     """Shows every change of the race, what it did to its lane, and the verdict from then on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", "undo")]
+    BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo")]
     title_text = "History: every change of the race, and what came of it"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
@@ -33,10 +33,6 @@ class HistoryPage(ScrollPage):
         """Return what the keys do now."""
         return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
 
-    def action_undo(self) -> None:
-        """Take back the last change."""
-        self.monitor.undo()
-
 
 class TunePage(Page):
     """Starts a series on a lane, shows it while it is measured, and stops it; closed, it goes on."""
@@ -46,7 +42,7 @@ class TunePage(Page):
         bound("move.next", "move(1)", "tab,down"),
         bound("move.previous", "move(-1)", "shift+tab,up"),
         bound("choose", "start_or_stop"),
-        bound("undo", "undo"),
+        bound("undo"),
     ]
 
     def __init__(self, monitor: Monitor) -> None:
@@ -104,10 +100,6 @@ class TunePage(Page):
             return
         experiments = self.monitor.experiments
         if self._in_progress() is not None:
-            self.monitor.start(experiments.stop)
-        elif lane is not None and self.monitor.may_act():
-            self.monitor.start(lambda: experiments.start_tuning(lane.spec.name, everything=True))
-
-    def action_undo(self) -> None:
-        """Take back the change that was kept last."""
-        self.monitor.undo()
+            self.start_experiment(experiments.stop)
+        elif lane is not None and self.may_act():
+            self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))

@@ -83,7 +83,7 @@ class LanePage(ScrollPage, OneLanePage):
 
     def action_try_advice(self) -> None:
         """Try on this lane what may help it most."""
-        self.monitor.try_advice([self.lane] if self.lane is not None else [])
+        self.try_advice([self.lane] if self.lane is not None else [])
 
     def action_ask_stack(self) -> None:
         """Request the stacks of the lane's threads."""

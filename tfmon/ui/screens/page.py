@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -9,8 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_state import LaneState
+from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
+from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.monitor import Monitor
@@ -81,13 +85,9 @@ class MonitorScreen(Screen[str | None]):
         if self.monitor.may_change():
             self.action_show_tab("profile")
 
-    def action_show_help(self) -> None:
-        """Open the help, with the keys of this page first."""
-        self.monitor.open("help")
-
-    def action_show_palette(self) -> None:
-        """Open the command palette: what this page's keys do, and those of the race."""
-        self.monitor.open("palette")
+    def action_open(self, name: str) -> None:
+        """Open a page that closes by itself: one of `tfmon.ui.app.make_screen`."""
+        self.monitor.open(name)
 
     def action_save_picture(self) -> None:
         """Save the screen as a picture and as text."""
@@ -100,6 +100,61 @@ class MonitorScreen(Screen[str | None]):
     def action_quit(self) -> None:
         """End the lanes and leave, or go back to what is below."""
         self.monitor.quit()
+
+    # ------------------------------------------------------------ what several screens request
+
+    def may_act(self) -> bool:
+        """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""
+        if not self.monitor.may_change():
+            return False
+        if running := requests.running_line(self.monitor.snapshot, self.monitor.view.keys):
+            self.monitor.say(running)
+        return not running
+
+    def action_step_knob(self, name: str, direction: int) -> None:
+        """Request the next value of a knob, or the one before, and say what cannot be seen in the panes."""
+        if not self.may_act():
+            return
+        try:
+            knob = find(self.monitor.snapshot.race.knobs, name)
+        except KnobError:
+            self.monitor.say(requests.no_knob(self.monitor.snapshot, name))
+            return
+        chosen = requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
+        lanes = requests.reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
+        again = [lane for lane in lanes if requests.may_start_again(lane)]
+        new, end = requests.next_values(lanes, knob, direction)
+        for one in new:
+            self.monitor.controls.set_knob(one.lane, name, one.value)
+        if end:
+            self.monitor.say(end)
+        elif again:
+            self.monitor.say(f"starting again with another {requests.short_name(name)}: {requests.titles(again)}")
+        elif new and knob.kind == "restart":
+            self.monitor.say(f"{requests.short_name(name)} takes effect with a restart: {requests.titles(chosen)}")
+        else:
+            self.monitor.pull()
+
+    def start_experiment(self, experiment: Callable[[], object]) -> bool:
+        """Start an experiment, or say why it cannot be done; return whether it was started."""
+        try:
+            experiment()
+        except ExperimentError as error:
+            self.monitor.say(str(error))
+            return False
+        self.monitor.pull()
+        return True
+
+    def try_advice(self, lanes: Sequence[LaneState]) -> None:
+        """Try on the lane that most likely needs it what may help it most."""
+        lane = requests.to_improve(self.monitor.analysis, lanes) if self.may_act() else None
+        if lane is not None:
+            self.start_experiment(lambda: self.monitor.experiments.start_tuning(lane, everything=False))
+
+    def action_undo(self) -> None:
+        """Take back the change that was kept last, and say so."""
+        if self.monitor.may_change():
+            self.start_experiment(lambda: self.monitor.say(f"undone: {self.monitor.experiments.undo()}"))
 
 
 class Page(MonitorScreen):
@@ -196,7 +251,7 @@ class Page(MonitorScreen):
     def hints(self) -> list[Hint]:
         """Return what the keys do now; the last two stay where there is no room for all."""
         back = "race" if self.tab else "back"
-        return [*self.own_hints(), Hint(("help",), "help", "show_help"), Hint(("close",), back, "dismiss")]
+        return [*self.own_hints(), Hint(("help",), "help", "open('help')"), Hint(("close",), back, "dismiss")]
 
     def message(self, snapshot: Snapshot) -> str:
         """Return what is said above the keys."""

@@ -51,7 +51,7 @@ def palette_of(monitor: Monitor) -> Palette:
             for text, action in found:
                 if charset == "ascii":
                     text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
-                if action not in ("show_palette", "show_tab('race')"):
+                if action not in ("open('palette')", "show_tab('race')"):
                     actions.setdefault(text, (place, action))
 
     class Actions(Provider):

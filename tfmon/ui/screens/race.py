@@ -98,13 +98,9 @@ class RaceScreen(Looking, MonitorScreen):
 
     # ------------------------------------------------------------ knobs
 
-    def action_step_knob(self, name: str, direction: int) -> None:
-        """Request the next value of a knob."""
-        self.monitor.step_knob(name, direction)
-
     def action_pause_or_resume(self) -> None:
         """Pause the lanes that race, or resume those that are paused."""
-        if not self.monitor.may_act():
+        if not self.may_act():
             return
         pause, resume = requests.pause_or_resume(self._targets())
         if pause:
@@ -119,7 +115,7 @@ class RaceScreen(Looking, MonitorScreen):
 
     def action_switch_mode(self) -> None:
         """Change from taking turns to training all at once, or back."""
-        if not self.monitor.may_act():
+        if not self.may_act():
             return
         if why := why_mode_stays(self.monitor.snapshot):
             self.monitor.say(why)
@@ -130,7 +126,7 @@ class RaceScreen(Looking, MonitorScreen):
 
     def action_restart(self) -> None:
         """Start the lanes again."""
-        if not self.monitor.may_act():
+        if not self.may_act():
             return
         lanes, name = self._targets(), self.monitor.snapshot.race.scenario
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
@@ -145,11 +141,7 @@ class RaceScreen(Looking, MonitorScreen):
 
     def action_try_advice(self) -> None:
         """Try on a lane what may help it most."""
-        self.monitor.try_advice(self._targets())
-
-    def action_undo_advice(self) -> None:
-        """Take back the last change of the user or of tuning."""
-        self.monitor.undo()
+        self.try_advice(self._targets())
 
     def _targets(self) -> list[LaneState]:
         return requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
@@ -202,18 +194,6 @@ class RaceScreen(Looking, MonitorScreen):
             self.monitor.say("no crossover was measured in this race")
         else:
             self.monitor.open("new crossover")
-
-    def action_show_history(self) -> None:
-        """Open the page of every change and what came of it."""
-        self.monitor.open("history")
-
-    def action_show_tuning(self) -> None:
-        """Open the page of what was tried, for the focused lane or the one that most likely needs it."""
-        self.monitor.open("tuning")
-
-    def action_show_copy(self) -> None:
-        """Copy the verdict and the command that repeats this race, and show both."""
-        self.monitor.open("copy")
 
     def action_pick_scenario(self) -> None:
         """Let the user choose another scenario, and race it."""

@@ -91,7 +91,7 @@ class SweepPage(ListPage):
             *self.own_hints(),
             *shows_all,
             Hint(("report",), "report", "save_report"),
-            Hint(("help",), "help", "show_help"),
+            Hint(("help",), "help", "open('help')"),
             Hint(("quit",), leaves, "quit"),
         ]
 
