@@ -66,6 +66,7 @@ def test_text_has_headings_and_all_columns():
         "Long",
         "  long story",
         "",
+        "  Curve: what it shows",
         "  |  A",
         "  | A",
         "",
@@ -99,7 +100,8 @@ def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
     assert "- first line" in lines and "- **! bad** Driver: none found" in lines and "  - fix: get one" in lines
     assert "### Empty" not in lines and "folded 5" not in "\n".join(lines)
     drawn = lines.index("|  A")
-    assert (lines[drawn - 1], lines[drawn + 2], lines[drawn + 4]) == ("```", "```", "| knob | A |")
+    assert lines[drawn - 3 : drawn] == ["Curve: what it shows", "", "```"]
+    assert (lines[drawn + 2], lines[drawn + 4]) == ("```", "| knob | A |")
 
 
 def test_a_long_table_is_cut_in_markdown_and_says_so():

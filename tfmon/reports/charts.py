@@ -129,7 +129,7 @@ def over_time(
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
-    value = number("v", title, zero=zero, axis={"format": _digits(series)})
+    value = number("v", title, zero=zero, axis=_digits(series))
     layers: list[Spec] = []
     shaded = [{"s": one.key, "t": round(one.since_s, 3), "u": round(one.until_s, 3)} for one in shades]
     if shaded:
@@ -183,7 +183,7 @@ def curve(
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
     tooltip = [word("n", "of"), word("t", knob), word("w", title), word("d", "95 % CI")]
     crossed = [layer([{"s": "", "t": at} for at in crossings], _RULE, {"x": across})] if crossings else []
-    value = number("v", title, zero=True, axis={"format": _digits(series)})
+    value = number("v", title, zero=True, axis=_digits(series))
     reaching = [{"s": key, "t": at, "v": low, "u": high} for key, at, low, high in spans]
     encoding = {"x": across, "y": value, "y2": {"field": "u"}, "color": _colour(series)}
     reach = [layer(reaching, {"type": "rule", "opacity": 0.5, "strokeWidth": 3}, encoding)] if reaching else []
@@ -245,12 +245,10 @@ def _rows(series: Sequence[Series]) -> list[Spec]:
     ]
 
 
-def _digits(series: Sequence[Series]) -> str:
-    """Return how an axis is labelled: 12k from thousands on; below, 0.7 as it is, for 700m says nothing."""
-    largest = max(
-        (abs(value) for one in series for _, value, _, _ in one.points if value is not None), default=0.0
-    )
-    return "~s" if largest >= 1_000 else "~g"
+def _digits(series: Sequence[Series]) -> Spec:
+    """Return how an axis is labelled: 12k from thousands on; below, 0.7 as it is, and not 700m."""
+    values = [abs(value) for one in series for _, value, _, _ in one.points if value is not None]
+    return {"format": "~s"} if max(values, default=0.0) >= 1_000 else {}
 
 
 def _colour(series: Sequence[Series]) -> Spec:

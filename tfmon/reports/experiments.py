@@ -179,7 +179,9 @@ def crossover(found: Analysis) -> tuple[Block, ...]:
     spec = charts.curve(series, "examples/s", knob, curve.text, crossings=crossings, spans=spans)
     drawn = draw_curve(curve, ids, *CHART)
     table = Table(rows, left=(3,), values=values)
-    chart = Chart("Crossover", curve.text, spec, table, drawn.lines if drawn else ())
+    chart = Chart(
+        "Crossover", f"examples/s over {knob}, with 95 % intervals", spec, table, drawn.lines if drawn else ()
+    )
     return (chart, Lines([": ".join(one) for one in zip(ids, curve.titles, strict=True)]))
 
 

@@ -57,6 +57,8 @@ class _Writer:
             case Table():
                 yield from self._table(block)
             case Chart():
+                if block.drawn or (block.table is not None and not block.table.folded):
+                    yield from (self._text(block.caption), "")
                 if block.drawn:
                     yield from self._fenced("\n".join(block.drawn))
                 if block.table is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import tfmon
@@ -25,6 +25,7 @@ from tfmon.reports import doctor, experiments, recording_lines, steps, text, vie
 from tfmon.reports.gather import Course
 from tfmon.reports.private import strangers_in
 from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Block, Code, Lines, Note, Report, Section, Table
+from tfmon.reports.steps import full_name
 
 NOTABLE_PEAK = 1.05
 """A peak of a lane's memory is told from this many times its mean on."""
@@ -55,11 +56,10 @@ def report(
         examined: What the doctor finds on its machine; None where that is another one.
     """
     snapshot = found.snapshot
-    names = {lane.spec.name: snapshot.called(lane) for lane in snapshot.lanes}
+    names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
     keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
-    tried = Section(
-        "What was tried and changed", (*experiments.crossover(found), *experiments.tuning(found), _history(found))
-    )
+    changed = (*experiments.crossover(found), *experiments.tuning(found), _history(found))
+    tried = Section("What was tried and changed", changed)
     result = Section("Result", list(_result(found)))
     limits = [line for one in found.lanes for line in _limits(snapshot, one)]
     title, when = snapshot.race.title or snapshot.race.scenario, []
@@ -73,8 +73,8 @@ def report(
         sections=[
             *((tried, result) if experiments.is_all(found) else (result,)),
             Section("What limits the lanes", (Lines(limits),)),
-            *steps.sections(found),
             *(over_time.sections(course, names, keys) if course is not None else ()),
+            *steps.sections(found),
             *(() if experiments.is_all(found) else (tried,)),
             Section("How it was measured", (Lines(list(_method(found))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
@@ -288,6 +288,12 @@ def machine_rows(machine: Machine) -> list[list[str]]:
     ]
 
 
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return the versions that are known: `TensorFlow 2.21.0, Keras 3.14.0`."""
+    names = ("TensorFlow", "Keras", "NumPy", "Python")
+    return ", ".join(f"{name} {version}" for name in names if (version := versions.get(name.lower())))
+
+
 def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     """Return the machines, the versions, and the variables that steer TensorFlow."""
     rows = [["", ""], *machine_rows(snapshot.machine)]
@@ -297,10 +303,9 @@ def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     versions = f"{header.tfmon}, Python {header.python}" if header is not None else tfmon.__version__
     rows.append(["tfmon", versions])
     for lane in snapshot.lanes:
-        named = [f"{name} {getattr(lane, name.lower())}" for name in ("TensorFlow", "Keras", "NumPy", "Python")]
-        told = [one for one in named if not one.endswith(" ")]
         on = snapshot.device_name(lane)
-        rows.append([snapshot.called(lane), ", ".join([*([f"on {on}"] if on else []), *told]) or DASH])
+        told = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.versions))))
+        rows.append([snapshot.called(lane), told or DASH])
     if header is not None:
         rows += [[name, value] for name, value in header.environment.items()]
         rows += [["scenario file", f"digest {header.source}"]] if header.source else []

@@ -95,6 +95,11 @@ class Chart:
     legend: Sequence[tuple[str, str]] = ()
     """Colours of the style sheet with what they stand for."""
 
+    @property
+    def caption(self) -> str:
+        """The title, and what the chart shows, in a line."""
+        return ": ".join(filter(None, (self.title, self.about)))
+
 
 Block: TypeAlias = Note | Lines | Code | Items | Table | Chart
 

@@ -40,6 +40,11 @@ def _key(lane: LaneState) -> str:
     return lane.spec.id or lane.spec.name
 
 
+def full_name(lane: LaneState) -> str:
+    """Return what a lane is called beside charts, in which it goes by its id: `C cpu batch 64`."""
+    return f"{lane.spec.id} {lane.title}".strip()
+
+
 def _step_times(found: Analysis) -> Chart | None:
     """Return how long the steps of each lane took, in steady state."""
     snapshot = found.snapshot
@@ -57,10 +62,10 @@ def _step_times(found: Analysis) -> Chart | None:
             cells = [DASH if one is None else units.milliseconds(one) for one in times]
             rows.append([snapshot.called(lane), *cells, units.count(lane.steady.steps)])
             points = list(_binned(lane, low, high, width))
-            series.append(Series(_key(lane), snapshot.called(lane), place, points))
+            series.append(Series(_key(lane), full_name(lane), place, points))
     about = "From the end of a step to the end of the next, in steady state; the axis is logarithmic."
     spec = charts.distribution(series, "step time, ms", f"Step times. {about}")
-    return Chart("Step times", about, spec, Table(rows, "Time from step to step, in steady state"))
+    return Chart("Step times", about, spec, Table(rows))
 
 
 def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]:
@@ -87,17 +92,19 @@ def _where_time_goes(found: Analysis) -> Chart | None:
     if not told:
         return None
     bars: list[tuple[str, str, str, float]] = []
-    rows = [["lane", *PARTS]]
-    for lane, shares in told:
-        parts, name = _parts(shares), found.snapshot.called(lane)
+    split = [(lane, found.snapshot.called(lane), _parts(shares)) for lane, shares in told]
+    for lane, name, parts in split:
         bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
-        rows.append([name, *(DASH if (part := parts[one]) is None else f"{part:.1f} %" for one in PARTS)])
-    legend = [(f"var(--part{PARTS.index(part)})", part) for part in PARTS if any(one[2] == part for one in bars)]
+    shown = [part for part in PARTS if any(one[2] == part for one in bars)]
+    rows = [["lane", *shown]]
+    for _, name, parts in split:
+        rows.append([name, *(DASH if (part := parts[one]) is None else f"{part:.1f} %" for one in shown)])
+    legend = [(f"var(--part{PARTS.index(part)})", part) for part in shown]
     about = "Parts of the time of a step in steady state."
     if any(isinstance(shares.device_pct, Missing) for _, shares in told):
         about += f" Where nothing tells dispatch and computing apart, both stand under {BOTH}."
     spec = charts.bars(bars, PARTS, f"Where the time goes. {about}")
-    return Chart("Where the time goes", about, spec, Table(rows, about), legend=legend)
+    return Chart("Where the time goes", about, spec, Table(rows), legend=legend)
 
 
 def _parts(shares: Shares) -> dict[str, float | None]:

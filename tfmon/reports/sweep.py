@@ -18,7 +18,7 @@ from tfmon.model.sweep import SweepPlan
 from tfmon.reports import charts, estimate_json, head, scaling_json, text
 from tfmon.reports.charts import Series
 from tfmon.reports.experiments import CHART
-from tfmon.reports.race import machine_rows, repeated
+from tfmon.reports.race import machine_rows, repeated, versions_text
 from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Chart, Lines, Note, Report, Section, Table
 
 LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
@@ -244,17 +244,14 @@ def _knobs(plan: SweepPlan) -> Table:
 def _machines(found: Found) -> Table:
     """Return each place with its device, its machine and the versions there."""
     plan = found.state.plan
-    versions = {
-        one.place: {name: version for name, version in one.versions.items() if version}
-        for row in found.rows
-        if (one := row.combination.figures) is not None
-    }
+    figures = (row.combination.figures for row in found.rows)
+    versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
     rows = [["", ""]]
     for place in dict.fromkeys(plan.places):
         rows.append([place, plan.machines.get(place) or "unknown"])
         if place in plan.hardware:
             rows += [[f"{place}: {name}", value] for name, value in machine_rows(plan.hardware[place])]
-        rows += [[f"{place}: {name}", version] for name, version in versions.get(place, {}).items()]
+        rows.append([f"{place}: versions", versions.get(place) or "unknown"])
     return Table(rows, left=(0, 1))
 
 

@@ -88,7 +88,8 @@ class _Writer:
                 return self._table(block)
             case Chart():
                 rows = self._table(block.table) if block.table is not None else []
-                return [*block.drawn, *([""] if block.drawn and rows else []), *rows]
+                caption = [] if self.brief else [block.caption]
+                return [*caption, *block.drawn, *([""] if block.drawn and rows else []), *rows]
 
     def _item(self, item: Item) -> Iterator[str]:
         told = f"{item.title:{self.title}}  {item.text}" if item.text else item.title

@@ -100,8 +100,7 @@ class _Writer:
         boxes = []
         for place, (key, name) in enumerate(keys):
             box = self._tag("input", type="checkbox", checked=True, data_series=key)
-            label = name if name.startswith(f"{key} ") or name == key else f"{key} {name}"
-            boxes.append(self._tag("label", box, self._swatch(f"var(--lane{place % COLOURS})"), label))
+            boxes.append(self._tag("label", box, self._swatch(f"var(--lane{place % COLOURS})"), name))
         legend = self._tag("legend", "lanes shown")
         return self._tag("fieldset", legend, *boxes, class_="controls") if boxes else NOTHING
 
