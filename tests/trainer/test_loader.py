@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -125,6 +126,24 @@ def test_a_scenario_is_loaded_with_its_neighbours(scenario_file: Write) -> None:
     )
     (path.parent / "beside.py").write_text("SIZE = 17\n")
     assert load(path).batch_size == 17
+
+
+def test_a_scenario_imports_the_package_of_its_own_checkout(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for checkout, source in (("base", ""), ("head", "src")):
+        (tmp_path / checkout / "scenarios").mkdir(parents=True)
+        (tmp_path / checkout / ".git").touch()
+        (tmp_path / checkout / source).mkdir(exist_ok=True)
+        (tmp_path / checkout / source / "ours_of_a_checkout.py").write_text(f"NAME = {checkout!r}\n")
+        path = tmp_path / checkout / "scenarios" / "mine.py"
+        path.write_text(
+            "from tfmon.trainer import Scenario\nimport ours_of_a_checkout\n\n"
+            "class Mine(Scenario):\n    title = ours_of_a_checkout.NAME\n"
+        )
+        monkeypatch.delitem(sys.modules, "ours_of_a_checkout", raising=False)
+        before = [*sys.path]
+        assert load(path).title == checkout
+        sys.path[:] = before
 
 
 @pytest.mark.parametrize(

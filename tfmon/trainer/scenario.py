@@ -157,6 +157,10 @@ class Scenario:
         return train
 
 
+OF_A_ROOT = ("pyproject.toml", "setup.py", ".git")
+"""What the root of a project has."""
+
+
 class ScenarioError(Exception):
     """A scenario that cannot be used; the text is one line for the user."""
 
@@ -164,11 +168,18 @@ class ScenarioError(Exception):
 def load(path: Path) -> type[Scenario]:
     """Run a scenario file and return the class that it defines.
 
-    The file's folder comes first on `sys.path`, as for a script, so that the file can import its neighbours.
+    The file's folder comes first on `sys.path`, as for a script. Its project's root, and `src` there, come before
+    what is installed, so that a scenario in another checkout of a project imports that one's package.
 
     Errors: ScenarioError if the file does not define exactly one scenario; whatever the file raises.
     """
     sys.path.insert(0, str(path.parent))
+    root = next((one for one in path.parents if any((one / name).exists() for name in OF_A_ROOT)), path.parent)
+    installed = (
+        place for place, entry in enumerate(sys.path) if entry.endswith(("site-packages", "dist-packages"))
+    )
+    place = next(installed, len(sys.path))
+    sys.path[place:place] = [str(one) for one in (root, root / "src") if one != path.parent and one.is_dir()]
     spec = importlib.util.spec_from_file_location("tfmon_scenario", path)
     if spec is None or spec.loader is None:
         raise ScenarioError(f"{path} is not a Python file")
