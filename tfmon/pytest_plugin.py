@@ -33,19 +33,26 @@ class Racer:
     def __call__(self, *args: Any, **options: Any) -> RaceResult:  # noqa: ANN401 - those of tfmon.race
         """Race as `tfmon.race` does, by default without a recording; the table is shown where the test fails.
 
-        A test whose GPU is not there is skipped, and one whose lane fails has failed.
+        A test whose GPU is not there is skipped, and one whose lane fails has failed. The relative path of a
+        scenario starts at the folder of the test.
         """
         import tfmon
         from tfmon.errors import DeviceAbsentError
 
+        if args and isinstance(args[0], str | os.PathLike) and Path(args[0]).suffix == ".py":
+            args = (self._request.path.parent / args[0], *args[1:])
+        absent, reason = "", ""
         try:
             result = tfmon.race(*args, **{"record": False, "progress": False, **options})
-        except DeviceAbsentError as absent:
-            pytest.skip(absent.line)
+        except DeviceAbsentError as error:
+            absent = error.line
         except tfmon.LaneFailedError as failed:
-            self._show(str(failed.result))
-            pytest.fail(failed.message, pytrace=False)
+            result, reason = failed.result, failed.message
+        if absent:
+            pytest.skip(absent)
         self._show(str(result))
+        if reason:
+            pytest.fail(reason, pytrace=False)
         return result
 
     def hold(self, result: RaceResult, baseline: str | os.PathLike[str], *, slower_than: float = 0.05) -> None:
@@ -76,6 +83,7 @@ class Racer:
 
     def _show(self, text: str) -> None:
         self._request.node.add_report_section("call", "tfmon", text)
+        self._request.node.user_properties.append(("tfmon", text))  # for the report of JUnit
 
 
 @pytest.fixture

@@ -37,17 +37,26 @@ def test_gpu(tfmon_race):
 
 def test_failing(tfmon_race, monkeypatch):
     monkeypatch.setenv("FAILS", "no module named 'keras_hub'")
-    tfmon_race("small-dense", **QUICK)
+    tfmon_race("./scenarios/own.py", **QUICK)
 """
 
 
-ONE = "test_speed.py::test_speed"
+OWN = """
+from tfmon.trainer import Scenario
+
+class Own(Scenario):
+    contrast = ("prefetch=off", "prefetch=auto")
+"""
+ONE = "tests/test_speed.py::test_speed"
 
 
 def test_the_fixture(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_speed.py").write_text(TESTS)
-    baseline = tmp_path / "baselines" / "speed.json"
+    tests = tmp_path / "tests"
+    (tests / "scenarios").mkdir(parents=True)
+    (tests / "test_speed.py").write_text(TESTS)
+    (tests / "scenarios" / "own.py").write_text(OWN)
+    baseline = tests / "baselines" / "speed.json"
 
     def run(*words: str) -> tuple[int, str]:
         child = ROOT / "tests" / "lanes" / "children" / "trainer.py"
@@ -56,11 +65,12 @@ def test_the_fixture(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
-    code, said = run()
+    code, said = run("--junitxml", str(tmp_path / "junit.xml"))
     assert code == 1 and "1 skipped" in said and "2 failed" in said
     assert f"there is no baseline {baseline}; pytest --tfmon-save writes it" in said
     assert "gpu is not there: no driver" in said
-    assert "keras_hub" in said and "Traceback" not in said
+    assert "keras_hub" in said and "Traceback" not in said and "During handling" not in said
+    assert 'name="tfmon"' in (tmp_path / "junit.xml").read_text()
     assert "cpu " in said and "examples/s" in said, "the table is shown"
     assert run("--tfmon-save", ONE)[0] == 0
     told = json.loads(baseline.read_text())
@@ -69,7 +79,7 @@ def test_the_fixture(tmp_path):
         lane["measured"]["center"]["value"] += 2
     baseline.write_text(json.dumps(told))
     code, said = run(ONE)
-    if "other programs kept" not in said:
+    if "others may explain it" not in said:
         assert code == 1 and "slower by more than 30 %" in said
     told["figures"]["machines"][""]["hostname"] = "elsewhere"
     baseline.write_text(json.dumps(told))

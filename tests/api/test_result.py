@@ -31,7 +31,9 @@ def test_its_figures_are_those_of_the_json_object(result):
     assert result.lanes[1].examples_per_s == told["lanes"][1]["examples_per_s"] == pytest.approx(2_420, rel=0.03)
     assert result.lanes[1].missing == told["lanes"][1]["missing"]
     assert str(result) == result.table and "7 6" in result.table
-    assert "<pre>" in result._repr_html_() and "&lt;" not in repr(result)
+    assert "<pre>" in result._repr_html_()
+    assert repr(result) == f"<RaceResult small-dense: {result.verdict}>"
+    assert len({result, *result.lanes}) == 3, "it can be hashed"
 
 
 def test_a_lane_that_is_not_there_is_named_with_those_that_are(result):

@@ -37,24 +37,24 @@ class LaneResult:
     state: State
     error: str | None
     """Why it failed."""
-    knobs: Mapping[str, KnobValue]
+    knobs: Mapping[str, KnobValue] = field(hash=False)
     """Every knob with its value at the end."""
     steps: int
     examples_per_s: float | None
     examples_per_s_ci95: Interval | None
-    step_ms: Mapping[str, float | None]
+    step_ms: Mapping[str, float | None] = field(hash=False)
     """Time of a step: `p50`, `p95`, `p99`."""
     last_loss: float | None
     bottleneck: str | None
     """What limits it, such as `input-bound`."""
     bottleneck_text: str | None
-    missing: Mapping[str, str]
+    missing: Mapping[str, str] = field(hash=False)
     """Which figures are not known, by their name in `data`, and why."""
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, Any] = field(repr=False, hash=False)
     """All that the JSON object has of this lane."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RaceResult:
     """The result of a race. `print` shows the table of the command."""
 
@@ -74,7 +74,7 @@ class RaceResult:
     """The file of the recording; `tfmon replay` shows it."""
     table: str = field(repr=False)
     """The table that the command prints."""
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, Any] = field(repr=False, hash=False)
     """The JSON object that the command prints."""
 
     def lane(self, word: str) -> LaneResult:
@@ -128,6 +128,9 @@ class RaceResult:
             for lane in self.lanes
         ]
         return pandas.json_normalize(rows).set_index("id")
+
+    def __repr__(self) -> str:
+        return f"<RaceResult {self.scenario}: {self.verdict}>"
 
     def __str__(self) -> str:
         return self.table

@@ -34,7 +34,7 @@ MOST_CPUS = 100_000
 class CombinationResult:
     """One combination of a sweep. What is not known is None."""
 
-    settings: Mapping[str, KnobValue]
+    settings: Mapping[str, KnobValue] = field(hash=False)
     """The knobs that were swept."""
     device: str
     """The kind of device: `cpu`, `gpu`."""
@@ -50,11 +50,11 @@ class CombinationResult:
     """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `waiting`."""
     reason: str | None
     """Why it was refused, or failed."""
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, Any] = field(repr=False, hash=False)
     """All that the JSON object has of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SweepResult:
     """The result of a sweep. `print` shows the table of the command."""
 
@@ -69,7 +69,7 @@ class SweepResult:
     """Why it ended before all was measured."""
     table: str = field(repr=False)
     """The table that the command prints."""
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, Any] = field(repr=False, hash=False)
     """The JSON object that the command prints."""
 
     def best(self, device: str | None = None) -> CombinationResult:
@@ -110,6 +110,9 @@ class SweepResult:
             }
             rows.append({**one.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
         return pandas.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return f"<SweepResult {self.scenario}: {self.text.splitlines()[0] if self.text else 'nothing is known'}>"
 
     def __str__(self) -> str:
         return self.table
