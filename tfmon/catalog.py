@@ -153,7 +153,7 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         found = ", ".join(node.name for node in classes) or "none"
         raise UsageError(
             f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {found}",
-            f"README.md shows one in 15 lines; to race a script as it is: tfmon race -- python {path.name}",
+            f"tfmon new writes one with comments; to race a script as it is: tfmon race -- python {path.name}",
         )
     told = _literals(classes[0], path)
     methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}
@@ -193,6 +193,12 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
             ) if value is not None and name in _ATTRIBUTES:
                 pass
+            case ast.Assign(targets=[ast.Name(id=name)]) if near := difflib.get_close_matches(
+                name, [knob.name for knob in COMMON], n=1, cutoff=0.85
+            ):
+                raise UsageError(
+                    f"{path.name}:{statement.lineno}: a scenario has no `{name}`", f"did you mean {near[0]}?"
+                )
             case _:
                 continue
         try:

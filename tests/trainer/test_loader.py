@@ -108,6 +108,25 @@ def test_an_error_is_placed_in_the_users_file(tf: Any, scenario_file: Write, tex
     assert "\n" not in error.message
 
 
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ("None", "`data` returns nothing, which the default step cannot train on; return a pair"),
+        ("(x for x in [1])", "`data` returns a generator, which can be read once; return a pair"),
+        ("np.zeros((64, 4)), np.zeros((60, 1))", "`data` returns arrays of 64 and 60 examples; each must have"),
+        ("np.zeros((0, 4)), np.zeros((0, 1))", "`data` returns no examples"),
+        ("tf.data.Dataset.from_tensor_slices(np.zeros((64, 4))).batch(8).prefetch(1)", "`data` returns batches;"),
+        ("np.zeros((64, 3), np.float32), np.zeros((64, 1), np.float32)", "to have value 4, but received input with shape (None, 3)"),
+    ],
+)
+def test_data_that_cannot_be_trained_on_are_refused_in_a_line(
+    tf: Any, scenario_file: Write, data: str, told: str
+) -> None:
+    good = "np.zeros((64, 4), np.float32), np.zeros((64, 1), np.float32)"
+    assert good in HEAD
+    assert told in failure(scenario_file(HEAD.replace(good, data))).message
+
+
 def test_a_model_that_is_not_compiled_is_refused(tf: Any, scenario_file: Write) -> None:
     path = scenario_file(HEAD.replace('model.compile("sgd", "mse")', "pass"))
     assert failure(path).message == ("`model` must return a compiled model: call model.compile(optimizer, loss)")

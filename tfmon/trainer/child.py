@@ -29,6 +29,7 @@ from tfmon.trainer.scenario import ScenarioError, load
 SEED = 0
 """All lanes start from the same weights."""
 INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
+_COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
 """Names of graph nodes that TensorFlow puts before a message; a user does not know them."""
 Loaded = TypeVar("Loaded")
@@ -245,9 +246,12 @@ def _essence(error: BaseException) -> str:
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):
-        errors = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*:", line)]
-        if errors:
-            return errors[-1]
+        found = [place for place, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b.*:", line)]
+        place = found[-1] if found else 0
+        if "Exception encountered when calling" in lines[place] and place + 1 < len(lines):
+            return f"{name}: {re.sub(_COLOURS, '', lines[place + 1])}"  # Keras says what is wrong in bold
+        if found:
+            return lines[place]
     if lines and lines[0] == "Graph execution error:":
         frames = [number for number, line in enumerate(lines) if line.startswith('File "')]
         after = lines[frames[-1] + 1 if frames else 1 :]

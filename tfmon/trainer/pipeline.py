@@ -22,6 +22,9 @@ KEPT_CACHES = 2
 SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
 
 
+EXAMPLES = "return a pair of NumPy arrays (x, y), or a tf.data.Dataset of single examples"
+
+
 @dataclass(frozen=True, slots=True)
 class BatchFeed:
     """An open pipeline, ready to be trained from."""
@@ -53,14 +56,18 @@ class Pipelines:
         """Examples in the data; None if tf.data does not know, or the step takes none."""
         with tf.device("CPU:0"):
             data = scenario.data()
+            check_kind(data, scenario)
             if data is not None and not isinstance(data, tf.data.Dataset):
                 # Pipelines share a tensor; each would copy an array.
                 arrays = tuple(data) if isinstance(data, list) else data
+                check_lengths(tf.nest.flatten(arrays))
                 check_copy(tf.nest.flatten(arrays))
                 data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
         self._source = data
         if data is not None and (cardinality := int(data.cardinality())) >= 0:
             self.examples = cardinality
+        if self.examples == 0:
+            raise ScenarioError("`data` returns no examples")
 
     def check(self, settings: Settings) -> None:
         """Check that a pipeline can be made for these settings.
@@ -163,6 +170,29 @@ def count_examples(batch: Any) -> int:  # noqa: ANN401
 
 class MemoryShortageError(ScenarioError):
     """Data that do not fit into memory; the text is one line for the user."""
+
+
+def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
+    """Raise ScenarioError for data that are no examples: none at all, batches, or what can be read only once."""
+    if data is None:
+        if type(scenario).step is Scenario.step:
+            raise ScenarioError(f"`data` returns nothing, which the default step cannot train on; {EXAMPLES}")
+        return
+    outer = data
+    while type(outer).__name__.endswith(("PrefetchDataset", "OptionsDataset", "RepeatDataset", "ShuffleDataset")):
+        outer = outer._input_dataset
+    if type(outer).__name__.endswith("BatchDataset"):
+        raise ScenarioError("`data` returns batches; return single examples, as the knob batch_size makes batches")
+    if isinstance(data, Iterator):
+        raise ScenarioError(f"`data` returns a {type(data).__name__}, which can be read once; {EXAMPLES}")
+
+
+def check_lengths(arrays: Iterable[Any]) -> None:
+    """Raise ScenarioError for arrays of unlike lengths."""
+    lengths = [len(array) for array in arrays if getattr(array, "shape", ())]
+    if len(set(lengths)) > 1:
+        told = " and ".join(map(str, dict.fromkeys(lengths)))
+        raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
 
 
 def check_copy(arrays: Iterable[Any]) -> None:
