@@ -116,7 +116,10 @@ def test_an_error_is_placed_in_the_users_file(tf: Any, scenario_file: Write, tex
         ("np.zeros((64, 4)), np.zeros((60, 1))", "`data` returns arrays of 64 and 60 examples; each must have"),
         ("np.zeros((0, 4)), np.zeros((0, 1))", "`data` returns no examples"),
         ("tf.data.Dataset.from_tensor_slices(np.zeros((64, 4))).batch(8).prefetch(1)", "`data` returns batches;"),
-        ("np.zeros((64, 3), np.float32), np.zeros((64, 1), np.float32)", "to have value 4, but received input with shape (None, 3)"),
+        (
+            "np.zeros((64, 3), np.float32), np.zeros((64, 1), np.float32)",
+            "value 4, but received input with shape (None, 3)",
+        ),
     ],
 )
 def test_data_that_cannot_be_trained_on_are_refused_in_a_line(
