@@ -240,11 +240,6 @@ class StepWatcher(Followed):
     # ------------------------------------------------------------ steps that are alike
 
     @property
-    def optimized(self) -> bool:
-        """Whether an optimizer has updated weights."""
-        return any(not updater.by_hand for updater in self.updaters)
-
-    @property
     def _mark_if_alike(self) -> Mark | None:
         """What made the one update of a step that read one batch, of the size that it was given; or None."""
         pulled, given = list(self.sources.pulled.elements()), list(self.given.elements())
@@ -255,7 +250,9 @@ class StepWatcher(Followed):
 
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""
-        bundle, self.bundle = self.bundle, Bundle()
+        bundle = self.bundle
+        if bundle.begun_ns or bundle.next_pull is not None:
+            self.bundle = Bundle()
         if not bundle.begun_ns or self.lane is None:
             return
         source, rows, ends_ns = bundle.source, bundle.rows, bundle.begun_ns
