@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.script import watching
+from tfmon.script.sources import NOT_SEEN
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_feed import the_feed
 
@@ -163,6 +164,18 @@ def eager():
     for _ in range(2):
         for x, y in batches:
             net.step(x, y)
+
+
+@shape(20, 20, 0, loss=True, unknown=["examples"], why=NOT_SEEN)
+def tape_around_a_function():
+    net, batches = Net(graph=False), data()
+    net.test = tf.function(net.test)
+    for _ in range(2):
+        for x, y in batches:
+            with tf.GradientTape() as tape:
+                loss = net.test(x, y)
+            gradients = tape.gradient(loss, net.model.trainable_variables)
+            net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
 
 
 @shape(20, 20, 640, validated=2)
@@ -597,6 +610,7 @@ def main() -> None:
             "examples": lane.examples,
             "loss": lane.loss is not None,
             "unknown": sorted(lane.unknown),
+            "why": lane.unknown.get("examples", ""),
             "validated": lane.validated,
             "epochs": lane.progress().epochs_done if lane.progress is not None else 0,
             "failures": hooks.failures,

@@ -98,7 +98,7 @@ class Followed(ABC):
     @property
     def here(self) -> bool:
         """Whether the calling thread is watched now."""
-        if self.off or self.aside or self._updating:
+        if self.off or self._updating or (self._asides and self.aside):
             return False
         ident = threading.get_ident()
         if ident == self._thread:

@@ -111,11 +111,17 @@ class Hooks:
             def hook(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
                 watching = scope = None
                 try:
-                    with self:
+                    try:
                         watching = watch(*args, **kwargs)
                         scope = None if watching is None else next(watching, None)
-                    with scope or NO_SCOPE:
+                    except Exception as error:
+                        if not self.__exit__(None, error, None):
+                            raise
+                    if scope is None:
                         result = own(*args, **kwargs)
+                    else:
+                        with scope:
+                            result = own(*args, **kwargs)
                     if watching is not None:
                         with self, contextlib.suppress(StopIteration):
                             watching.send(result)

@@ -85,14 +85,14 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
             return own(*args, **kwargs)
         bound.arguments["callbacks"] = [callback, *leaves_of(bound.arguments.get("callbacks") or [])]
         if pipeline is not None:
-            pipeline.fit_begins(one_iterator=bound.arguments.get("steps_per_epoch") is not None)
+            pipeline.fits(one_iterator=bound.arguments.get("steps_per_epoch") is not None)
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
             with hooks:
                 callback.watcher.close()
                 if pipeline is not None:
-                    pipeline.fit_ends()
+                    pipeline.fits(one_iterator=False)
 
     hook: Callable[..., Any] = hooks.around(_aside)(watched)
     return hook
@@ -118,7 +118,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not lane.measures_this_thread or isinstance(given, keras.callbacks.CallbackList):
         return None
-    callbacks = list(leaves_of(given or []))
+    callbacks = leaves_of(given or [])
     shown = any(getattr(each, "write_graph", False) for each in callbacks)
     watcher = Watcher(keras, lane, model, doing, shown=shown)
     watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")

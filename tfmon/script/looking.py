@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -40,15 +40,18 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def leaves_of(value: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield the values in a nested structure; what a strategy has split over replicas is one value."""
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, tuple | list):
-        yield value
-        return
-    for one in value:
-        yield from leaves_of(one)
+def leaves_of(value: Any) -> list[Any]:  # noqa: ANN401
+    """Return the values in a nested structure; what a strategy has split over replicas is one value."""
+    leaves, nested = [], [value]
+    while nested:
+        one = nested.pop()
+        if isinstance(one, dict):
+            nested += reversed(one.values())
+        elif isinstance(one, tuple | list):
+            nested += reversed(one)
+        else:
+            leaves.append(one)
+    return leaves
 
 
 def rows_of(batch: Any, *, batched: bool = True) -> frozenset[int]:  # noqa: ANN401
@@ -93,13 +96,15 @@ def first_of(target: Any) -> Any:  # noqa: ANN401
     return target
 
 
-def variables_in(sources: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Yield TensorFlow's variables in a nested structure; Keras wraps its own around them."""
+def variables_in(sources: Any) -> list[Any]:  # noqa: ANN401
+    """Return TensorFlow's variables in a nested structure; Keras wraps its own around them."""
+    found = []
     for one in leaves_of(sources):
         inner = getattr(one, "_value", None)
         variable = inner if hasattr(inner, "assign_sub") else one
         if hasattr(variable, "assign_sub"):
-            yield variable
+            found.append(variable)
+    return found
 
 
 def loss_path(outputs: Any, is_loss: Callable[[Any], bool]) -> tuple[Any, ...] | None:  # noqa: ANN401

@@ -27,7 +27,8 @@ class Variables(dict[int, Callable[[], Any]]):
 
     def add(self, variables: Iterable[Any]) -> None:
         """Add variables."""
-        self.update((id(one), weakref.ref(one)) for one in variables)
+        for one in variables:
+            self[id(one)] = weakref.ref(one)
 
     def has(self, variable: object) -> bool:
         """Return whether a variable is one of these."""

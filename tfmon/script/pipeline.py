@@ -62,11 +62,6 @@ class Reads:
         setattr(iterator, _READ, (dataset, place))
         self.latest = weakref.ref(iterator)
 
-    def dataset_of(self, iterator: Any) -> Any:  # noqa: ANN401
-        """Return the script's dataset that an iterator was made of; None if that is not known."""
-        read = getattr(iterator, _READ, None)
-        return read[0] if read is not None else None
-
     def trains(self, iterator: Any) -> None:  # noqa: ANN401
         """Record that what an iterator gives is trained from."""
         read = getattr(iterator, _READ, None)
@@ -124,13 +119,9 @@ class Pipeline:
 
     # ------------------------------------------------------------ who reads what
 
-    def fit_begins(self, *, one_iterator: bool) -> None:
-        """Record that Keras trains; from one iterator, if it was told the number of batches of an epoch."""
-        self._one_iterator = one_iterator
-
-    def fit_ends(self) -> None:
-        """Record that Keras has trained."""
-        self._one_iterator, self._keras_reads = False, None
+    def fits(self, *, one_iterator: bool) -> None:
+        """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has."""
+        self._one_iterator, self._keras_reads = one_iterator, None
 
     def keras_reads(self, iterator: object) -> None:
         """Record what the train function of Keras reads."""
@@ -152,7 +143,7 @@ class Pipeline:
 
     def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
         """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
-        dataset = self.reads.dataset_of(iterator)
+        dataset, _ = getattr(iterator, _READ, (None, None))
         if dataset is None or PREFETCH.name in lane.knobs or logs_operations():
             return
         own, name = settings_of(dataset), BATCH_SIZE.name

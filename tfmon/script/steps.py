@@ -240,11 +240,6 @@ class StepWatcher(Followed):
     # ------------------------------------------------------------ steps that are alike
 
     @property
-    def optimized(self) -> bool:
-        """Whether an optimizer has updated weights."""
-        return any(not updater.by_hand for updater in self.updaters)
-
-    @property
     def _mark_if_alike(self) -> Mark | None:
         """What made the one update of a step that read one batch, of the size that it was given; or None."""
         pulled, given = list(self.sources.pulled.elements()), list(self.given.elements())
@@ -255,7 +250,9 @@ class StepWatcher(Followed):
 
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""
-        bundle, self.bundle = self.bundle, Bundle()
+        bundle = self.bundle
+        if bundle.begun_ns or bundle.next_pull is not None:
+            self.bundle = Bundle()
         if not bundle.begun_ns or self.lane is None:
             return
         source, rows, ends_ns = bundle.source, bundle.rows, bundle.begun_ns
@@ -313,10 +310,10 @@ class StepWatcher(Followed):
             examples = LOOP_IN_GRAPH if steps > 1 else examples_of(pulled, given, self.updates)
         told = self.report.examples(examples)
         self.report.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
-        if self.rounds.settled or self.rounds.leader is not None:
-            self._past = Past()
-        else:
+        if not self.rounds.settled and self.rounds.leader is None:
             self._past.add(pulled, given, told)
+        elif self._past.steps:
+            self._past = Past()
         input_ns = sum(source.wait_ns for source in self._fed if source.first_ns >= self._began_ns)
         self.lane.end_step(steps=steps, loss=loss, examples=told, input_ns=input_ns, ended_ns=ended_ns)
         self._tell(sure=self.rounds.settled or self.rounds.leader is not None)

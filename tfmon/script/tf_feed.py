@@ -107,7 +107,9 @@ class TensorFlowFeed:
         if reason:
             self.unknown.update(examples=reason, input=reason)
             return None
-        if deterministic():
+        from tensorflow.python.framework import config
+
+        if config.is_op_determinism_enabled():
             self.unknown.update(input=DETERMINISTIC)
             return []
         with tf.name_scope(SCOPE), tf.device("CPU:0"):
@@ -160,13 +162,6 @@ def the_feed() -> TensorFlowFeed:
 # ---------------------------------------------------------------- whether operations can run
 
 DETERMINISTIC = "determinism is on"
-
-
-def deterministic() -> bool:
-    """Return whether TensorFlow refuses what is not deterministic, such as a time stamp."""
-    from tensorflow.python.framework import config
-
-    return bool(config.is_op_determinism_enabled())
 
 
 def cannot_run() -> str:

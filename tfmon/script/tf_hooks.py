@@ -153,7 +153,7 @@ class TensorFlowHooks:
             return False
         if not watcher.here:
             return False
-        if mark.by_hand and not mark.optimizers and self.watcher.optimized:
+        if mark.by_hand and not mark.optimizers and self._optimized:
             watcher.report.doubt(BOTH)
             return False
         if not mark.trains:
@@ -162,7 +162,7 @@ class TensorFlowHooks:
                 watcher.lane.take_feed()
             return True
         if mark.updater is None:
-            mark.updater = self._updater(list(mark.optimizers), mark.by_hand)
+            mark.updater = self.updater_of(list(mark.optimizers), mark.by_hand)
         return watcher.update_begins()
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
@@ -184,7 +184,7 @@ class TensorFlowHooks:
             loss, self._target = loss or self._target, None
         watcher.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
 
-    def _updater(self, optimizers: list[Any], by_hand: str = "") -> Updater:
+    def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
         """Return what stands for some optimizers, or for weights that are updated by hand."""
         known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
         key = frozenset(map(id, optimizers))
@@ -198,9 +198,10 @@ class TensorFlowHooks:
                 self._by_hand[by_hand] = updater
         return updater
 
-    def updater_of(self, optimizer: Any) -> Updater:  # noqa: ANN401
-        """Return what stands for one optimizer."""
-        return self._updater([optimizer])
+    @property
+    def _optimized(self) -> bool:
+        """Whether an optimizer has updated weights."""
+        return any(not updater.by_hand for updater in self.watcher.updaters)
 
     def _apply(self, optimizer: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
         """Watch an optimizer that is applied: an update, or a mark on the graph that is built."""
@@ -213,7 +214,7 @@ class TensorFlowHooks:
         elif self.watcher.here:
             self._sources = Variables()
             self._saw(optimizer)
-            yield from self._update(self._updater([optimizer]), scaled=hasattr(optimizer, "inner_optimizer"))
+            yield from self._update(self.updater_of([optimizer]), scaled=hasattr(optimizer, "inner_optimizer"))
 
     def _assign(self, variable: Any, *_args: Any, adds: bool = False, **_more: Any) -> Watching | None:  # noqa: ANN401
         """Watch an assignment to what a tape has differentiated by, which may be an update by hand."""
@@ -223,9 +224,9 @@ class TensorFlowHooks:
         self._sources = Variables()
         if not self._eager() or self._depth:
             return
-        updater = self._updater([], "assign_sub" if adds else "assign")
+        updater = self.updater_of([], "assign_sub" if adds else "assign")
         others = any(one is not updater for one in self.watcher.updaters)
-        if not self.watcher.optimized if adds else not others:
+        if not self._optimized if adds else not others:
             yield from self._update(updater)
         elif adds and self.watcher.here:
             self.watcher.report.doubt(BOTH)
@@ -262,7 +263,7 @@ class TensorFlowHooks:
 
     def _differentiated(self, tape: Any, target: Any, sources: Any, *, eager: bool) -> bool:  # noqa: ANN401
         """Record what is differentiated by which variables; return whether its examples are to be recorded."""
-        target, sources = first_of(target), list(variables_in(sources))
+        target, sources = first_of(target), variables_in(sources)
         if eager:
             if sources:
                 again = self._tape == id(tape) and self._target is not target

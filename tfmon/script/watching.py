@@ -81,7 +81,7 @@ def let_report() -> None:
 
 def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
     """Return what stands for an optimizer of Keras."""
-    return _tensorflow.updater_of(optimizer) if _tensorflow is not None else Updater((), "the optimizer")
+    return _tensorflow.updater_of([optimizer]) if _tensorflow is not None else Updater((), "the optimizer")
 
 
 def _join() -> Lane | None:
