@@ -24,7 +24,7 @@ from tfmon.ui.render.table import (
 )
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import bound
-from tfmon.ui.screens.scroll import FilterPage
+from tfmon.ui.screens.scroll import MOVING, FilterPage
 
 ABOUT_ROWS = 6
 """Most rows below a list for the whole text of the chosen entry."""
@@ -37,6 +37,7 @@ class ListPage(FilterPage):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        *MOVING,
         bound("sort"),
         bound("sort.reverse"),
     ]

@@ -16,6 +16,12 @@ from tfmon.ui.render.table import matches
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import WHEEL_ROWS, Page, bound
 
+MOVING: tuple[BindingType, ...] = (
+    bound("choose", "choose", "enter"),
+    *map(bound, ("move.down", "move.up", "move.page.down", "move.page.up", "move.home", "move.end")),
+)
+"""Bindings of the pages of lines."""
+
 
 class FilterPage(Page):
     """A page of lines through which one moves; after `/` one types words, and only what contains all is shown.
@@ -24,13 +30,6 @@ class FilterPage(Page):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        bound("move.down"),
-        bound("move.up"),
-        bound("move.page.down"),
-        bound("move.page.up"),
-        bound("move.home"),
-        bound("move.end"),
         bound("filter"),
         Binding("backspace", "erase", "erase a character"),
         Binding("ctrl+u", "clear", "show all"),
@@ -140,8 +139,8 @@ class ScrollPage(FilterPage):
     """A page of rows that scrolls; a filter leaves the entries that match, with the heads of their sections."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        bound("move.down", keys="down,j,space"),
+        *MOVING,
+        bound("move.down", keys="space"),
     ]
 
     def __init__(self, monitor: Monitor) -> None:
