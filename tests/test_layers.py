@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -153,6 +154,20 @@ def test_what_is_slow_to_load_is_not_loaded_with_the_command_line(name):
     entry = {"__init__", "__main__", "cli", "catalog", "errors", "model", "units"}
     early = [one for one in all_imports() if one.package in entry and one.name == name and not one.late]
     assert not [str(one) for one in early]
+
+
+def test_no_files_of_the_screen_import_each_other_in_a_circle():
+    """Imports inside functions and those for types alone count, too."""
+    files = {".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts): module for module in MODULES}
+    graph: dict[str, set[str]] = {}
+    for name, module in files.items():
+        if not name.startswith("tfmon.ui."):
+            continue
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                imported = {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+                graph.setdefault(name, set()).update(imported & files.keys())
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names them
 
 
 def test_nothing_that_is_read_is_run():

@@ -15,7 +15,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.recordings import library
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
-from tfmon.runner.runs import RecordedRuns
+from tfmon.runner.live import RecordedRuns
 
 FIRST, SECOND, THIRD = "20010101-100000-conv", "20010101-110000-dense", "20010102-100000-conv"
 
@@ -111,9 +111,9 @@ def test_two_runs_are_compared_and_one_is_replayed_to_its_end():
     runs = RecordedRuns()
     assert "second / first" in runs.diff(FIRST, SECOND)
     opened = runs.replay(FIRST)
-    opened.go_to(opened.state().to_ns)
-    assert opened.session.snapshot().lanes[1].steps > 0
-    opened.close()
+    opened.playback.go_to(opened.playback.state().to_ns)
+    assert opened.snapshot().lanes[1].steps > 0
+    opened.stop()
     for id in ("20250101-000000-gone", "../elsewhere"):
         with pytest.raises(RecordingError, match="there is no recording"):
             runs.replay(id)

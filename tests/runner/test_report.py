@@ -6,7 +6,7 @@ import pytest
 from support.recordings import RECORDED
 
 from tfmon.errors import TfmonError
-from tfmon.runner.runs import RecordedRuns
+from tfmon.runner.live import RecordedRuns
 
 pytestmark = pytest.mark.process
 pytest.importorskip("vl_convert")

@@ -13,7 +13,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.zoom import zoomed_rows
-from tfmon.ui.screens.copying import CopyPage, continued, verdict_lines
+from tfmon.ui.screens.text import CopyPage, continued, verdict_lines
 from tfmon.ui.view import OWN, View
 
 from .pilot import app_of, press, shown, until, wheel

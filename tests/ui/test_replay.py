@@ -9,14 +9,13 @@ import pytest
 from support.recordings import RECORDED
 from textual.command import CommandList
 
-from tfmon.recordings.player import play_all
+from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
-from tfmon.runner.runs import OpenPlayer
+from tfmon.runner.live import replay_of
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, watches
 from tfmon.ui.screens.replay import TAKEN
 from tfmon.ui.screens.text import HelpPage
-from tfmon.ui.source import replay_of
 
 from .pilot import press, shown, until
 
@@ -28,16 +27,16 @@ REFUSAL = "this is a replay of a race that is over: nothing in it can be changed
 def player():
     """A player that is paused, so that nothing happens but what the keys do."""
     with Recording(RECORDED) as opened:
-        player = OpenPlayer(opened)
+        player = Player(opened)
         player.toggle()
         yield player
 
 
-def app_of(player: OpenPlayer, **more) -> MonitorApp:
+def app_of(player: Player, **more) -> MonitorApp:
     return MonitorApp(replay_of(player), characters="braille", **more)
 
 
-def at(player: OpenPlayer) -> float:
+def at(player: Player) -> float:
     return (player.state().at_ns - player.state().from_ns) / SECOND
 
 

@@ -9,8 +9,9 @@ from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
 
 from tfmon.model.ports import RunInfo
+from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
-from tfmon.runner.runs import OpenPlayer
+from tfmon.runner.live import replay_of
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
 from tfmon.ui.screens.runs import run_entry
@@ -122,8 +123,8 @@ async def test_a_reader_may_not_change_the_recordings():
 
 
 @pytest.fixture
-def opened() -> Iterator[OpenPlayer]:
-    class Opened(OpenPlayer):
+def opened() -> Iterator[Player]:
+    class Opened(Player):
         closed = False
 
         def close(self) -> None:
@@ -135,7 +136,7 @@ def opened() -> Iterator[OpenPlayer]:
 
 async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(opened):
     demo = racing_demo()
-    app = app_of(demo, runs=FakeRuns(opened=opened))
+    app = app_of(demo, runs=FakeRuns(opened=replay_of(opened)))
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         await press(pilot, "down", "enter")

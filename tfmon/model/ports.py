@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.session import Session
 
 
 class ExperimentError(ValueError):
@@ -182,46 +181,3 @@ class RunInfo:
         if self.problem or self.failure:
             return self.problem or self.failure
         return self.verdict or ("still running" if self.running else "was not closed: tfmon was killed")
-
-
-class OpenReplay(ReplayControls, Protocol):
-    """A recording that is open, with its player."""
-
-    @property
-    def session(self) -> Session:
-        """What is known at the moment that is shown."""
-
-    def table(self) -> str:
-        """Return the race at that moment as text."""
-
-    def repeat(self) -> str:
-        """Return the command that races these lanes with the settings of that moment; raises TfmonError."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
-class Runs(Protocol):
-    """The recordings of the user, each named by its id.
-
-    Every method may read the disk for a second: call them off the screen's thread. All raise TfmonError, whose
-    text says what was wrong: the folder cannot be read, or a run is gone or damaged.
-    """
-
-    def list(self) -> Sequence[RunInfo]:
-        """Return all recordings by their start, the oldest first."""
-
-    def delete(self, id: str) -> None:
-        """Delete a recording for good; raises TfmonError for one that is being written."""
-
-    def rename(self, id: str, name: str) -> None:
-        """Give a recording a name, or take it away with ""; raises TfmonError for a name that is not possible."""
-
-    def diff(self, first: str, second: str) -> str:
-        """Return the comparison of two races as text, the second with the first."""
-
-    def report(self, path: str) -> str:
-        """Write a report of the recording in a file into the working directory; return the message to show."""
-
-    def replay(self, id: str) -> OpenReplay:
-        """Open a recording to play it; the caller closes it."""

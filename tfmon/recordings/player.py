@@ -47,6 +47,10 @@ class Player:
         self._kept: dict[int, Snapshot] = {0: self.session.snapshot()}
         self._play_to_place(recording.place_at(self._now_ns))
 
+    def close(self) -> None:
+        """Close the recording."""
+        self._recording.close()
+
     def state(self) -> ReplayState:
         """Return the position."""
         torn = "the recording is cut off at its end" if self._recording.torn else ""

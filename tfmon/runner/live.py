@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -20,26 +23,32 @@ from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launcher import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender, has_shell, suspend_job, suspend_with
+from tfmon.model.ports import RunInfo
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
 from tfmon.probes.machine import read_machine
-from tfmon.recordings import library
+from tfmon.recordings import library, sweeps
+from tfmon.recordings.compare import compare
+from tfmon.recordings.figures import read_recorded
 from tfmon.recordings.header import RecordingError
+from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
+from tfmon.reports.diff import to_text as diff_text
 from tfmon.reports.race import to_text
 from tfmon.runner.headless import go_on_alone, interruption
 from tfmon.runner.program import Program
-from tfmon.runner.runs import OpenPlayer, RecordedRuns
+from tfmon.runner.repeat import command_line
 from tfmon.runner.settings import ScreenSettings, config_path
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.source import Say, Source, replay_of
+from tfmon.ui.source import Say, Source
 
 if TYPE_CHECKING:
     from tfmon.runner.sweep import SweepProgram
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 """What tfmon says when it is started for the first time."""
+LOWEST_PRIORITY = 19
 PATIENCE_S = 1.0
 """Time the app has to leave after a signal, once the lanes are gone."""
 
@@ -222,9 +231,82 @@ def replay(recording: Recording, screen: ScreenSettings) -> bool:
     Raises:
         RecordingError: the recording holds what cannot be shown.
     """
-    app = _app(replay_of(OpenPlayer(recording), RecordedRuns()), screen)
+    app = _app(replay_of(Player(recording), RecordedRuns()), screen)
     ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
         problem = f"{type(app.broken).__name__}: {app.broken}"
         raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")
     return ending is not None
+
+
+def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
+    """Return a recording that is played as a source; stopping it closes the recording."""
+    snapshot = player.session.snapshot
+    return Source(
+        snapshot,
+        refusal="this is a replay of a race that is over: nothing in it can be changed",
+        playback=player,
+        tabs=("race", "lane", "log", "knobs", "gpus", "runs"),
+        runs=runs,
+        table=lambda: to_text(analyse(snapshot())),
+        repeat=lambda: command_line(snapshot()),
+        stop=player.close,
+    )
+
+
+# ---------------------------------------------------------------- the recorded runs
+
+
+class RecordedRuns:
+    """The recordings in the user's folder. Every method raises RecordingError, which is a TfmonError."""
+
+    def list(self) -> Sequence[RunInfo]:
+        """Return all recordings by their start, the oldest first."""
+        return [run.info() for run in library.runs()]
+
+    def delete(self, id: str) -> None:
+        """Delete a recording for good."""
+        library.delete(_path(id))
+
+    def rename(self, id: str, name: str) -> None:
+        """Give a recording a name, or take it away with ""."""
+        library.rename(_path(id), name)
+
+    def diff(self, first: str, second: str) -> str:
+        """Return the comparison of two races as text."""
+        return diff_text(compare(*(read_recorded(_path(id))[0] for id in (first, second))))
+
+    def report(self, path: str) -> str:
+        """Write a report of a recording, or of a sweep, into the working directory; return where it is.
+
+        A child writes it at the lowest priority, because a race may run.
+        """
+        recording = Path(path)
+        if not recording.exists():  # compressed meanwhile, as the race is over
+            recording = recording.with_name(recording.name + ".gz")
+        name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
+        target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
+        command = [sys.executable, "-m", "tfmon", "export", str(recording), "--html", str(target)]
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as child:
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, LOWEST_PRIORITY)
+            _, said = child.communicate()
+        if child.returncode:
+            lines = said.strip().splitlines() or [f"exit code {child.returncode}"]
+            raise RecordingError(lines[0].removeprefix("tfmon: "), " ".join(map(str.strip, lines[1:2])))
+        return f"saved {target}"
+
+    def replay(self, id: str) -> Source:
+        """Open a recording to play it."""
+        return replay_of(Player(Recording(_path(id))), self)
+
+
+def _path(id: str) -> Path:
+    """Return the recording of exactly that id; raises RecordingError for one that is gone."""
+    for suffix in (library.PACKED, library.PLAIN):
+        path = library.folder() / (id + suffix)
+        if Path(id).name == id and path.is_file():
+            return path
+    raise RecordingError(f"there is no recording {id} any more", "it was deleted, or dropped to make room")

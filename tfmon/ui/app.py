@@ -232,10 +232,11 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
             from tfmon.ui.screens.choices import KnobPage, Picker
 
             return KnobPage(monitor) if name == "knobs" else Picker(monitor)
-        case "profile" | "doctor" | "help":
-            from tfmon.ui.screens.text import DoctorPage, HelpPage, ProfilePage
+        case "profile" | "doctor" | "help" | "copy":
+            from tfmon.ui.screens.text import CopyPage, DoctorPage, HelpPage, ProfilePage
 
-            return {"profile": ProfilePage, "doctor": DoctorPage, "help": HelpPage}[name](monitor)
+            pages = {"profile": ProfilePage, "doctor": DoctorPage, "help": HelpPage, "copy": CopyPage}
+            return pages[name](monitor)
         case "gpus":
             from tfmon.ui.screens.gpus import GpusPage
 
@@ -252,10 +253,6 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
             from tfmon.ui.screens.experiments import HistoryPage, TunePage
 
             return HistoryPage(monitor) if name == "history" else TunePage(monitor)
-        case "copy":
-            from tfmon.ui.screens.copying import CopyPage
-
-            return CopyPage(monitor)
         case "palette":
             from tfmon.ui.screens.palette import palette_of
 

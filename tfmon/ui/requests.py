@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,15 +35,20 @@ def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple
     requests: list[NewValue] = []
     ends: list[str] = []
     for lane in lanes:
-        requested = lane.requested.get(knob.name)
-        value = in_effect(lane, knob) if requested is None else requested.value
-        high = lane.data_examples if knob.name == "batch_size" else None
-        moved = knob.next(value, direction, high=high)
-        if moved == value and type(moved) is type(value):
+        value, moved = _step(lane, knob, direction)
+        if moved is None:
             ends.append(_end_of_range(lane, knob, value, direction))
         else:
             requests.append(NewValue(lane.spec.name, moved))
     return requests, ends[0] if ends and not requests else ""
+
+
+def _step(lane: LaneState, knob: Knob, direction: int) -> tuple[KnobValue, KnobValue | None]:
+    """Return the value that is requested or in effect, and the one after it; None where there is none."""
+    requested = lane.requested.get(knob.name)
+    value = in_effect(lane, knob) if requested is None else requested.value
+    moved = knob.next(value, direction, high=lane.data_examples if knob.name == "batch_size" else None)
+    return value, None if moved == value and type(moved) is type(value) else moved
 
 
 def _end_of_range(lane: LaneState, knob: Knob, value: KnobValue, direction: int) -> str:
@@ -100,22 +104,8 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
 
 def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
     """Return what one press on a knob's key would do: `batch 10 → 16`, or by lane where values differ."""
-    now = []
-    for lane in lanes:
-        requested = lane.requested.get(knob.name)
-        value = in_effect(lane, knob) if requested is None else requested.value
-        now.append((lane.spec.id, value, lane.data_examples if knob.name == "batch_size" else None))
-    return _effect(knob, tuple(now))
-
-
-@functools.lru_cache(maxsize=64)
-def _effect(knob: Knob, lanes: tuple[tuple[str, KnobValue, int | None], ...]) -> str:
-    """Do it once for the ids of lanes, their values and the highest possible ones."""
-    steps = {}
-    for id, value, high in lanes:
-        moved = knob.next(value, 1, high=high)
-        if moved != value or type(moved) is not type(value):
-            steps[id] = f"{show(value)} → {show(moved)}"
+    moves = {lane.spec.id: _step(lane, knob, 1) for lane in lanes}
+    steps = {id: f"{show(value)} → {show(moved)}" for id, (value, moved) in moves.items() if moved is not None}
     if not steps:
         return ""
     if len(set(steps.values())) == 1 and len(steps) == len(lanes):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from tfmon.analysis.sweep import Found
-from tfmon.model.ports import Controls, Experiments, OpenReplay, ReplayControls, Runs
+from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.tabs import TAB_NAMES
 
@@ -88,15 +88,27 @@ class Source:
     """Waits no longer for lanes that are ending."""
 
 
-def replay_of(opened: OpenReplay, runs: Runs | None = None) -> Source:
-    """Return a recording that a player plays as a source."""
-    return Source(
-        opened.session.snapshot,
-        refusal="this is a replay of a race that is over: nothing in it can be changed",
-        playback=opened,
-        tabs=("race", "lane", "log", "knobs", "gpus", "runs"),
-        runs=runs,
-        table=opened.table,
-        repeat=opened.repeat,
-        stop=opened.close,
-    )
+class Runs(Protocol):
+    """The recordings of the user, each named by its id.
+
+    Every method may read the disk for a second: call them off the screen's thread. All raise TfmonError, whose
+    text says what was wrong: the folder cannot be read, or a run is gone or damaged.
+    """
+
+    def list(self) -> Sequence[RunInfo]:
+        """Return all recordings by their start, the oldest first."""
+
+    def delete(self, id: str) -> None:
+        """Delete a recording for good; raises TfmonError for one that is being written."""
+
+    def rename(self, id: str, name: str) -> None:
+        """Give a recording a name, or take it away with ""; raises TfmonError for a name that is not possible."""
+
+    def diff(self, first: str, second: str) -> str:
+        """Return the comparison of two races as text, the second with the first."""
+
+    def report(self, path: str) -> str:
+        """Write a report of the recording in a file into the working directory; return the message to show."""
+
+    def replay(self, id: str) -> Source:
+        """Open a recording to play it; the caller stops it."""

@@ -23,8 +23,8 @@ from tfmon.ui.render.table import (
     widths,
 )
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.filtered import FilterPage
 from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.scroll import MOVING, FilterPage
 
 ABOUT_ROWS = 6
 """Most rows below a list for the whole text of the chosen entry."""
@@ -37,17 +37,12 @@ class ListPage(FilterPage):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        bound("move.down"),
-        bound("move.up"),
-        bound("move.page.down"),
-        bound("move.page.up"),
-        bound("move.home"),
-        bound("move.end"),
+        *MOVING,
         bound("sort"),
         bound("sort.reverse"),
     ]
     columns: tuple[Column, ...] = ()
+    wheel_rows = 1
     wraps: ClassVar[bool] = False
     """Whether the last column is wrapped where it is cut."""
     noun: ClassVar[str] = ""
@@ -138,30 +133,26 @@ class ListPage(FilterPage):
             hints += [Hint(("move.up", "move.down"), "choose"), Hint(("sort", "sort.reverse"), "sort", "sort")]
         return hints
 
-    def choose(self, place: int) -> None:
+    def go_to(self, place: int) -> None:
         """Choose the entry at a place, or the nearest."""
         if self.shown:
             self.chosen = self.shown[max(0, min(place, len(self.shown) - 1))].id
         self.redraw()
+
+    def place(self) -> int:
+        """Return the place of the chosen entry."""
+        return self.cursor
+
+    def last(self) -> int:
+        """Return the place of the last entry."""
+        return len(self.shown) - 1
 
     def action_move(self, direction: int) -> None:
         """Choose another entry; a step beyond an end goes to the other one."""
         place = self.cursor + direction
         if abs(direction) == 1 and self.shown and not self.wraps:
             place %= len(self.shown)
-        self.choose(place)
-
-    def action_scroll_page(self, direction: int) -> None:
-        """Choose the entry a page further."""
-        self.choose(self.cursor + direction * self.page_rows)
-
-    def action_scroll_home(self) -> None:
-        """Choose the first entry."""
-        self.choose(0)
-
-    def action_scroll_end(self) -> None:
-        """Choose the last entry."""
-        self.choose(len(self.shown) - 1)
+        self.go_to(place)
 
     def action_sort(self) -> None:
         """Sort by the next column; after the last one as the entries come."""
@@ -179,11 +170,7 @@ class ListPage(FilterPage):
         if not self.keep_filter() and self.entry is not None:
             self.act(self.entry)
 
-    def wheel(self, direction: int) -> None:
-        """Choose another entry."""
-        self.choose(self.cursor + direction)
-
     def clicked(self, row: int) -> None:
         """Choose the entry that was clicked."""
         if 0 <= row < len(self._rows) and self._rows[row] >= 0:
-            self.choose(self._rows[row])
+            self.go_to(self._rows[row])

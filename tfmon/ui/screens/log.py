@@ -28,6 +28,7 @@ class LogPage(OneLanePage, ListPage):
     ]
     tab = "log"
     columns = COLUMNS
+    wheel_rows = WHEEL_ROWS
     wraps = True
     nothing = "no line yet"
 
@@ -112,7 +113,7 @@ class LogPage(OneLanePage, ListPage):
         here = self.cursor
         later = [place for place in places if (place > here if direction > 0 else place < here)]
         ends = (places[0], later[0] if later else 0) if direction > 0 else (places[-1], later[-1] if later else 0)
-        self.choose(ends[1] if later else ends[0])
+        self.go_to(ends[1] if later else ends[0])
 
     def filter_by(self, words: str) -> None:
         """Show only the lines that contain these words, the newest last."""
@@ -132,7 +133,3 @@ class LogPage(OneLanePage, ListPage):
     def start_over(self) -> None:
         """Follow the log."""
         self.chosen = None
-
-    def wheel(self, direction: int) -> None:
-        """Scroll some lines."""
-        self.choose(self.cursor + direction * WHEEL_ROWS)

@@ -55,6 +55,12 @@ class MonitorScreen(Screen[str | None]):
         super().__init__()
         self.monitor = monitor
         self.canvas = Canvas(monitor.palette)
+        self.zones: Sequence[Zone] = ()
+        """What a click acts on."""
+
+    def zone_at(self, event: events.MouseEvent) -> Zone | None:
+        """Return what a click there acts on."""
+        return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
 
     def compose(self) -> ComposeResult:
         """Give Textual the one widget of the screen."""
@@ -187,11 +193,6 @@ class Page(MonitorScreen):
     """Name of its tab; empty for a page that has none."""
     title_text = ""
 
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__(monitor)
-        self.zones: list[Zone] = []
-        """What a click acts on."""
-
     def on_mount(self) -> None:
         """Draw as soon as the page has a size."""
         self.redraw()
@@ -213,11 +214,11 @@ class Page(MonitorScreen):
         view = monitor.view = with_failures(monitor.view, snapshot, ())
         width, height = self.app.size
         room = max(0, height - FRAME_ROWS)
-        self.zones = []
+        self.zones = ()
         body = (self.body(snapshot, width, room) + [BLANK] * room)[:room]
         top = self._top(width)
         foot, zones = hint_row(self.hints(), view.keys, width, height - 1)
-        self.zones += zones
+        self.zones = (*self.zones, *zones)
         message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
         fitted = [fit(row, width) for row in (top, self._title(width), *body, message, foot)[:height]]
         if view.charset == "ascii":
@@ -226,7 +227,7 @@ class Page(MonitorScreen):
 
     def _top(self, width: int) -> Row:
         row, zones = tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
-        self.zones += zones
+        self.zones = (*self.zones, *zones)
         return row
 
     def _title(self, width: int) -> Row:
@@ -265,8 +266,7 @@ class Page(MonitorScreen):
 
     def on_click(self, event: events.Click) -> None:
         """Show the tab, or do what the words at the bottom say; the rest is for the body."""
-        x, y = event.screen_x, event.screen_y
-        zone = next((zone for zone in self.zones if zone.rect.contains(x, y)), None)
+        y, zone = event.screen_y, self.zone_at(event)
         if zone is not None:
             self.call_next(self.run_action, zone.action)
         elif 2 <= y < self.app.size.height - 2:

@@ -16,7 +16,7 @@ from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import hosts
-from tfmon.ui.render.bars import Zone, message_of
+from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
 from tfmon.ui.screens.looking import Looking
@@ -45,8 +45,6 @@ class RaceScreen(Looking, MonitorScreen):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.zones: tuple[Zone, ...] = ()
-        """What a click acts on."""
         self.charts: tuple[Rect, ...] = ()
         """Where the charts are."""
 
@@ -70,7 +68,7 @@ class RaceScreen(Looking, MonitorScreen):
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""
-        zone = self._zone_at(event)
+        zone = self.zone_at(event)
         if self.double_clicked(event, zone):
             return
         if zone is not None and zone.knob and event.button == RIGHT_BUTTON:
@@ -87,14 +85,11 @@ class RaceScreen(Looking, MonitorScreen):
         self._wheel(event, 1)
 
     def _wheel(self, event: events.MouseEvent, direction: int) -> None:
-        zone = self._zone_at(event)
+        zone = self.zone_at(event)
         if zone is not None and zone.knob:
             self.action_step_knob(zone.knob, -direction)
         else:
             self.action_move_page(direction)
-
-    def _zone_at(self, event: events.MouseEvent) -> Zone | None:
-        return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
 
     # ------------------------------------------------------------ knobs
 

@@ -10,7 +10,7 @@ from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.ports import OpenReplay, RunInfo, Runs
+from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import Row
@@ -21,7 +21,7 @@ from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.scroll import ScrollPage
 from tfmon.ui.screens.text import report_rows
-from tfmon.ui.source import replay_of
+from tfmon.ui.source import Runs, Source
 
 MARKED = "*"
 
@@ -145,9 +145,9 @@ class RunsPage(ListPage):
         self.monitor.unsay()
         self.app.push_screen(DiffPage(self.monitor, text))
 
-    def _replay(self, opened: OpenReplay) -> None:
+    def _replay(self, opened: Source) -> None:
         self.monitor.unsay()
-        self.app.push_screen(self.monitor.over(replay_of(opened, self.port)).screen)
+        self.app.push_screen(self.monitor.over(opened).screen)
 
     def action_mark(self) -> None:
         """Mark the chosen run, or take its mark away; a third mark takes that of the first."""

@@ -1,32 +1,146 @@
-"""Pages of text that scrolls, with what a filter leaves of it."""
+"""Bases of the pages of lines: keys move through them, a filter leaves some of them; and text that scrolls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.binding import BindingType
+from textual import events
+from textual.binding import Binding, BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, Row, plain
+from tfmon.ui.render.style import DIM, STRONG
 from tfmon.ui.render.table import matches
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.filtered import FilterPage
-from tfmon.ui.screens.page import WHEEL_ROWS, bound
+from tfmon.ui.screens.page import WHEEL_ROWS, Page, bound
+
+MOVING: tuple[BindingType, ...] = (
+    bound("choose", "choose", "enter"),
+    *map(bound, ("move.down", "move.up", "move.page.down", "move.page.up", "move.home", "move.end")),
+)
+"""Bindings of the pages of lines."""
+
+
+class FilterPage(Page):
+    """A page of lines through which one moves; after `/` one types words, and only what contains all is shown.
+
+    A page implements `go_to`, `place` and `last`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("filter"),
+        Binding("backspace", "erase", "erase a character"),
+        Binding("ctrl+u", "clear", "show all"),
+    ]
+    typing = False
+    """Whether keys are characters of the filter now."""
+    words = ""
+    wheel_rows = WHEEL_ROWS
+    """How far a turn of the wheel moves."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Take what is typed into the filter."""
+        if self.typing and event.is_printable and event.character is not None:
+            event.stop()
+            self.filter_by(self.words + event.character)
+
+    def action_filter(self) -> None:
+        """Let the user type a filter."""
+        self.typing = True
+        self.redraw()
+
+    def action_erase(self) -> None:
+        """Erase the last character."""
+        if self.typing:
+            self.filter_by(self.words[:-1])
+
+    def action_clear(self) -> None:
+        """Show everything again."""
+        self.filter_by("")
+
+    def keep_filter(self) -> bool:
+        """End typing, and return whether the user typed; the filter stays."""
+        typed, self.typing = self.typing, False
+        if typed:
+            self.redraw()
+        return typed
+
+    async def action_dismiss(self, result: str | None = None) -> None:
+        """Close the page; a filter goes first."""
+        if (self.typing or self.words) and not type(self).typing:
+            self.typing = False
+            self.filter_by("")
+        else:
+            await super().action_dismiss(result)
+
+    def filter_by(self, words: str) -> None:
+        """Show what contains these words."""
+        self.words = words
+        self.redraw()
+
+    def filter_row(self, count: str, note: str = "") -> Row:
+        """Return the filter with how much it leaves."""
+        if not self.typing and not self.words:
+            return ((f" {count}{note}", DIM),)
+        typed = f" / {self.words}{'▏' if self.typing else ''}"
+        return ((typed, STRONG), (f"   {count}{note}", DIM))
+
+    def typing_hints(self) -> list[Hint]:
+        """Return what the keys do while a filter is typed."""
+        return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
+
+    def hints(self) -> list[Hint]:
+        """Return what the keys do now."""
+        if self.typing and not type(self).typing:
+            return self.typing_hints()
+        hints = super().hints()
+        if self.words and not type(self).typing:
+            hints[-1] = Hint(("close",), "all", "dismiss")
+        return hints
+
+    # ------------------------------------------------------------ moving through the lines
+
+    def go_to(self, place: int) -> None:
+        """Move to the line at a place, or the nearest."""
+        raise NotImplementedError
+
+    def place(self) -> int:
+        """Return the place of the line that was moved to."""
+        raise NotImplementedError
+
+    def last(self) -> int:
+        """Return the place of the last line."""
+        raise NotImplementedError
+
+    def action_move(self, direction: int) -> None:
+        """Move down by a line, or up."""
+        self.go_to(self.place() + direction)
+
+    def action_scroll_page(self, direction: int) -> None:
+        """Move by what is shown."""
+        self.go_to(self.place() + direction * self.page_rows)
+
+    def action_scroll_home(self) -> None:
+        """Move to the first line."""
+        self.go_to(0)
+
+    def action_scroll_end(self) -> None:
+        """Move to the last line."""
+        self.go_to(self.last())
+
+    def wheel(self, direction: int) -> None:
+        """Move by some lines."""
+        self.go_to(self.place() + direction * self.wheel_rows)
 
 
 class ScrollPage(FilterPage):
     """A page of rows that scrolls; a filter leaves the entries that match, with the heads of their sections."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        bound("move.down", "scroll_rows(1)", "down,j,space"),
-        bound("move.up", "scroll_rows(-1)"),
-        bound("move.page.down"),
-        bound("move.page.up"),
-        bound("move.home"),
-        bound("move.end"),
+        *MOVING,
+        bound("move.down", keys="space"),
     ]
 
     def __init__(self, monitor: Monitor) -> None:
@@ -72,26 +186,18 @@ class ScrollPage(FilterPage):
         """Keep the filter that is typed."""
         self.keep_filter()
 
-    def action_scroll_rows(self, amount: int) -> None:
-        """Move down, or up for a negative amount."""
-        self.cursor = max(0, self.cursor + amount)
+    def go_to(self, place: int) -> None:
+        """Show the row at a place first."""
+        self.cursor = max(0, place)
         self.redraw()
 
-    def action_scroll_page(self, direction: int) -> None:
-        """Move by what is shown."""
-        self.action_scroll_rows(direction * self.page_rows)
+    def place(self) -> int:
+        """Return the place of the first row in view."""
+        return self.cursor
 
-    def action_scroll_home(self) -> None:
-        """Show the first row."""
-        self.action_scroll_rows(-self.cursor)
-
-    def action_scroll_end(self) -> None:
-        """Show the last row."""
-        self.action_scroll_rows(len(self._found(self.monitor.snapshot, self.app.size.width)))
-
-    def wheel(self, direction: int) -> None:
-        """Scroll some rows."""
-        self.action_scroll_rows(direction * WHEEL_ROWS)
+    def last(self) -> int:
+        """Return a place behind the rows; drawing goes back to what fills the page."""
+        return len(self._found(self.monitor.snapshot, self.app.size.width))
 
 
 def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:

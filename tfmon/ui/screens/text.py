@@ -1,4 +1,4 @@
-"""The pages of text that scrolls: the help, and reports that take a moment to make."""
+"""The pages of text that scrolls: the help, reports that take a moment to make, and what can be copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.finish import finish_lines
+from tfmon.errors import TfmonError
+from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import LaneState
+from tfmon.model.naming import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, listed_keys
 from tfmon.ui.monitor import Monitor
@@ -247,3 +252,80 @@ def _rows(line: str, width: int) -> Iterator[Row]:
     first, *more = wrap(line[indent:], max(10, width - 4 - indent), 20)
     yield ((f"  {line[:indent]}{first}", style),)
     yield from (((f"  {' ' * indent}{part}", style),) for part in more)
+
+
+# ---------------------------------------------------------------- what can be copied
+
+
+_TOLD = (
+    "copied, if this terminal lets programs copy (OSC 52; it gives no answer)",
+    "to select with the mouse, hold Shift (Option on a Mac) while you drag",
+)
+
+
+class CopyPage(ScrollPage):
+    """Copies the verdict and the command when it opens, and shows both to be selected."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("copy")]
+    still = True
+    title_text = "Copied"
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self._verdict = verdict_lines(monitor.analysis)
+        self._command, self._problem = "", ""
+        try:
+            self._command = monitor.source.repeat()
+        except TfmonError as error:
+            self._problem = error.line
+
+    @property
+    def text(self) -> str:
+        """What is copied."""
+        return "\n".join([*self._verdict, *([self._command] if self._command else [])]) + "\n"
+
+    def on_mount(self) -> None:
+        """Copy."""
+        self.app.copy_to_clipboard(self.text)
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the texts, without anything beside them that a selection would take along."""
+        rows: list[Row] = [BLANK]
+        for line in self._verdict:
+            rows += [((part, TEXT),) for part in wrap(line, width, 9)]
+        if self._command or self._problem:
+            rows += [BLANK, (("  The command that races these lanes with the settings in effect", STRONG),), BLANK]
+        rows += [((line, TEXT),) for line in continued(self._command, width)]
+        rows += [((f"  there is none: {line}", WARN),) for line in wrap(self._problem, width - 18, 3)]
+        rows.append(BLANK)
+        return rows + [((f"  {line}", DIM),) for told in _TOLD for line in wrap(told, width - 2, 2)]
+
+
+def verdict_lines(analysis: Analysis) -> list[str]:
+    """Return the verdict as a sentence, what limits it, and what each lane trains under as far as they differ."""
+    snapshot, verdict = analysis.snapshot, analysis.verdict
+    scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
+    lines = [f"{scenario}{verdict.text}", *([verdict.note] if verdict.note else []), *finish_lines(snapshot)]
+    return lines + list(_differing(snapshot))
+
+
+def _differing(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a line for each lane with every knob in which the lanes differ."""
+    for lane in snapshot.lanes if snapshot.differing else ():
+        told = [f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs]
+        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(told)}"
+
+
+def continued(command: str, width: int) -> Sequence[str]:
+    """Return a command in lines that a shell takes as one: all but the last end with a backslash.
+
+    It is only broken between words, outside of quotes; a longer word stays whole.
+    """
+    words = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) + 2 <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"  {word}" if lines else word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
