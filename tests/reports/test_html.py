@@ -164,8 +164,7 @@ class TestWhatStaysOut:
             assert secret not in page and secret not in marked, secret
         assert HIDDEN in page
         assert "document.title=" in page and "<script>document" not in page and "<b onmouseover" not in page
-        fenced = marked.split("```")[1]
-        assert not re.search(r"(?<!\\)<", marked.replace(fenced, ""))
+        assert not re.search(r"(?<!\\)<", "".join(marked.split("```")[::2])), "outside of code all is escaped"
         everything = page_of(tmp_path / "race.jsonl", everything=True)
         assert all(secret in everything for secret in ("hunter2", "alice", "node7"))
         assert "<script>document" not in everything
