@@ -242,7 +242,7 @@ def test_a_lane_that_dies_without_a_word_is_a_failed_lane_of_a_race_without_a_sc
         "tfmon: stdout is no terminal: racing without the screen (--headless)",
         "tfmon: racing for 30 s; --seconds or --steps says how long",
     ]
-    assert done.out.startswith("lane ") and "exited with code 0" in done.out
+    assert done.out.startswith("cpu: the lane exited with code 0")
     assert "\x1b" not in done.out
 
 

@@ -15,6 +15,7 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.header import SCHEMA
+from tfmon.reports import charts
 from tfmon.reports.gather import gather
 from tfmon.reports.html import library
 from tfmon.reports.private import HIDDEN, hider
@@ -116,6 +117,43 @@ class TestWhatIsInIt:
             128,
         ]
 
+    def test_no_line_is_drawn_across_a_time_in_which_nothing_trained(self, tmp_path):
+        def rests() -> Demo:
+            demo = Demo(mode="turns")
+            demo.go()
+            for _ in range(2):
+                demo.race(6)
+                demo.clock.ahead(5)
+            demo.race(6)
+            return demo
+
+        record(tmp_path / "race.jsonl", rests)
+        charts = data_of(page_of(tmp_path / "race.jsonl"), "tfmon-charts").values()
+        for title in ("examples/s", "loss"):
+            drawn = next(
+                layer["data"]["values"]
+                for chart in charts
+                for layer in chart["layer"]
+                if layer.get("encoding", {}).get("y", {}).get("title") == title and "layer" in layer
+            )
+            gaps = [row for row in drawn if row["v"] is None]
+            assert len(gaps) == 4, "two rests of two lanes"
+
+    def test_an_axis_of_small_values_is_in_plain_numbers(self):
+        def axis(*values: float) -> dict:
+            points = [(float(at), value, "", "") for at, value in enumerate(values)]
+            chart = charts.over_time([charts.Series("A", "A", 0, points)], "loss", "")
+            return chart["layer"][-1]["encoding"]["y"]["axis"]
+
+        assert axis(0.7, 0.2) == {} and axis(7_000.0, 0.2) == {"format": "~s"}
+
+    def test_names_beside_a_chart_are_broken_and_not_cut(self):
+        name = "C cpu batch_size=64 prefetch=auto / G gpu:0 batch_size=64"
+        chart = charts.intervals([(name, 1.0, 0.9, 1.1, "")], "", "ratio")
+        (row,) = chart["layer"][-1]["data"]["values"]
+        assert row["n"].split() == name.split() and max(map(len, row["n"].split("\n"))) <= charts.LABEL
+        assert chart["layer"][-1]["encoding"]["y"]["axis"]["labelLimit"] == 0
+
 
 class TestWhatStaysOut:
     def test_names_secrets_and_markup_of_a_race(self, tmp_path, run):
@@ -126,8 +164,7 @@ class TestWhatStaysOut:
             assert secret not in page and secret not in marked, secret
         assert HIDDEN in page
         assert "document.title=" in page and "<script>document" not in page and "<b onmouseover" not in page
-        fenced = marked.split("```")[1]
-        assert not re.search(r"(?<!\\)<", marked.replace(fenced, ""))
+        assert not re.search(r"(?<!\\)<", "".join(marked.split("```")[::2])), "outside of code all is escaped"
         everything = page_of(tmp_path / "race.jsonl", everything=True)
         assert all(secret in everything for secret in ("hunter2", "alice", "node7"))
         assert "<script>document" not in everything

@@ -47,6 +47,19 @@ def again(monkeypatch):
     return planned
 
 
+def test_a_script_in_one_lane_is_watched_and_two_race():
+    for lanes, begins in (
+        ([LaneSpec("cpu")], "tfmon watch --lane cpu -- python t.py"),
+        ([LaneSpec("cpu"), LaneSpec("gpu:0")], "tfmon race --lane cpu --lane gpu:0 -- python t.py"),
+    ):
+        demo = Demo(lanes)
+        for name in demo.names:
+            started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python t.py")
+            demo.session.accept(started)
+        line = command_line(demo.session.snapshot())
+        assert shlex.split(line)[:2] == begins.split()[:2] and line.endswith("-- python t.py"), line
+
+
 def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tuple[Snapshot, RacePlan]:
     """Return what is known of a race whose lanes have these settings in effect, and how it was started."""
     info = find_scenario(scenario)

@@ -211,6 +211,7 @@ def _run(
             snapshot = program.session.snapshot()
         finally:
             program.close(interrupted.reason)
+    snapshot = replace(snapshot, recording=program.session.snapshot().recording)  # it is compressed now
     if snapshot.experiment is None:  # a signal came before the experiment began
         tuned = state if isinstance(state, TuneState) else None
         snapshot = replace(snapshot, experiment=state, tuned=tuned)

@@ -16,17 +16,21 @@ from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.lane_state import RACING, STALL, SUSPENDED, LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
-from tfmon.model.readings import GpuSample, HostSample, Missing, Reading, TreeSample
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.session import Session, Snapshot
+from tfmon.recordings.export import samples_of
 from tfmon.recordings.header import Header, mark_of
 from tfmon.recordings.reader import Recording, guard
 
 CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
 """What is sampled: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
+_QUANTITIES = {
+    "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
+    "package_power_w": POWER, "temperature_c": HEAT,
+}  # fmt: skip
+"""What the numbers of a recording are of, by their names."""
 LEAD_NS = 10_000_000_000
 """How long before the start signal samples are shown; a recording begins with those of a minute."""
-PACKAGES = "CPU packages"
-MACHINE = "machine"
 
 
 @dataclass(slots=True)
@@ -143,19 +147,12 @@ class _Keeper:
                 self._window(event, _lane(known, event.lane))
             case TreeSample():
                 lane = _lane(known, event.lane)
-                if lane is not None and lane.phase == RACING:
-                    self._sample(CPU, event.lane, event.at_ns, lane.tree_cpu_pct)
-                self._sample(MEMORY, event.lane, event.at_ns, event.private_bytes)
+                self._sampled(event, without="" if lane is not None and lane.phase == RACING else CPU)
             case HostSample():
-                self._sample(CPU, _on(event.host, MACHINE), event.at_ns, event.cpu_pct)
-                self._sample(POWER, _on(event.host, PACKAGES), event.at_ns, event.package_power_w)
+                self._sampled(event)
                 self._discard(known, host_disturbances(event))
             case GpuSample():
-                subject = _on(event.host, f"GPU {event.index}")
-                self._sample(BUSY, subject, event.at_ns, event.busy_pct)
-                self._sample(USED, subject, event.at_ns, event.used_bytes)
-                self._sample(POWER, subject, event.at_ns, event.power_w)
-                self._sample(HEAT, subject, event.at_ns, event.temperature_c)
+                self._sampled(event)
                 self._discard(known, gpu_disturbances(event))
             case Suspended():
                 self._discard(known, (SUSPENDED,))
@@ -185,14 +182,14 @@ class _Keeper:
                 if not one.reason and not steady.get(one.at_ns, True):
                     one.reason = "; ".join(reasons)
 
-    def _sample(self, what: str, subject: str, at_ns: int, reading: Reading) -> None:
-        if not isinstance(reading, Missing):
-            self.samples.setdefault(what, {}).setdefault(subject, []).append(Sample(at_ns, reading))
-
-
-def _on(host: str, subject: str) -> str:
-    """Return the readings with the machine they are of, unless that is the monitor's own."""
-    return f"{host}: {subject}" if host else subject
+    def _sampled(self, event: Event, without: str = "") -> None:
+        for one in samples_of(event):
+            what = _QUANTITIES.get(one.name)
+            if what and what != without:
+                # A GPU must not be taken for the lane of that name.
+                subject = one.subject if isinstance(event, TreeSample) else one.subject.replace("gpu:", "GPU ")
+                of = self.samples.setdefault(what, {}).setdefault(subject, [])
+                of.append(Sample(one.at_ns, float(one.value)))
 
 
 def _lane(known: Snapshot, name: str) -> LaneState | None:

@@ -80,7 +80,7 @@ def report(
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
             Section("Machine and versions", (_machines(snapshot, header), *examination), long=True),
         ],
-        keys=[(keys[name], called) for name, called in names.items()],
+        keys=[(keys[name], called) for name, called in names.items()] if len(names) > 1 else (),
         hosts={
             name
             for host in snapshot.hosts.items()
@@ -141,8 +141,9 @@ def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
     yield Note(f"{snapshot.called(lane)}: {lane.trouble.message}", TROUBLE)
     if lane.trouble.hint:
         yield Note(lane.trouble.hint)
-    if lane.trouble.kind == "error" and lane.ended is not None and lane.ended.output_tail:
-        yield Code("\n".join(_of_the_script(lane.ended.output_tail)[-OUTPUT_LINES:]))
+    output = _of_the_script(lane.ended.output_tail) if lane.ended is not None else []
+    if output:
+        yield Code("\n".join(output[-OUTPUT_LINES:]))
 
 
 def _of_the_script(output: Sequence[str]) -> list[str]:
