@@ -8,6 +8,7 @@ import pytest
 from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
 
+from tfmon.model.events import LaneStarted
 from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
@@ -163,6 +164,21 @@ async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(ope
         await press(pilot, "escape")
         assert isinstance(app.screen, RaceScreen) and not isinstance(app.screen, ReplayScreen)
         assert "failed" in shown(pilot)
+
+
+async def test_ctrl_c_over_a_replay_asks_there_before_it_ends_a_command(opened):
+    demo = racing_demo()
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command="python mine.py"))
+    app = app_of(demo, runs=FakeRuns(opened=replay_of(opened)))
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await press(pilot, "ctrl+c")
+        assert "of training)? q again: yes" in shown(pilot) and demo.controls.calls == []
+        await press(pilot, "ctrl+c")
+        await until(pilot, lambda: app.return_value == "quit")
+        assert demo.controls.calls == [("stop",)] and opened.closed
 
 
 async def test_a_run_that_cannot_be_opened_is_said():

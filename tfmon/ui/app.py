@@ -196,8 +196,11 @@ class MonitorApp(TerminalApp[Ending]):
                 self._loop_of_app.call_soon_threadsafe(call, *given)
 
     async def action_quit(self) -> None:
-        """End the lanes and leave; the second time, leave at once."""
+        """End the lanes and leave; the second time, leave at once. A question is asked on the screen on top."""
+        shown = next(self._monitors())
         self.monitor.quit()
+        if shown is not self.monitor and not self.monitor.view.stopping:
+            shown.say(self.monitor.view.message)
 
     def action_stop(self) -> None:
         """Suspend this process and the lanes until `fg`."""
