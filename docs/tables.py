@@ -84,7 +84,7 @@ def doctor_exit_codes() -> str:
         (doctor.EXIT_FINE, "all fine"),
         (doctor.EXIT_WARNINGS, "warnings"),
         (doctor.EXIT_NO_GPU, "no usable GPU, or wrong usage"),
-        (doctor.EXIT_NO_TENSORFLOW, "TensorFlow cannot be used"),
+        (doctor.EXIT_NO_TENSORFLOW, "TensorFlow cannot be used, or the host"),
     ]
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
 

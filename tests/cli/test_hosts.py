@@ -125,7 +125,7 @@ def test_the_doctor_examines_another_machine(run):
 def test_a_doctor_that_does_not_get_there_says_why(run):
     refused = {"exit": 255, "says": "me@gpu2: Permission denied (publickey)."}
     done = run("doctor", "--host", "gpu2", **refused)
-    assert done.returncode == 2
+    assert done.returncode == 3
     message, hint = done.stderr.splitlines()
     assert message.startswith("tfmon: gpu2: permission denied: ") and "ssh-copy-id gpu2" in hint
     written = json.loads(run("doctor", "--json", "--host", "gpu2", **refused).stdout)

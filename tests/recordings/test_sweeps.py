@@ -74,7 +74,7 @@ def test_no_file_is_overwritten_and_one_that_cannot_be_written_says_so(measured,
     assert path.read_bytes() == before
     with pytest.raises(UsageError, match="cannot be written: No such file"):
         sweeps.create(tmp_path / "nowhere" / "night.sweep", state)
-    with pytest.raises(UsageError, match="cannot be written: No such file"):
+    with pytest.raises(UsageError, match="there is no sweep"):
         sweeps.resume(tmp_path / "no.sweep")
 
 
