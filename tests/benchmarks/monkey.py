@@ -1,8 +1,8 @@
 """Presses random keys, clicks, scrolls and resizes over real lanes, as a cat on the keyboard would.
 
-With `--scripts` it watches five scripts, one after the other, for a fifth of the
-time each. No key is pressed that changes a setting or confirms an end; so each is to be started once, and to end
-with the exit code, the last words and the weights, to the bit, that it has without tfmon.
+With `--scripts` it watches five scripts, one after the other, for a fifth of the time each. No key is pressed that
+changes a setting or confirms an end; so each is to be started once, and to end with the exit code, the last words
+and the weights, to the bit, that it has without tfmon; after a click that changed a setting, with the code alone.
 
 It says its seed, which repeats the acts; where one of them leaves tfmon, it starts again with the next seed.
 Every twenty acts it asks for the race again, in 120 columns, and the screen must show it. It ends with 1 if that
@@ -193,6 +193,9 @@ class Watcher(Monkey):
         watched = lane.ended.exit_code, lane.ended.requested, lane.ended.output_tail[-1:]
         alone = done.returncode, False, tuple(done.stdout.splitlines()[-1:])
         starts = len(Path("watched.started").read_text().split())
+        if changes := [mark.text for mark in lane.knob_marks]:
+            print(f"{self.script}: clicks changed {', '.join(changes)}, so its weights are others")
+            watched, alone = watched[:2], alone[:2]
         if watched != alone or starts != 1:
             wrong.append(f"{self.script}, started {starts} times, ended as {watched}, without tfmon as {alone}")
         print(f"{self.script}: {alone[2]}, {lane.steps:,} steps seen")
