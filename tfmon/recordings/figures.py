@@ -14,7 +14,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CONCURRENT, BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.recordings.change import Measured
-from tfmon.recordings.header import RESULT_SCHEMA, Header, RecordingError
+from tfmon.recordings.header import SCHEMA, Header, RecordingError
 from tfmon.recordings.library import run_id
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import guard
@@ -161,11 +161,9 @@ def read_json(told: Any, id: str, where: str) -> RaceFigures:  # noqa: ANN401 - 
         told = told["result"]
     if not isinstance(told, dict) or "lanes" not in told or "verdict" not in told:
         raise RecordingError(f"{where} is JSON, but no result of a race", WRITES_ONE)
-    if told.get("schema") != RESULT_SCHEMA:
+    if told.get("schema") != SCHEMA:
         by = f"schema {told.get('schema')!r}, by tfmon {told.get('tfmon')!r}"
-        raise RecordingError(
-            f"{where} has {by}; this tfmon reads schema {RESULT_SCHEMA}", "race again with this version"
-        )
+        raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race again with this version")
     try:
         found: RaceFigures = codec.read(told.get("figures"), RaceFigures)
         return replace(found, id=id)

@@ -26,12 +26,9 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 
 SCHEMA = 3
-"""Version of the recordings; others are refused. New events and new fields with a default need no new version:
-older recordings are still read, and newer ones are refused by the name that is unknown. 3: views lost `kept`."""
-RESULT_SCHEMA = 3
-"""Version of every JSON object. 3: what only a gate reads of a lane (`log_examples_per_s`, `measured_examples`,
-`measured_ns`) is in `figures`. 2: `bottleneck` was `bound`; `error` and `reason` were `why`; `gpu_memory_*` were
-`gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
+"""Version of recordings and JSON objects; others are refused. New events, and fields with a default, need no new
+version. 3: views have no `kept`; what only a gate reads of a lane is in `figures`. 2: `bottleneck` was `bound`;
+`error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
 
 ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",

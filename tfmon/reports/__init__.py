@@ -16,12 +16,12 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
-from tfmon.recordings.header import RESULT_SCHEMA
+from tfmon.recordings.header import SCHEMA
 
 
 def head() -> dict[str, Any]:
     """Return the keys that every object begins with."""
-    return {"schema": RESULT_SCHEMA, "tfmon": tfmon.__version__}
+    return {"schema": SCHEMA, "tfmon": tfmon.__version__}
 
 
 def interval(estimate: Estimate | None) -> list[float] | None:
