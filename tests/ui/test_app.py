@@ -78,14 +78,17 @@ async def test_the_knob_page_lists_all_knobs_and_changes_them_as_the_keys_do():
         assert isinstance(pilot.app.screen, RaceScreen)
 
 
-async def test_restart_takes_the_focused_lane_or_all_even_failed_ones_but_a_knob_only_the_living():
+async def test_restart_takes_the_focused_lane_or_the_failed_ones_or_all_but_a_knob_only_the_living():
     demo = racing_demo()
     demo.fail("gpu:0")
     async with app_of(demo).run_test(size=SIZE) as pilot:
         await press(pilot, "p", "r", "tab", "r")
-        restarts = [("restart", ("cpu", "gpu:0")), ("restart", ("cpu",))]
+        restarts = [("restart", ("gpu:0",)), ("restart", ("cpu",))]
         assert demo.controls.calls == [("set_knob", "cpu", "prefetch", 1), *restarts]
         assert "restarting cpu" in shown(pilot)
+    async with app_of(healthy := racing_demo()).run_test(size=SIZE) as pilot:
+        await press(pilot, "r")
+        assert healthy.controls.calls == [("restart", ("cpu", "gpu:0"))]
 
 
 async def test_space_pauses_what_races_and_then_resumes_it_and_t_changes_the_mode():

@@ -45,7 +45,7 @@ RACE_KEYS = (
     Key("undo", "u", "undo", "take back the last change, yours or one that was kept", "Race"),
     Key("history", "H", "open('history')", "every change of a setting, and what came of it", "Race"),
     Key("tune", "E", "open('tuning')", "try one change after the other until nothing helps", "Race"),
-    Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
+    Key("restart", "r", "restart", "start the focused lane again, or those that failed, or all", "Race"),
     Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
     Key("lane.detail", "i,enter", "show_tab('lane')", "all about a lane, and what may help it", "Lanes"),
     Key("lane.profile", "P", "profile_lane", "profile 20 steps of a lane: its operations and waits", "Lanes"),

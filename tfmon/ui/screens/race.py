@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
-from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.lane_state import FAILED, RACING, LaneState
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
 from tfmon.model.session import Snapshot, why_mode_stays
 from tfmon.ui import requests
@@ -120,10 +120,12 @@ class RaceScreen(Looking, MonitorScreen):
         self.monitor.say(hosts.mode_said(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
-        """Start the lanes again."""
+        """Start the lanes again: the focused one, or those that failed, or all."""
         if not self.may_act():
             return
-        lanes, name = self._targets(), self.monitor.snapshot.race.scenario
+        chosen, name = self._targets(), self.monitor.snapshot.race.scenario
+        lost = [lane for lane in chosen if lane.phase == FAILED]
+        lanes = lost if any(not lane.over for lane in chosen) and lost else chosen
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
             return
         self.monitor.controls.restart([lane.spec.name for lane in lanes])
