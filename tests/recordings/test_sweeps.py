@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
+from click.testing import CliRunner
 from support.sweeps import SimulatedStation, planned
 from support.waiting import PATIENCE_S
 
 from tfmon.analysis.sweep import rank
+from tfmon.cli.recordings import runs
 from tfmon.errors import TfmonError, UsageError
 from tfmon.experiments.sweep import Sweep
 from tfmon.model import codec
@@ -26,6 +28,18 @@ def measured(tmp_path):
     assert sweep.join(PATIENCE_S)
     file.close()
     return file.path, sweep.found.state
+
+
+def test_runs_lists_sweeps_with_their_answers(measured, tmp_path, monkeypatch):
+    path, _ = measured
+    monkeypatch.setenv("TFMON_RECORDINGS", str(tmp_path / "recordings"))
+    assert "sweeps in" not in CliRunner().invoke(runs).output
+    (tmp_path / "sweeps").mkdir()
+    path.rename(tmp_path / "sweeps" / "night.sweep")
+    (tmp_path / "sweeps" / "torn.sweep").write_text("{")
+    listed = CliRunner().invoke(runs).output.splitlines()
+    assert any(line.startswith("night.sweep  best: batch_size=") for line in listed)
+    assert any(line.startswith("torn.sweep  ") for line in listed)
 
 
 def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):

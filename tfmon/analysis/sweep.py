@@ -92,6 +92,11 @@ class Found:
         """Of how many nothing more is to be measured."""
         return sum(row.outcome != OPEN for row in self.rows)
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is measured: it has ended, or all is settled."""
+        return self.state.over or self.settled == len(self.rows)
+
     def best(self, kind: str) -> Row | None:
         """Return the best combination on a kind of device; None before anything is known."""
         return next((row for row in self.ranked if row.combination.kind == kind and row.ratio is not None), None)

@@ -26,7 +26,7 @@ def answer(found: Found) -> list[str]:
         where, best = f" on {kind}" if several else "", found.best(kind)
         others = [row for row in found.rows if row.combination.kind == kind and row.outcome != BASELINE]
         if best is None or best.ratio is None or not any(row.ratio for row in others):
-            lines.append(f"no combination has a ratio{where}" + ("" if found.state.over else " yet"))
+            lines.append(f"no combination has a ratio{where}" + ("" if found.over else " yet"))
             continue
         name = settings_text(best.combination.settings)
         if best.ratio.high < 1:
@@ -38,14 +38,14 @@ def answer(found: Found) -> list[str]:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
             line = f"best{where}: {name}, {factor} the baseline's throughput ({interval})"
             if best.ratio.low <= 1:
-                known = "found" if found.state.over else "known yet"
+                known = "found" if found.over else "known yet"
                 line = f"no best {known}{where}: the nearest is {name}, {factor} ({interval})"
         rivals = found.rivals(best) if best.ratio.low > 1 or best.outcome == BASELINE else ()
         if len(rivals) == 1:
             line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
         elif rivals:
             line += f"; {len(rivals)} others are within its error"
-        if found.state.over and (unknown := found.without_ratio(kind)):
+        if found.over and (unknown := found.without_ratio(kind)):
             line += f"; {unknown} without a ratio may be better"
         if best.learns:
             line += f"; it {learns_text(best)}"
@@ -84,7 +84,7 @@ def learns_text(row: Row) -> str:
 
 def progress_text(found: Found) -> str:
     """Say how far a sweep is: "12 of 48 settled, about 20 min left"."""
-    left = f", about {units.about(found.left_s)} left" if found.left_s and not found.state.over else ""
+    left = f", about {units.about(found.left_s)} left" if found.left_s and not found.over else ""
     return f"{found.settled} of {len(found.rows)} settled{left}"
 
 

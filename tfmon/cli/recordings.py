@@ -12,8 +12,11 @@ import click
 
 from tfmon import units
 from tfmon.cli import export, options
-from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, UsageError
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 from tfmon.runner import settings as configured
+
+MOST_SWEEPS = 5
+"""Sweeps that `tfmon runs` lists, the latest."""
 
 if TYPE_CHECKING:
     from tfmon.model.ports import RunInfo
@@ -92,7 +95,7 @@ def replay(
 def runs(
     as_json: bool, naming: tuple[str, str] | None, listing: str | None, keeping: tuple[str, str] | None
 ) -> None:
-    """List the recorded races by their start, the latest last.
+    """List the recorded races by their start, the latest last, and the latest sweeps.
 
     The commands replay, diff and export take an id from this list, its beginning, a name that was given, `last`,
     or `last~1` for the race before it; a race that still runs is not the last.
@@ -123,8 +126,11 @@ def runs(
     if as_json:
         click.echo(json.dumps([_run_json(run) for run in listed], indent=2, allow_nan=False))
         return
+    sweeps = _sweep_lines()
     if not listed:
         click.echo(f"no race was recorded in {library.folder()} yet")
+        for line in sweeps:
+            click.echo(fitted(line))
         return
     infos = [run.info() for run in listed]
     heads = [f"{info.id} ({info.name})" if info.name else info.id for info in infos]
@@ -133,6 +139,27 @@ def runs(
         click.echo(fitted(f"{head:{width}}  {_run_line(info)}"))
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
+    for line in sweeps:
+        click.echo(fitted(line))
+
+
+def _sweep_lines() -> list[str]:
+    """Return a line for each of the latest sweeps, with its answer, and where they are."""
+    from tfmon.analysis.sweep import rank
+    from tfmon.analysis.sweep_text import answer
+    from tfmon.recordings import sweeps
+    from tfmon.runner.sweep import folder
+
+    lines = []
+    files = sorted(folder().glob(f"*{sweeps.SUFFIX}"))
+    for path in files[-MOST_SWEEPS:]:
+        try:
+            told = answer(rank(sweeps.read(path)))[0]
+        except TfmonError as error:
+            told = error.message
+        lines.append(f"{path.name}  {told}")
+    more = f", {len(files) - MOST_SWEEPS} more" if len(files) > MOST_SWEEPS else ""
+    return ["", *lines, "", f"sweeps in {folder()}{more}; tfmon export shows one"] if lines else []
 
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
