@@ -119,6 +119,11 @@ def celsius(value: float) -> str:
     return f"{value:.0f} °C"
 
 
+def megahertz(value: float) -> str:
+    """Write a frequency: 1410 MHz."""
+    return f"{value:.0f} MHz"
+
+
 def discarded(shares: Mapping[str, float]) -> str:
     """Write which share of the measured time is discarded, by reason: discarded 9 %: pause 6 %, compiling 3 %."""
     share, reasons = discarded_parts(shares)

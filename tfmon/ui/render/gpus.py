@@ -110,7 +110,7 @@ def _power(row: GpuRow) -> Span:
 
 
 def _heat(row: GpuRow) -> Span:
-    return _number(row.sample.temperature_c, lambda value: f"{value:.0f} °C")
+    return _number(row.sample.temperature_c, units.celsius)
 
 
 def _clocks(row: GpuRow) -> Span:

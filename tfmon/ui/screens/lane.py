@@ -41,9 +41,9 @@ _MEANINGS = {
 _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
     "busy_pct": ("busy", units.percent),
     "used_bytes": ("memory", units.memory),
-    "power_w": ("power", lambda value: f"{value:.0f} W"),
-    "temperature_c": ("temperature", lambda value: f"{value:.0f} °C"),
-    "sm_clock_mhz": ("clocks", lambda value: f"{value:.0f} MHz"),
+    "power_w": ("power", units.watts),
+    "temperature_c": ("temperature", units.celsius),
+    "sm_clock_mhz": ("clocks", units.megahertz),
     "cpu_pct": ("cpu", units.percent),
     "others_cpu_pct": ("others", units.percent),
 }
@@ -262,12 +262,12 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "memory", _said(gpu.used_bytes, units.memory) + f" of {_said(gpu.total_bytes, units.memory)}{shared}"
     source = f" ({part.source})" if part.source else ""
     yield "used by lane", _said(part.used_bytes, units.memory) + source
-    watts, limit = _said(gpu.power_w, _watts), _said(gpu.power_limit_w, _watts)
+    watts, limit = _said(gpu.power_w, units.watts), _said(gpu.power_limit_w, units.watts)
     yield "power", f"{watts} of {limit} {gpu.power_source}".rstrip()
     on = f", {lane.spec.devices} GPUs together" if lane.spec.devices > 1 else ""
     yield "energy", _said(lane.gpu_j_per_1000_examples, _joules, f" for 1 000 examples{on}")
-    yield "temperature", _said(gpu.temperature_c, lambda value: f"{value:.0f} °C")
-    yield "clocks", f"{_said(gpu.sm_clock_mhz, _mhz)} of {_said(gpu.sm_clock_max_mhz, _mhz)}"
+    yield "temperature", _said(gpu.temperature_c, units.celsius)
+    yield "clocks", f"{_said(gpu.sm_clock_mhz, units.megahertz)} of {_said(gpu.sm_clock_max_mhz, units.megahertz)}"
     reasons = gpu.clock_reasons
     if isinstance(reasons, Missing):
         yield "limited by", units.absent(reasons)
@@ -309,7 +309,7 @@ def _of_host(host: HostSample) -> Lines:
     waited, short = host.cpu_pressure_pct, host.memory_pressure_pct
     yield "for a core", _said(waited, units.percent, " of the last 10 s some process waited for one")
     yield "for memory", _said(short, units.percent, " of the last 10 s some process waited for it")
-    yield "power", _said(host.package_power_w, _watts, " by the CPU packages")
+    yield "power", _said(host.package_power_w, units.watts, " by the CPU packages")
 
 
 def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
@@ -317,16 +317,8 @@ def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> s
     return units.reading(reading, lambda value: write(value) + after)
 
 
-def _watts(value: float) -> str:
-    return f"{value:.0f} W"
-
-
 def _joules(value: float) -> str:
-    return f"≈ {value:.3g} J"
-
-
-def _mhz(value: float) -> str:
-    return f"{value:.0f} MHz"
+    return f"≈ {units.joules(value)} J"
 
 
 def _rate(value: float) -> str:
