@@ -141,7 +141,7 @@ class _Explained:
 
 
 def _explained(less: Sequence[Measured], more: Sequence[Measured], cores: int, name: str) -> _Explained:
-    """Return what others explain of how slow the races `more` were, beyond what they did to the races `less`.
+    """Return by how much others may have slowed the races `more` down, beyond the races `less`.
 
     What others took alike on both sides slows both down. A thread loses to one program more at most the share
     `BESIDE` of its time, and no more than that one took; all threads together lose what others took of all cores.

@@ -49,7 +49,7 @@ class Quantity:
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return what happened over time.
+    """Return the course of the race over time.
 
     Args:
         course: Of the race.

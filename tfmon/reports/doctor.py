@@ -30,7 +30,7 @@ def to_text(
 
 
 def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = False) -> Report:
-    """Return what the doctor found, in sections."""
+    """Return the doctor's findings in sections."""
     sections = [
         Section(heading, (Items([_item(one, verbose, ascii_only) for one in report.of(subject)
                                  if verbose or one.finding.status != NOT_APPLICABLE]),))
@@ -49,7 +49,7 @@ def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = Fals
 
 
 def findings(report: Examined | None) -> Sequence[Block]:
-    """Return what slows a race down on its machine; None for a machine that could not be examined."""
+    """Return the obstacles to a race on its machine; None for a machine that could not be examined."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
     told = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]

@@ -41,7 +41,7 @@ def _key(lane: LaneState) -> str:
 
 
 def full_name(lane: LaneState) -> str:
-    """Return what a lane is called beside charts, in which it goes by its id: `C cpu batch 64`."""
+    """Return the name of a lane beside charts, which show its id alone: `C cpu batch 64`."""
     return f"{lane.spec.id} {lane.title}".strip()
 
 

@@ -119,7 +119,7 @@ def to_text(found: Found, file: str = "") -> str:
 
 
 def describe(found: Found, began: str = "") -> Report:
-    """Return what a sweep came to: its ranking, the ratio over its knobs, how and where it was measured."""
+    """Return the result of a sweep: its ranking, the ratio over its knobs, how and where it was measured."""
     plan = found.state.plan
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
     where = f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"

@@ -93,7 +93,7 @@ def unwatched(race_options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
 
 
 def raced(scenario: str | None, command: Sequence[str]) -> ScenarioInfo:
-    """Return what is raced: a scenario, the one that is set for None, or a user's command.
+    """Return the scenario to race: the named one, the one that is set, or that of a user's command.
 
     Raises:
         UsageError: both are named, or there is no such scenario.

@@ -100,7 +100,7 @@ class Hooks:
         self._replaced.append((owner, name, own, hook))
 
     def around(self, watch: Callable[..., Watching | None]) -> Callable[[Any], Any]:
-        """Return what makes a hook of a method: one that calls it in the middle of a generator.
+        """Return a maker of hooks: each calls its method in the middle of a generator.
 
         Args:
             watch: Is called with the arguments of the script's call. The generator that it returns yields a scope

@@ -335,7 +335,7 @@ class StepWatcher(Followed):
         self.given[given] += 1
 
     def _description(self, updater: Updater) -> str:
-        """Return what is counted as a step, by the line of the script that made the first one."""
+        """Return the description of a step, by the line of the script that made the first one."""
         examples = "the first dimension of what it is given" if any(self.given) else "what is read for it"
         return f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
 

@@ -274,7 +274,7 @@ def without_colour() -> bool:
 
 
 def look_of(theme: Theme, variables: Mapping[str, str], lane_colours: str) -> Look:
-    """Return what the styles are made from; `variables` are those that Textual derives from the theme."""
+    """Return the look that the styles follow; `variables` are those that Textual derives from the theme."""
     foreground = _hex(variables.get("foreground", ""), "#e0e0e0")
     background = _hex(variables.get("background", ""), "#121212")
     return Look(theme.dark, theme.ansi, foreground, background, lane_colours)

@@ -119,7 +119,7 @@ def item_row(items: Sequence[Item], width: int, y: int) -> tuple[Row, list[Zone]
 
 
 def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, list[Zone]]:
-    """Return what keys do, and where that can be clicked; the last two stay longest, then the first."""
+    """Return the keys with their actions, and where each is clicked; the last two stay longest, then the first."""
     last = len(hints) - 1
     items = [
         item(

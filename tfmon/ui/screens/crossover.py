@@ -153,7 +153,7 @@ class CrossoverDialog(Dialog):
         )
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         if self._chosen is None or sum(not lane.over for lane in self.monitor.snapshot.lanes) < 2:
             return []
         several = len(self._known) > 1
@@ -246,7 +246,7 @@ class CrossoverPage(Page):
         return [BLANK, *crossover_rows(self.monitor.analysis, width, height - 1)]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         if self.monitor.refusal:
             return []
         if self._in_progress:

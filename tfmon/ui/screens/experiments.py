@@ -30,7 +30,7 @@ class HistoryPage(ScrollPage):
         return [BLANK, *history_rows(self.monitor.analysis, width)]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
 
 
@@ -71,7 +71,7 @@ class TunePage(Page):
         return [BLANK, *tune_rows(self.monitor.analysis, lane, width)]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         snapshot = self.monitor.snapshot
         if self._in_progress() is not None:
             return [Hint(("choose",), "stops it, the lane gets its settings back", "start_or_stop")]

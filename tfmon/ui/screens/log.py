@@ -76,7 +76,7 @@ class LogPage(OneLanePage, ListPage):
         return f" lines: {VIEWS[self.view][0]} · {state}"
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         following = VIEWS[(self.view + 1) % len(VIEWS)][0]
         hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
         if self.words:

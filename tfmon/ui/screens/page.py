@@ -59,7 +59,7 @@ class MonitorScreen(Screen[str | None]):
         """What a click acts on."""
 
     def zone_at(self, event: events.MouseEvent) -> Zone | None:
-        """Return what a click there acts on."""
+        """Return the target of a click there."""
         return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
 
     def compose(self) -> ComposeResult:
@@ -324,5 +324,5 @@ class Dialog(Page, inherit_bindings=False):
         return ((f" {self.title_text}", STRONG),)
 
     def hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         return [*self.own_hints(), Hint(("close",), "cancel", "dismiss")]

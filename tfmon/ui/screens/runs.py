@@ -96,7 +96,7 @@ class RunsPage(ListPage):
         return f"{noun}{f' · {failed} failed' if failed else ''}{marked}"
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         if self._question is not None:
             return []
         hints = super().own_hints()

@@ -88,11 +88,11 @@ class FilterPage(Page):
         return ((typed, STRONG), (f"   {count}{note}", DIM))
 
     def typing_hints(self) -> list[Hint]:
-        """Return what the keys do while a filter is typed."""
+        """Return the actions of the keys while a filter is typed."""
         return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
 
     def hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         if self.typing and not type(self).typing:
             return self.typing_hints()
         hints = super().hints()

@@ -77,12 +77,12 @@ class SweepPage(ListPage):
         super().clicked(row - self._before)
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if curves_of(self.found) else []
         return [*super().own_hints(), *curve]
 
     def hints(self) -> list[Hint]:
-        """Return what the keys do now."""
+        """Return the actions of the keys now."""
         if self.typing:
             return self.typing_hints()
         leaves = "leave" if self.found.state.over else "end and keep"
