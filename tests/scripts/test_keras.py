@@ -104,7 +104,8 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     profiled = race.until_event(Profiled)
     assert profiled.folder == str(folder)
     found = profiled.profile
-    assert (found.steps, found.mode) == (STEPS, "graph")
+    assert 0 < found.steps <= STEPS, "an epoch that ends meanwhile ends the profile"
+    assert found.mode == "graph"
     assert any("MatMul" in op.kind for op in found.ops.top)
     assert not isinstance(found.input.wait_ns, Missing) and 0 < found.input.wait_ns < found.step_ns
 
