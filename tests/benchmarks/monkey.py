@@ -23,6 +23,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
@@ -183,6 +185,7 @@ class Watcher(Monkey):
         deadline = time.monotonic() + 60
         while "ended" not in self.terminal.read() and time.monotonic() < deadline:
             self.press("\x1b")
+        psutil.wait_procs(self.lanes(), timeout=60)  # until they are gone `q` asks a question
         wrong = super().end()
         done = subprocess.run(
             [*self.command, "0", self.ended.read_text(), "alone"], capture_output=True, text=True, check=False
