@@ -241,7 +241,12 @@ class TestWindows:
         read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
         state = lane("cpu", window(), read, window())
         assert (state.computing_share, advance(state, window(computing_share=0.5)).computing_share) == (0.25, 0.5)
-        assert advance(state, applied()).computing_share is None
+        untold = Profiled(at_ns=3 * SECOND, folder="f", profile=replace(gpu_profile(), call=Missing("no loop")))
+        assert state.calling_share == 100 / (100 + read.profile.other_ns)
+        again = advance(state, untold)
+        assert (again.computing_share, again.calling_share) == (state.computing_share, state.calling_share)
+        changed = advance(state, applied())
+        assert (changed.computing_share, changed.calling_share) == (None, None)
 
 
 class TestRecent:

@@ -189,6 +189,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
         case Profiled(profile=profile):
+            if isinstance(profile.call, Missing):
+                return state  # what a profile before it told still holds
             share = state.computing_share if profile.computing_share is None else profile.computing_share
             return replace(state, computing_share=share, calling_share=profile.calling_share)
         case StackReported():
