@@ -90,6 +90,8 @@ class Monkey(Soak):
 
     pause_s = (0.05, 0.5)
     may_leave = True
+    rows_of_keys = 0
+    """Rows at the end of the screen that are not clicked."""
 
     def __init__(self, *, seed: int, words: Sequence[str] = RACE) -> None:
         super().__init__(real=True, seed=seed, words=words)
@@ -107,7 +109,8 @@ class Monkey(Soak):
             self._resize(*self.random.choice(SIZES))
         else:
             button = self.random.choice([0, 0, 0, 2] if what == "click" else [64, 65, 35])
-            column, row = self.random.randint(1, self.size[0]), self.random.randint(1, self.size[1])
+            columns, rows = self.size[0], max(1, self.size[1] - self.rows_of_keys)
+            column, row = self.random.randint(1, columns), self.random.randint(1, rows)
             for _ in range(self.random.choice([1, 1, 2])):
                 self._send(f"\x1b[<{button};{column};{row}M")
                 if button < 35:
@@ -147,7 +150,7 @@ class Monkey(Soak):
 class Watcher(Monkey):
     """Random keys over one script."""
 
-    may_leave, codes = False, (3,)
+    may_leave, codes, rows_of_keys = False, (3,), 3
 
     def __init__(self, script: str, minutes: float, *, seed: int) -> None:
         Path("guest.py").write_text(GUEST)
