@@ -1,6 +1,6 @@
 """Runs in a lane for scripts.py: the same work with tfmon's hooks and without, in many short alternations.
 
-    loop_cost.py step|call|fit|wait|at-epoch PAIRS UNITS
+    loop_cost.py step|eager|call|fit|wait|at-epoch PAIRS UNITS
 
 prints a line for each pair, with the seconds without hooks and with them. `wait` trains from a pipeline that
 sleeps, and prints how long it slept. The last one trains in short epochs until it is ended.
@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 WHAT, PAIRS, UNITS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 2_000, 4, 0.005, 0.005
+STEPS, EAGER_STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 50, 2_000, 4, 0.005, 0.005
 x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
 y = x[:, :1]
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
@@ -28,12 +28,14 @@ model.compile("sgd", "mse")
 ONE = tf.ones(())
 
 
-@tf.function
-def step(x, y):
+def eager_step(x, y):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.square(model(x) - y))
     model.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
     return loss
+
+
+step = tf.function(eager_step)
 
 
 @tf.function
@@ -50,6 +52,11 @@ def sleeping():
 def epoch(batches: tf.data.Dataset = data) -> None:
     for x_batch, y_batch in batches:
         step(x_batch, y_batch)
+
+
+def eager() -> None:
+    for x_batch, y_batch in data.take(EAGER_STEPS):
+        eager_step(x_batch, y_batch)
 
 
 def calls() -> None:
@@ -93,8 +100,9 @@ def main() -> None:
         for x_batch, y_batch in data.prefetch(1):
             step(x_batch, y_batch)
             time.sleep(PAUSE_S)
-    epoch()
-    run = {"step": lambda: switched(epoch), "call": lambda: switched(calls), "fit": fits}[WHAT]()
+    (eager if WHAT == "eager" else epoch)()
+    works = {"step": epoch, "eager": eager, "call": calls}
+    run = fits() if WHAT == "fit" else switched(works[WHAT])
     for number in range(-WARM_UP, PAIRS):
         took = {}
         for on in (True, False) if number % 2 else (False, True):

@@ -1,12 +1,12 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-epoch] [--pairs 40] [--starts 3]
+    python tests/benchmarks/scripts.py [--what step,eager,call,fit,wait,at-epoch] [--pairs 40] [--starts 3]
         [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
-with a tf.function, `call` the call of a function that trains nothing, `fit` a step of Keras, on one model with two
-train functions. A value is the median of a block of pairs, since neighbours in time are alike; printed is the mean
+with a tf.function, `eager` one without, `call` the call of a function that trains nothing, `fit` a step of Keras,
+on one model with two train functions. A value is the median of a block of pairs, since neighbours in time are alike; printed is the mean
 of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares the wait for input in the lane's
 windows with how long the pipeline slept. `at-epoch` changes the prefetch of a running loop; printed is by how much
 the steps around a change are further apart than others.
@@ -39,13 +39,13 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
-STEPS, CALLS = 400, 2_000
+UNITS_OF_WORK = {"step": 400, "eager": 50, "call": 2_000, "fit": 400}
 """As in loop_cost.py."""
 BLOCK = 10
 """Pairs whose median is one value."""
 LIMITS = {
-    "step": "10 µs", "call": "0.3 µs", "fit": "at least 99 % of the speed", "wait": "within 5 %",
-    "at-epoch": "no gap of its own",
+    "step": "10 µs", "eager": "at least 99 % of the speed", "call": "0.3 µs",
+    "fit": "at least 99 % of the speed", "wait": "within 5 %", "at-epoch": "no gap of its own",
 }  # fmt: skip
 STEADY_WINDOWS = 3
 """Windows before the first change."""
@@ -141,10 +141,9 @@ def measure(what: str, starts: int, pairs: int, units: int) -> str:
             f"at most {max(apart):.1f}, over {len(apart)} changes"
         )
     found = [one_start(what, pairs, units)[0] for _ in range(starts)]
-    units_of_work = CALLS if what == "call" else STEPS
-    cost = [1e6 / units_of_work * (on - off) for each in found for off, on in each]
+    cost = [1e6 / UNITS_OF_WORK[what] * (on - off) for each in found for off, on in each]
     kept = [off / on for each in found for off, on in each]
-    step_us = statistics.median(1e6 / units_of_work * off for each in found for off, _ in each)
+    step_us = statistics.median(1e6 / UNITS_OF_WORK[what] * off for each in found for off, _ in each)
     mean, low, high = mean_and_ci(blocks(cost))
     share, least, most = mean_and_ci(blocks(kept))
     return (
