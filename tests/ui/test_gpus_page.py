@@ -184,6 +184,8 @@ def test_without_a_gpu_the_page_says_so_and_why():
         async with app.run_test(size=(120, 36)) as pilot:
             await press(pilot, "G")
             await until(pilot, lambda: "no GPU on this machine: no NVIDIA driver" in shown(pilot))
+            await press(pilot, "slash", "k")
+            assert app.screen.tab == "knobs", "a filter of nothing would take the keys"
 
     asyncio.run(act())
 

@@ -129,4 +129,4 @@ class Picker(ListPage, Dialog):
 def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
     note = " (this race)" if one.name == racing else ""
     cells = ((f"{one.name}{note}", TEXT), (one.title, TEXT), (one.origin, DIM))
-    return Entry(one.name, cells, whole=f"{one.title}. {one.doc}" if one.doc else one.title)
+    return Entry(one.name, cells, whole=f"{one.title.rstrip('.')}. {' '.join(one.doc.split())}".rstrip())
