@@ -143,6 +143,13 @@ async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offere
         assert "R runs" not in shown(pilot), "there is no list of them here"
         await press(pilot, "R")
         assert pilot.app.screen.tab == "knobs"
+    async with app_of(demo).run_test(size=(120, 30)) as pilot:
+        await press(pilot, "k")
+        assert "change" in shown(pilot).splitlines()[-1]
+        for name in demo.names:
+            demo.enter(name, "done")
+        pilot.app.monitor.pull()
+        assert "change" not in shown(pilot).splitlines()[-1]
 
 
 async def test_help_has_the_keys_of_the_page_first():

@@ -44,7 +44,8 @@ class KnobPage(ListPage):
     def own_hints(self) -> list[Hint]:
         """Return what the keys do; where nothing may be changed, only how to look."""
         hints = super().own_hints()
-        if self.shown and not self.monitor.refusal:
+        training = any(not lane.over for lane in self.monitor.snapshot.lanes)
+        if self.shown and training and not self.monitor.refusal:
             hints.insert(0, Hint(("move.left", "move.right"), "change", "step(1)"))
         return hints
 

@@ -48,6 +48,8 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
     "others_cpu_pct": ("others", units.percent),
 }
 """Readings that are drawn over time, and how their peak is written."""
+_CODE_CELLS = 6
+"""Cells before a line of code."""
 Lines = Iterator[tuple[str, str]]
 
 
@@ -118,7 +120,7 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
-    rows += _kept_rows(lane, snapshot)
+    rows += _kept_rows(lane, snapshot, width)
     sections: list[tuple[str, Lines]] = [
         ("Lane", _of_lane(lane)),
         ("Heartbeat", lifecycle.lines(lane, snapshot)),
@@ -188,28 +190,34 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
         if isinstance(reading, Missing):
             yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
     if bottleneck.kind == "retracing":
-        yield from _code_rows(RETRACING_CODE)
+        yield from _code_rows(RETRACING_CODE, width)
     if bottleneck.advice:
         yield BLANK
         yield (("  What may help", STRONG),)
-    for advice in bottleneck.advice:
-        yield from beside((f"  {advice.text}  ", STRONG), advice.purpose, TEXT, width - 2, 4)
-        yield from _code_rows(code_for(advice))
+    for text in dict.fromkeys(one.text for one in bottleneck.advice):
+        alike = [one for one in bottleneck.advice if one.text == text]
+        yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
+        yield from _code_rows(code_for(alike[0]), width)
 
 
-def _kept_rows(lane: LaneState, snapshot: Snapshot) -> Iterator[Row]:
+def _kept_rows(lane: LaneState, snapshot: Snapshot, width: int) -> Iterator[Row]:
     """Yield the code that makes what was changed in a script's lane permanent."""
     for place, (text, lines) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         if not place:
             yield BLANK
             yield (("  To keep what was changed, in the script", STRONG),)
         yield ((f"  {text}", STRONG),)
-        yield from _code_rows(lines)
+        yield from _code_rows(lines, width)
 
 
-def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
+def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
+    """Yield lines of code; a comment that has no room beside its line is wrapped above it."""
     for line in lines:
-        yield ((f"      {line}", DIM),)
+        code, sign, comment = line.partition("  # ")
+        if sign and len(line) + _CODE_CELLS > width:
+            yield from beside((" " * _CODE_CELLS + "# ", DIM), comment, DIM, width)
+            line = code
+        yield ((" " * _CODE_CELLS + line, DIM),)
 
 
 # ---------------------------------------------------------------- readings

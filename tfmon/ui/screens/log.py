@@ -109,7 +109,8 @@ class LogPage(OneLanePage, ListPage):
             self.chosen = None
         newer = len(self.shown) - 1 - self.cursor
         state = "following" if self.chosen is None else f"{newer} newer below"
-        return f" lines: {VIEWS[self.view][0]} · {state}"
+        noun = "line" if len(self._entries) == 1 else "lines"
+        return f" {noun}: {VIEWS[self.view][0]} · {state}"
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
