@@ -106,11 +106,7 @@ PAGE_KEYS = (
 
 REPLAY_KEYS = (
     Key(
-        "replay.pause",
-        "space",
-        "playback('toggle')",
-        "pause, or play on; at the end, from the beginning",
-        "Replay",
+        "replay.pause", "space", "playback('toggle')", "pause, or play on; at the end from the beginning", "Replay"
     ),
     Key("replay.back", "left", "playback('skip', -5)", "5 s back; with Shift 60 s", "Replay"),
     Key("replay.on", "right", "playback('skip', 5)", "5 s on; with Shift 60 s", "Replay"),

@@ -143,14 +143,10 @@ class LogPage(OneLanePage, ListPage):
             if at is not None and matches(at.text, self.words):
                 self.redraw()
                 return
-        places = [place for place, one in enumerate(self.shown) if matches(one.text, self.words)]
-        if not places:
-            self.redraw()
-            return
         here = self.cursor
-        later = [place for place in places if (place > here if direction > 0 else place < here)]
-        ends = (places[0], later[0] if later else 0) if direction > 0 else (places[-1], later[-1] if later else 0)
-        self.go_to(ends[1] if later else ends[0])
+        places = [place for place, one in enumerate(self.shown) if matches(one.text, self.words)][::direction]
+        later = [place for place in places if (place - here) * direction > 0]
+        self.go_to(next(iter(later or places), here))
 
     def filter_by(self, words: str) -> None:
         """Show only the lines that contain these words, the newest last."""
