@@ -17,6 +17,7 @@ from textual.color import Color, ColorParseError
 from textual.screen import Screen
 from textual.theme import Theme
 
+from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
 from tfmon.ui.screens.page import MonitorScreen
@@ -69,14 +70,16 @@ class MonitorApp(TerminalApp[Ending]):
             characters: What the terminal can show; None for what the locale says.
         """
         colourless = without_colour()
+        characters = characters or charset(sys.stdout.encoding or "", os.environ)
+        arrows = without_arrows() if characters == "ascii" else {}
         super().__init__(ansi_color=True if colourless else None)
         self.monitor = Monitor(
             self,
             source,
             make_screen,
             palette(Look(colours=lane_colours)),
-            charset=characters or charset(sys.stdout.encoding or "", os.environ),
-            keys=dict(keymap or {}),
+            charset=characters,
+            keys={**arrows, **(keymap or {})},
             readonly=readonly,
         )
         self._on_terminal = on_terminal

@@ -204,6 +204,12 @@ def label(key: str) -> str:
     return "+".join([*(part.capitalize() for part in modifiers), name])
 
 
+def without_arrows() -> dict[str, str]:
+    """Return by their ids the keys that are written as arrows, named so that they are written as words: `Down`."""
+    first = {key.id: key.keys.split(",")[0] for key in KEYS}
+    return {id: key.title() for id, key in first.items() if not label(key).isascii()}
+
+
 # ---------------------------------------------------------------- keys of the user's own
 
 _ALIASES = {
