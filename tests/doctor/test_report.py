@@ -95,7 +95,7 @@ class TestText:
         assert re.search(r"^  ✓ ok +TensorFlow +tensorflow 2\.21\.0$", text, re.MULTILINE)
         assert re.search(r"^ +expected: an NVIDIA driver that lists a GPU\n +fix: ", text, re.MULTILINE)
         assert "seen:" not in text and "n/a" not in text
-        assert re.search(r"\d+ of \d+ checks do not apply here; -v shows them", text)
+        assert re.search(r"\d+ of \d+ checks do not apply here; `tfmon doctor -v` shows them", text)
         assert text.splitlines()[-1].startswith("TensorFlow uses no GPU here: ")
 
     def test_verbose_ascii_and_colour(self, bench):

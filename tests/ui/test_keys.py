@@ -103,3 +103,12 @@ async def test_swapped_keys_act_and_all_pages_show_them():
         assert "Knobs of all lanes" in shown(pilot)
         await press(pilot, "Z")
         assert "examples/s" in shown(pilot)
+
+
+async def test_a_terminal_without_arrows_names_keys_in_words():
+    app = app_of(racing_demo(), characters="ascii", keymap={"move.up": "f5"})
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "k")
+        assert "Left Right change" in shown(pilot) and "F5 Down choose" in shown(pilot)
+        await press(pilot, "down", "left", "question_mark")
+        assert "  Down         down by a line" in shown(pilot)

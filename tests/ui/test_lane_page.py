@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,10 @@ def test_the_page_of_a_lane_says_its_bottleneck_every_share_and_what_may_help_wi
     ):
         assert words in text  # fmt: skip
     assert "(samples)" not in text, "a lane on the CPU has no readings of a GPU"
+    assert text.count("dataset = dataset.batch(80)") == 1, "advice with two reasons has its code once"
+    for width in (40, 60):
+        narrow = page(racing_demo(), "cpu", width)
+        assert "…" not in narrow and "another learning rate" in re.sub(r"\s+", " ", narrow)
 
 
 def test_a_gpu_has_its_readings_with_their_sources_and_what_is_missing_says_why():

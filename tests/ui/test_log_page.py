@@ -9,7 +9,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LogLine
-from tfmon.ui.render.log import VIEWS, log_entries, source_of
+from tfmon.ui.screens.log import VIEWS, log_entries, source_of
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, wheel
@@ -36,7 +36,7 @@ async def test_l_opens_the_log_of_the_focused_lane_with_its_newest_lines():
     demo = talking_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "l")
-        assert "Log of lane C: cpu" in shown(pilot)
+        assert "Log of lane C: cpu" in shown(pilot) and "105 lines: all" in shown(pilot)
         assert "line 99 of odd ones" in shown(pilot) and "line 0 of" not in shown(pilot)
         await press(pilot, "tab")
         assert "Log of lane G: gpu:0" in shown(pilot) and "from the other lane" in shown(pilot)
@@ -123,7 +123,7 @@ async def test_one_key_goes_through_events_output_tensorflow_and_all():
         seen = {}
         for name, _ in VIEWS:
             text = shown(pilot)
-            assert f"lines: {name} ·" in text
+            assert f": {name} ·" in text and "1 lines" not in text
             seen[name] = ["process 4000" in text, "Epoch 1" in text, "Allocation" in text]
             assert "Profiler session" not in text, "of tfmon's own profiles"
             await press(pilot, "v")

@@ -10,7 +10,7 @@ from support.ui import racing_demo
 from textual.command import CommandList, CommandPalette
 from textual.widgets import Input
 
-from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.keys import RACE_KEYS, key_of, without_arrows
 from tfmon.ui.render.style import TEXT, to_ascii
 from tfmon.ui.screens.race import RaceScreen
 
@@ -38,7 +38,7 @@ async def test_it_lists_every_action_with_its_key():
             listed = options(pilot)
             for one in RACE_KEYS:
                 if one.id not in ("palette", "pause"):
-                    ((words, _),) = to_ascii(((f"{one.help}  ({one.label})", TEXT),))
+                    ((words, _),) = to_ascii(((f"{one.help}  ({key_of(one.id, without_arrows())})", TEXT),))
                     assert any(words in text for text in listed), one.id
             assert any(text.startswith("pause training, or resume  (F5)") for text in listed)
             strips = pilot.app.screen._compositor.render_strips()

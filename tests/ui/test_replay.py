@@ -9,6 +9,7 @@ import pytest
 from support.recordings import RECORDED
 from textual.command import CommandList
 
+from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.runner.live import replay_of
@@ -113,6 +114,13 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
         assert player.session.snapshot() == before
         await press(pilot, "q")
         assert pilot.app.return_value == "quit", "at once: no lane has to end"
+
+
+async def test_a_recording_without_a_gpu_does_not_promise_one():
+    with Recording(EXAMPLE) as opened:
+        async with app_of(Player(opened)).run_test(size=(80, 24)) as pilot:
+            await press(pilot, "G")
+            await until(pilot, lambda: "no GPU was read up to this moment of the recording" in shown(pilot))
 
 
 async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_paused(player, monkeypatch):

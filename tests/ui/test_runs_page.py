@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
+from textual.events import Paste
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.ports import RunInfo
@@ -106,6 +107,24 @@ async def test_a_run_gets_a_name_or_loses_it_and_may_keep_it():
         assert runs.calls == [("rename", RUNS[2].id, "best 2Dq")]
         await press(pilot, "N", "ctrl+u", "escape")
         assert len(runs.calls) == 1
+
+
+async def test_what_is_pasted_is_taken_where_one_types_and_a_question_goes_with_its_page():
+    runs = FakeRuns()
+    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        pilot.app.post_message(Paste("no line is typed"))
+        await press(pilot, "slash")
+        pilot.app.post_message(Paste("conv\n"))
+        await until(pilot, lambda: "/ conv▏   2 of 4 runs" in shown(pilot))
+        await press(pilot, "enter", "N")
+        pilot.app.post_message(Paste("of today\nand more"))
+        await until(pilot, lambda: "of today▏" in shown(pilot))
+        await pilot.click(offset=(shown(pilot).index("l log"), 0))
+        await until(pilot, lambda: pilot.app.screen.tab == "log")
+        await press(pilot, "R", "D", "n", "ctrl+u")
+        await until(pilot, lambda: len(listed(pilot)) == 4)
+        assert runs.calls == [] and "name of" not in shown(pilot)
 
 
 async def test_a_reader_may_not_change_the_recordings():

@@ -34,9 +34,5 @@ def test_no_colour_and_no_braille(snap_compare, monkeypatch):
     assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=(80, 24))
 
 
-def test_the_help_of_a_race(snap_compare):
-    assert snap_compare(app_of(racing_demo()), terminal_size=(80, 24), press=["question_mark"])
-
-
 def test_the_page_of_a_crossover(snap_compare):
     assert snap_compare(app_of(crossover_demo()), terminal_size=(120, 36), press=["c"])

@@ -37,7 +37,6 @@ the loop's thread
 PAGES = {
     "lane": ["i"],
     "log": ["l"],
-    "filtered-log": ["l", "slash", *"tensorflow", "enter"],
     "knobs": ["k", "down"],
     "profile": ["P"],
     "doctor": ["d"],
@@ -49,7 +48,6 @@ PAGES = {
 }
 OTHER_SIZES = [
     *((page, (80, 24)) for page in ("lane", "log", "knobs", "runs", "crossover", "picker")),
-    *((page, (200, 50)) for page in ("log", "runs")),
 ]
 """Where another size shows something else: what is cut, wrapped or in more columns."""
 

@@ -8,7 +8,7 @@ from tfmon.model.ports import Mark, ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.render.rows import cells
 from tfmon.ui.render.style import to_ascii
-from tfmon.ui.render.timeline import cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.screens.replay import cell_of, keys_row, time_of, timeline_row
 
 SECOND = 1_000_000_000
 

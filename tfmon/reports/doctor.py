@@ -38,10 +38,8 @@ def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = Fals
     ]  # fmt: skip
     answer, passed = [Note(_line(report.answer), VERDICT)], report.count(NOT_APPLICABLE)
     if passed and not verbose:
-        answer.insert(
-            0,
-            Note(f"{passed} of {len(report.results)} checks do not apply here; -v shows them, and the evidence."),
-        )
+        rest = f"{passed} of {len(report.results)} checks do not apply here"
+        answer.insert(0, Note(f"{rest}; `tfmon doctor -v` shows them, and the evidence."))
     if report.lane is not None:
         trains = "; ".join(filter(None, (report.lane.found, report.lane.fix)))
         answer.append(Note(f"A lane trains here: {_line(trains)}"))

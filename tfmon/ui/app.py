@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -16,10 +17,10 @@ from textual.color import Color, ColorParseError
 from textual.screen import Screen
 from textual.theme import Theme
 
+from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
 from tfmon.ui.screens.page import MonitorScreen
-from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp
 
@@ -69,14 +70,16 @@ class MonitorApp(TerminalApp[Ending]):
             characters: What the terminal can show; None for what the locale says.
         """
         colourless = without_colour()
+        characters = characters or charset(sys.stdout.encoding or "", os.environ)
+        arrows = without_arrows() if characters == "ascii" else {}
         super().__init__(ansi_color=True if colourless else None)
         self.monitor = Monitor(
             self,
             source,
             make_screen,
             palette(Look(colours=lane_colours)),
-            charset=characters or charset(sys.stdout.encoding or "", os.environ),
-            keys=dict(keymap or {}),
+            charset=characters,
+            keys={**arrows, **(keymap or {})},
             readonly=readonly,
         )
         self._on_terminal = on_terminal
@@ -210,57 +213,27 @@ class MonitorApp(TerminalApp[Ending]):
             self._suspend()
 
 
+_SCREENS = {
+    "sweep": ("sweep", "SweepPage"), "replay": ("replay", "ReplayScreen"), "race": ("race", "RaceScreen"),
+    "lane": ("lane", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
+    "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
+    "runs": ("runs", "RunsPage"), "help": ("text", "HelpPage"), "copy": ("text", "CopyPage"),
+    "scenarios": ("choices", "Picker"), "crossover": ("crossover", "CrossoverPage"),
+    "new crossover": ("crossover", "CrossoverDialog"), "history": ("experiments", "HistoryPage"),
+    "tuning": ("experiments", "TunePage"), "palette": ("palette", "palette_of"),
+}  # fmt: skip
+"""Where each screen is made: a module of `tfmon.ui.screens`, and what in it takes a monitor."""
+
+
 def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
-    """Make the screen of that name; what it needs is loaded here."""
-    match name:
-        case "race" if monitor.sweep is not None:
-            from tfmon.ui.screens.sweep import SweepPage
-
-            return SweepPage(monitor)
-        case "race" if monitor.source.playback is not None:
-            from tfmon.ui.screens.replay import ReplayScreen
-
-            return ReplayScreen(monitor)
-        case "race":
-            return RaceScreen(monitor)
-        case "lane":
-            from tfmon.ui.screens.lane import LanePage
-
-            return LanePage(monitor)
-        case "log":
-            from tfmon.ui.screens.log import LogPage
-
-            return LogPage(monitor)
-        case "knobs" | "scenarios":
-            from tfmon.ui.screens.choices import KnobPage, Picker
-
-            return KnobPage(monitor) if name == "knobs" else Picker(monitor)
-        case "profile" | "doctor" | "help" | "copy":
-            from tfmon.ui.screens.text import CopyPage, DoctorPage, HelpPage, ProfilePage
-
-            pages = {"profile": ProfilePage, "doctor": DoctorPage, "help": HelpPage, "copy": CopyPage}
-            return pages[name](monitor)
-        case "gpus":
-            from tfmon.ui.screens.gpus import GpusPage
-
-            return GpusPage(monitor)
-        case "runs":
-            from tfmon.ui.screens.runs import RunsPage
-
-            return RunsPage(monitor)
-        case "crossover" | "new crossover":
-            from tfmon.ui.screens.crossover import CrossoverDialog, CrossoverPage
-
-            return CrossoverPage(monitor) if name == "crossover" else CrossoverDialog(monitor)
-        case "history" | "tuning":
-            from tfmon.ui.screens.experiments import HistoryPage, TunePage
-
-            return HistoryPage(monitor) if name == "history" else TunePage(monitor)
-        case "palette":
-            from tfmon.ui.screens.palette import palette_of
-
-            return palette_of(monitor)
-    raise ValueError(f"there is no screen {name!r}")
+    """Make the screen of that name; its module is loaded here. "race" is also what shows a sweep or a replay."""
+    if name == "race" and monitor.sweep is not None:
+        name = "sweep"
+    elif name == "race" and monitor.source.playback is not None:
+        name = "replay"
+    module, kind = _SCREENS[name]
+    screen: Screen[Any] = getattr(import_module(f"tfmon.ui.screens.{module}"), kind)(monitor)
+    return screen
 
 
 # ---------------------------------------------------------------- what a theme and NO_COLOR come to

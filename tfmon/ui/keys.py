@@ -106,11 +106,7 @@ PAGE_KEYS = (
 
 REPLAY_KEYS = (
     Key(
-        "replay.pause",
-        "space",
-        "playback('toggle')",
-        "pause, or play on; at the end, from the beginning",
-        "Replay",
+        "replay.pause", "space", "playback('toggle')", "pause, or play on; at the end from the beginning", "Replay"
     ),
     Key("replay.back", "left", "playback('skip', -5)", "5 s back; with Shift 60 s", "Replay"),
     Key("replay.on", "right", "playback('skip', 5)", "5 s on; with Shift 60 s", "Replay"),
@@ -206,6 +202,12 @@ def label(key: str) -> str:
     elif modifiers:
         name = name.upper()
     return "+".join([*(part.capitalize() for part in modifiers), name])
+
+
+def without_arrows() -> dict[str, str]:
+    """Return by their ids the keys that are written as arrows, named so that they are written as words: `Down`."""
+    first = {key.id: key.keys.split(",")[0] for key in KEYS}
+    return {id: key.title() for id, key in first.items() if not label(key).isascii()}
 
 
 # ---------------------------------------------------------------- keys of the user's own

@@ -109,18 +109,6 @@ def _power(row: GpuRow) -> Span:
     return f"{watts:3.0f}" + ("" if limit is None else f"/{limit:.0f}") + " W", TEXT
 
 
-def _heat(row: GpuRow) -> Span:
-    return _number(row.sample.temperature_c, units.celsius)
-
-
-def _clocks(row: GpuRow) -> Span:
-    return _number(row.sample.sm_clock_mhz, lambda value: f"{value:4.0f} MHz")
-
-
-def _memory_clock(row: GpuRow) -> Span:
-    return _number(row.sample.memory_clock_mhz, lambda value: f"{value:4.0f} MHz")
-
-
 def _link(row: GpuRow) -> Span:
     generation, width = known(row.sample.pcie_generation), known(row.sample.pcie_width)
     if generation is None or width is None:
@@ -140,14 +128,18 @@ def _number(reading: Reading, write: Callable[[float], str]) -> Span:
     return (UNKNOWN, DIM) if value is None else (write(value), TEXT)
 
 
+def _clock(reading: Reading) -> Span:
+    return _number(reading, lambda value: f"{value:4.0f} MHz")
+
+
 _PARTS = (
     _Part("lane", 0, _lanes),
     _Part("load", 0, _load),
     _Part("memory", 1, _memory),
     _Part("power", 1, _power),
-    _Part("heat", 0, _heat),
-    _Part("clock", 2, _clocks),
-    _Part("mem clock", 5, _memory_clock),
+    _Part("heat", 0, lambda row: _number(row.sample.temperature_c, units.celsius)),
+    _Part("clock", 2, lambda row: _clock(row.sample.sm_clock_mhz)),
+    _Part("mem clock", 5, lambda row: _clock(row.sample.memory_clock_mhz)),
     _Part("PCIe", 3, _link),
     _Part("traffic", 6, _traffic),
     _Part("model", 4, _model),

@@ -225,7 +225,7 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
     told = analysis.earlier or "; ".join(ranked)
     for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
         rows.append((("   " + line, TEXT),))
-    for line in wrap(_tried(analysis, key_of("undo", view.keys)), width - 4, min(2, height - len(rows))):
+    for line in wrap(_tried(analysis, view), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
     for line in wrap(analysis.verdict.note, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
@@ -235,10 +235,10 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
     return (rows + [BLANK] * height)[:height]
 
 
-def _tried(analysis: Analysis, undo_key: str) -> str:
-    """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it."""
-    undoes = analysis.news and undoes_last(analysis.snapshot)
-    return f"{analysis.news} · {undo_key} to undo" if undoes else analysis.news
+def _tried(analysis: Analysis, view: View) -> str:
+    """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it if one does."""
+    undoes = analysis.news and not view.readonly and undoes_last(analysis.snapshot)
+    return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
 
 
 def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:

@@ -134,11 +134,20 @@ def _wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
 
 def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
     """Return a name and the text about it, wrapped beside it."""
-    lines = wrap(meaning, max(10, min(100, width - LABEL_CELLS - 4)), 9)
-    return [
-        ((f"  {name if place == 0 else '':<{LABEL_CELLS}}", style), (line, TEXT))
-        for place, line in enumerate(lines)
-    ]
+    return beside((f"  {name:<{LABEL_CELLS}}", style), meaning, TEXT, min(100 + LABEL_CELLS, width - 4) + 2)
+
+
+def beside(lead: Span, text: str, style: str, width: int, limit: int = 9) -> list[Row]:
+    """Return a text in at most `limit` lines of at most `width` cells, beside what leads the first of them."""
+    words, look = lead
+    margin = (" " * cell_len(words), look)
+    lines = wrap(text, max(10, width - cell_len(words)), limit)
+    return [(margin if place else lead, (line, style)) for place, line in enumerate(lines)]
+
+
+def indented(text: str, style: str, width: int, limit: int = 9) -> list[Row]:
+    """Return a paragraph, two cells from either edge."""
+    return beside(("  ", style), text, style, width - 2, limit)
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

@@ -12,6 +12,8 @@ from tfmon.ui.render.style import DIM, STRONG, TEXT, strong
 GAP = 2
 MARK_CELLS = 3
 """Cells before the first column, for the mark of the chosen entry."""
+LAST_CELLS = 20
+"""The other columns are cut before the last one has less, where it needs so many."""
 MOST_ROWS = 6
 """An entry of a list that wraps takes so many rows at most; the whole text is below the list."""
 
@@ -84,11 +86,22 @@ def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> l
         for at, column in enumerate(columns[:-1])
     ]
     left = width - MARK_CELLS - sum(needed) - GAP * len(needed)
-    while needed and left < 20 and max(needed) > 8:
+    enough = min(LAST_CELLS, max([0, *(cell_len(one.cells[-1][0]) for one in entries)]))
+    while needed and left < enough and max(needed) > 8:
         widest = needed.index(max(needed))
         needed[widest] -= 1
         left += 1
     return [*needed, max(1, left)]
+
+
+def column_at(sizes: Sequence[int], x: int) -> int:
+    """Return the place of the column that a cell of a row belongs to; the first has the mark, too."""
+    end = MARK_CELLS
+    for at, size in enumerate(sizes):
+        end += size + GAP
+        if x < end:
+            return at
+    return len(sizes) - 1
 
 
 def head_row(columns: Sequence[Column], sizes: Sequence[int], order: Order) -> Row:

@@ -60,25 +60,28 @@ class Hint:
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
     """Return the tabs with their keys, the current one in brackets, and where each can be clicked.
 
-    Where the width is short, the words go before the keys do; the current tab keeps its word.
+    Where the width is short, the words go before the keys do; the current tab keeps its word, and stays longest.
     """
+    shown = [tab for tab in TABS if tab.name in names]
+    parts = [_tab_spans(tab, current, keys, words=True) for tab in shown]
+    if sum(map(cells, parts)) > width:
+        parts = [_tab_spans(tab, current, keys, words=False) for tab in shown]
+    while sum(map(cells, parts)) > width and shown[0].name != current and current in names:
+        shown, parts = shown[1:], parts[1:]
     row: list[Span] = []
     zones: list[Zone] = []
-    for words in (True, False):
-        row, zones = [], []
-        for tab in TABS:
-            if tab.name not in names:
-                continue
-            here = tab.name == current
-            key = key_of(tab.binding, keys)
-            label = f" {tab.name}" if words or here else ""
-            spans: list[Span] = [("[" if here else " ", STRONG), (key, KEY), (label, STRONG if here else DIM)]
-            spans.append(("]" if here else " ", STRONG))
-            zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab.action))
-            row += spans
-        if cells(row) <= width:
-            break
+    for tab, spans in zip(shown, parts, strict=True):
+        zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab.action))
+        row += spans
     return fit(row, width), zones
+
+
+def _tab_spans(tab: Tab, current: str, keys: Mapping[str, str], *, words: bool) -> list[Span]:
+    """Return a tab with its key, in brackets if it is the current one, with its word or without."""
+    here = tab.name == current
+    label = f" {tab.name}" if words or here else ""
+    key, style = key_of(tab.binding, keys), STRONG if here else DIM
+    return [("[" if here else " ", STRONG), (key, KEY), (label, style), ("]" if here else " ", STRONG)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class KnobPage(ListPage):
     def own_hints(self) -> list[Hint]:
         """Return what the keys do; where nothing may be changed, only how to look."""
         hints = super().own_hints()
-        if self.shown and not self.monitor.refusal:
+        training = any(not lane.over for lane in self.monitor.snapshot.lanes)
+        if self.shown and training and not self.monitor.refusal:
             hints.insert(0, Hint(("move.left", "move.right"), "change", "step(1)"))
         return hints
 
@@ -129,4 +130,4 @@ class Picker(ListPage, Dialog):
 def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
     note = " (this race)" if one.name == racing else ""
     cells = ((f"{one.name}{note}", TEXT), (one.title, TEXT), (one.origin, DIM))
-    return Entry(one.name, cells, whole=f"{one.title}. {one.doc}" if one.doc else one.title)
+    return Entry(one.name, cells, whole=f"{one.title.rstrip('.')}. {' '.join(one.doc.split())}".rstrip())

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.gpus import COLUMNS, GpuRow, gpu_rows, gpus_of, process_entries, summary
-from tfmon.ui.render.rows import BLANK, Row, wrap
+from tfmon.ui.render.rows import BLANK, Row, indented
 from tfmon.ui.render.style import DIM, TEXT
 from tfmon.ui.render.table import Entry
 from tfmon.ui.render.tabs import Hint
@@ -61,10 +61,7 @@ class GpusPage(ListPage):
         self._gpus = gpus_of(snapshot)
         if not self._gpus:
             self.title_text, self.shown, self._rows = "GPUs", [], []
-            return [
-                BLANK,
-                *(((f"  {line}", TEXT),) for line in wrap(self._no_gpu(snapshot), width - 4, height - 1)),
-            ]
+            return [BLANK, *indented(self._no_gpu(snapshot), TEXT, width, height - 1)]
         self.title_text = summary(self._gpus)
         self._room = max(1, height - LIST_ROWS - 2)
         count = len(self._gpus)
@@ -93,6 +90,11 @@ class GpusPage(ListPage):
         more = len(self._gpus) > self._room
         return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]
 
+    def action_filter(self) -> None:
+        """Let the user type a filter, where there is a list."""
+        if self._gpus:
+            super().action_filter()
+
     def action_turn(self, direction: int) -> None:
         """Show the next GPUs, or those before; after the last ones the first."""
         pages = -(-len(self._gpus) // max(1, self._room))
@@ -107,4 +109,6 @@ class GpusPage(ListPage):
         told = [f"no GPU on {host or 'this machine'}: {reason}" for host, reason in sorted(reasons.items())]
         if told:
             return "\n".join(told)
+        if self.monitor.source.playback is not None:
+            return "no GPU was read up to this moment of the recording"
         return "looking for GPUs…" if self._why is None else "no GPU is read yet"

@@ -21,7 +21,7 @@ from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Readi
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.readings import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
+from tfmon.ui.render.rows import BLANK, Row, beside, entry, indented
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import OneLanePage, bound
@@ -48,6 +48,8 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
     "others_cpu_pct": ("others", units.percent),
 }
 """Readings that are drawn over time, and how their peak is written."""
+_CODE_CELLS = 6
+"""Cells before a line of code."""
 Lines = Iterator[tuple[str, str]]
 
 
@@ -75,7 +77,7 @@ class LanePage(ScrollPage, OneLanePage):
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do: with a lane that has ended less than with one that trains."""
-        lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
+        lane, hints = self.lane, super().own_hints()
         if lane is not None and not lane.over and not self.monitor.refusal:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
             hints += [Hint(("lane.kill",), "end the lane"), Hint(("try",), "try advice")]
@@ -118,7 +120,7 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
-    rows += _kept_rows(lane, snapshot)
+    rows += _kept_rows(lane, snapshot, width)
     sections: list[tuple[str, Lines]] = [
         ("Lane", _of_lane(lane)),
         ("Heartbeat", lifecycle.lines(lane, snapshot)),
@@ -178,41 +180,44 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
     if bottleneck is None:
         yield (("  not known before some steady windows are measured", TEXT),)
         return
-    for line in wrap(bottleneck.text, width - 4, 3):
-        yield ((f"  {line}", TEXT),)
+    yield from indented(bottleneck.text, TEXT, width, 3)
     for also in bottleneck.also:
-        yield from (((f"  {line}", WARN),) for line in wrap(also, width - 4, 4))
+        yield from indented(also, WARN, width, 4)
     yield BLANK
     for name, value, _ in time_parts(bottleneck.shares):
-        yield ((f"  {name:<10}{value:5.1f} %  ", TEXT), (_MEANINGS[name], DIM))
+        yield from beside((f"  {name:<10}{value:5.1f} %  ", TEXT), _MEANINGS[name], DIM, width - 2)
     for name, reading in (("copy", bottleneck.shares.copy_pct), ("compute", bottleneck.shares.device_pct)):
         if isinstance(reading, Missing):
-            yield ((f"  {name:<10}    –    ", TEXT), (reading.reason, DIM))
+            yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
     if bottleneck.kind == "retracing":
-        yield from _code_rows(RETRACING_CODE)
+        yield from _code_rows(RETRACING_CODE, width)
     if bottleneck.advice:
         yield BLANK
         yield (("  What may help", STRONG),)
-    for advice in bottleneck.advice:
-        first, *more = wrap(advice.purpose, max(20, width - cells([(advice.text, STRONG)]) - 6), 4) or [""]
-        yield ((f"  {advice.text}", STRONG), (f"  {first}", TEXT))
-        yield from (((" " * (len(advice.text) + 4) + line, TEXT),) for line in more)
-        yield from _code_rows(code_for(advice))
+    for text in dict.fromkeys(one.text for one in bottleneck.advice):
+        alike = [one for one in bottleneck.advice if one.text == text]
+        yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
+        yield from _code_rows(code_for(alike[0]), width)
 
 
-def _kept_rows(lane: LaneState, snapshot: Snapshot) -> Iterator[Row]:
+def _kept_rows(lane: LaneState, snapshot: Snapshot, width: int) -> Iterator[Row]:
     """Yield the code that makes what was changed in a script's lane permanent."""
     for place, (text, lines) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         if not place:
             yield BLANK
             yield (("  To keep what was changed, in the script", STRONG),)
         yield ((f"  {text}", STRONG),)
-        yield from _code_rows(lines)
+        yield from _code_rows(lines, width)
 
 
-def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
+def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
+    """Yield lines of code; a comment that has no room beside its line is wrapped above it."""
     for line in lines:
-        yield ((f"      {line}", DIM),)
+        code, sign, comment = line.partition("  # ")
+        if sign and len(line) + _CODE_CELLS > width:
+            yield from beside((" " * _CODE_CELLS + "# ", DIM), comment, DIM, width)
+            line = code
+        yield ((" " * _CODE_CELLS + line, DIM),)
 
 
 # ---------------------------------------------------------------- readings

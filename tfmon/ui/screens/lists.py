@@ -16,6 +16,7 @@ from tfmon.ui.render.table import (
     Entry,
     Order,
     arranged,
+    column_at,
     entry_rows,
     head_row,
     in_view,
@@ -26,6 +27,8 @@ from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.scroll import MOVING, FilterPage
 
+_NO_ENTRY, _HEAD = -1, -2
+"""What a row of the body is that shows no entry: nothing to click, or the names of the columns."""
 ABOUT_ROWS = 6
 """Most rows below a list for the whole text of the chosen entry."""
 
@@ -59,7 +62,9 @@ class ListPage(FilterPage):
         self.shown: list[Entry] = []
         """The entries that match, as sorted."""
         self._rows: list[int] = []
-        """Place of the entry that each row of the body shows, -1 for none."""
+        """Place of the entry that each row of the body shows; negative for none."""
+        self._sizes: list[int] = []
+        """Cells of the columns as last drawn."""
         self._arranged: list[Entry] = []
         self._arranged_by: tuple[object, ...] = ()
         """What `_arranged` was made from, and of which entries."""
@@ -108,8 +113,10 @@ class ListPage(FilterPage):
         if not self.shown:
             said = f"nothing matches “{self.words}”" if self.words and every else self.nothing
             return [*rows, BLANK, ((f"   {said}", WARN if self.words else TEXT),)]
-        sizes = widths(self.columns, every, width)
+        sizes = self._sizes = widths(self.columns, every, width)
         rows.append(head_row(self.columns, sizes, self.order))
+        above = max(int(self.typing), height - 1)
+        rows, self._rows = rows[:above], [_NO_ENTRY, _HEAD][:above]
         cursor = self.cursor
         most = min(ABOUT_ROWS, (height - len(rows)) // 3)
         about = whole_rows(self.shown[cursor], sizes, width, most, wraps=self.wraps)
@@ -119,7 +126,6 @@ class ListPage(FilterPage):
             return len(entry_rows(self.shown[place], sizes, chosen=False, wraps=True)) if self.wraps else 1
 
         self.first, last = in_view(height_of, len(self.shown), self.first, cursor, room)
-        self._rows = [-1] * len(rows)
         for place in range(self.first, last):
             drawn = entry_rows(self.shown[place], sizes, chosen=place == cursor, wraps=self.wraps)
             rows += drawn
@@ -161,8 +167,12 @@ class ListPage(FilterPage):
         self.redraw()
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
-        self.order = Order(self.order.column, not self.order.down)
+        """Reverse the sort order."""
+        self._sort_by(self.order.column)
+
+    def _sort_by(self, column: int | None) -> None:
+        """Sort by a column; by the one that it is sorted by already, in the other direction."""
+        self.order = Order(column, column == self.order.column and not self.order.down)
         self.redraw()
 
     def action_choose(self) -> None:
@@ -171,6 +181,9 @@ class ListPage(FilterPage):
             self.act(self.entry)
 
     def clicked(self, row: int) -> None:
-        """Choose the entry that was clicked."""
-        if 0 <= row < len(self._rows) and self._rows[row] >= 0:
-            self.go_to(self._rows[row])
+        """Choose the entry that was clicked, or sort by the column whose name was."""
+        place = self._rows[row] if 0 <= row < len(self._rows) else _NO_ENTRY
+        if place >= 0:
+            self.go_to(place)
+        elif place == _HEAD:
+            self._sort_by(column_at(self._sizes, self.app.mouse_position.x))

@@ -301,6 +301,10 @@ class OneLanePage(Page):
         several = len(self.monitor.snapshot.lanes) > 1
         return [Hint(("move.next",), "next lane", "turn(1)")] if several else []
 
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys of this page do now."""
+        return [*self.lane_hints(), *super().own_hints()]
+
     def start_over(self) -> None:
         """Show the page of another lane from where such a page begins."""
         raise NotImplementedError

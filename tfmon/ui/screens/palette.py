@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from textual.binding import Binding
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
-from textual.content import Content
+from textual.command import CommandPalette, SimpleCommand, SimpleProvider
 from textual.screen import Screen
 
 from tfmon.ui.keys import label
@@ -43,31 +42,20 @@ def palette_of(monitor: Monitor) -> Palette:
     What is chosen is done there.
     """
     keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
-    page = None if shown is race else shown
+    found = [(race, *one) for one in _actions(race, keys)]
+    if shown is not race:
+        found = [(shown, *one) for one in _page_actions(shown, keys)] + found
     actions: dict[str, tuple[Screen[Any], str]] = {}
-    for place in (page, race):
-        if place is not None:
-            found = _page_actions(place, keys) if place is page else _actions(place, keys)
-            for text, action in found:
-                if charset == "ascii":
-                    text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
-                if action not in ("open('palette')", "show_tab('race')"):
-                    actions.setdefault(text, (place, action))
-
-    class Actions(Provider):
-        """Finds actions by their words."""
-
-        async def discover(self) -> Hits:
-            for text, found in actions.items():
-                yield DiscoveryHit(Content(text), _doing(*found), text)
-
-        async def search(self, query: str) -> Hits:
-            matcher = self.matcher(query)
-            for text, found in actions.items():
-                if score := matcher.match(text):
-                    yield Hit(score, matcher.highlight(text), _doing(*found), text)
-
-    palette = Palette([Actions], placeholder="What do you want to do?")
+    for place, text, action in found:
+        if charset == "ascii":
+            text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
+        if action not in ("open('palette')", "show_tab('race')"):
+            actions.setdefault(text, (place, action))
+    commands: list[Any] = [SimpleCommand(text, _doing(*one)) for text, one in actions.items()]
+    provider: Any = SimpleProvider(
+        shown, commands
+    )  # as Textual's own `search_commands` does; its type says a class
+    palette = Palette([provider], placeholder="What do you want to do?")
     palette.set_class(charset == "ascii", "plain")
     palette.set_class(monitor.app.no_color, "colourless")
     return palette
@@ -94,8 +82,5 @@ def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str,
     ]
 
 
-def _doing(screen: Screen[Any], action: str) -> Any:  # noqa: ANN401 - what Textual calls without arguments
-    def do() -> None:
-        screen.call_next(screen.run_action, action)
-
-    return do
+def _doing(screen: Screen[Any], action: str) -> Callable[[], None]:
+    return lambda: screen.call_next(screen.run_action, action)

@@ -193,24 +193,36 @@ class RunsPage(ListPage):
             question.act(question.answer or "")
         self.redraw()
 
+    @property
+    def line(self) -> str | None:
+        """The answer, or the filter; None where keys are no characters."""
+        return super().line if self._question is None else self._question.answer
+
+    def take_line(self, line: str) -> None:
+        """Take the answer, or the filter, as typed up to now."""
+        if self._question is None:
+            super().take_line(line)
+        else:
+            self._question.answer = line
+            self.redraw()
+
     def on_key(self, event: events.Key) -> None:
         """Take the answer to a question; every other key waits until then."""
         question = self._question
         if question is None:
             return  # Textual calls the handler of the base class, too
         event.stop()
-        event.prevent_default()
         if event.key == "escape" or (question.answer is None and event.key != "y"):
             self._answered(yes=False)
         elif question.answer is None or event.key == "enter":
             self._answered(yes=True)
-        elif event.key == "backspace":
-            question.answer = question.answer[:-1]
-        elif event.key == "ctrl+u":
-            question.answer = ""
-        elif event.is_printable and event.character is not None:
-            question.answer += event.character
-        self.redraw()
+        else:
+            return
+        event.prevent_default()
+
+    def on_screen_suspend(self) -> None:
+        """Take back what was asked: another page is shown."""
+        self._question = None
 
 
 def run_entry(run: RunInfo, *, marked: bool = False) -> Entry:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
@@ -29,36 +29,49 @@ class FilterPage(Page):
     A page implements `go_to`, `place` and `last`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("filter"),
-        Binding("backspace", "erase", "erase a character"),
-        Binding("ctrl+u", "clear", "show all"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("filter")]
     typing = False
     """Whether keys are characters of the filter now."""
     words = ""
     wheel_rows = WHEEL_ROWS
     """How far a turn of the wheel moves."""
 
+    @property
+    def line(self) -> str | None:
+        """The line that is typed now; None where keys are no characters."""
+        return self.words if self.typing else None
+
+    def take_line(self, line: str) -> None:
+        """Take the line as typed up to now."""
+        self.filter_by(line)
+
     def on_key(self, event: events.Key) -> None:
-        """Take what is typed into the filter."""
-        if self.typing and event.is_printable and event.character is not None:
+        """Take what is typed; Ctrl+U shows all again, also where the filter is kept."""
+        line = self.line
+        if event.key == "ctrl+u":
+            line = ""
+        elif line is None:
+            return
+        elif event.key == "backspace":
+            line = line[:-1]
+        elif event.is_printable and event.character is not None:
+            line += event.character
+        else:
+            return
+        event.stop()
+        self.take_line(line)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Take the first line of what is pasted."""
+        line = self.line
+        if line is not None and event.text.strip():
             event.stop()
-            self.filter_by(self.words + event.character)
+            self.take_line(line + event.text.strip().splitlines()[0])
 
     def action_filter(self) -> None:
         """Let the user type a filter."""
         self.typing = True
         self.redraw()
-
-    def action_erase(self) -> None:
-        """Erase the last character."""
-        if self.typing:
-            self.filter_by(self.words[:-1])
-
-    def action_clear(self) -> None:
-        """Show everything again."""
-        self.filter_by("")
 
     def keep_filter(self) -> bool:
         """End typing, and return whether the user typed; the filter stays."""
@@ -171,7 +184,7 @@ class ScrollPage(FilterPage):
     def own_hints(self) -> list[Hint]:
         """Return what the keys of a text do."""
         scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
-        return [Hint(("filter",), "search", "filter"), *scroll]
+        return [*super().own_hints(), Hint(("filter",), "search", "filter"), *scroll]
 
     def filter_by(self, words: str) -> None:
         """Show what contains these words, from the top."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -13,13 +14,12 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import finish_lines
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
-from tfmon.model.lane_state import LaneState
 from tfmon.model.naming import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, listed_keys
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.glossary import SECTIONS
-from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
+from tfmon.ui.render.rows import BLANK, Row, beside, cells, entry, indented, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import OneLanePage, Page, bound, closer
@@ -99,119 +99,133 @@ def help_rows(
     return rows
 
 
-class DoctorPage(ScrollPage):
-    """Has the doctor examine the machine when it is first shown, and keeps the report."""
+class ReportPage(ScrollPage):
+    """A report that a thread makes when the page is first shown, and again by Enter."""
 
-    tab = "doctor"
     still = True
-    title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
-    _note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
+    note: ClassVar[str]
+    """What is said below the report."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self._report: str | None = None
-        self._working = False
+        self.reports: dict[Hashable, str] = {}
+        """By what they are about."""
+        self.in_progress: Hashable | None = None
+        """What the report is about that is made now."""
 
-    def on_mount(self) -> None:
-        """Request the report."""
-        self._examine()
+    def about(self) -> Hashable | None:
+        """Return what the report is about; None where there is nothing to report on."""
+        raise NotImplementedError
 
-    def _examine(self) -> None:
-        if not self._working:
-            self._report, self._working = None, True
-            self.monitor.work(self.monitor.source.examine, self._take)
+    def maker(self) -> Callable[[], str]:
+        """Return what makes the report. It may block, and raise TfmonError."""
+        raise NotImplementedError
+
+    def offer(self) -> str:
+        """Return what Enter does; empty where no report can be made now."""
+        raise NotImplementedError
+
+    def instead(self) -> str:
+        """Return what is shown in place of the report: that it is made now, or how to have it made."""
+        raise NotImplementedError
+
+    def on_screen_resume(self) -> None:
+        """Have the report made if there is none yet."""
+        if self.offer() and self.about() not in self.reports:
+            self._make()
+
+    def _make(self) -> None:
+        about = self.in_progress = self.about()
+
+        def take(report: str) -> None:
+            self.reports[about] = report
+            self.in_progress = None
             self.redraw()
 
-    def _take(self, report: str) -> None:
-        self._report, self._working = report, False
+        self.monitor.work(self.maker(), take, take)
         self.redraw()
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do."""
-        again = [] if self._working else [Hint(("choose",), "examine again", "choose")]
-        return [*super().own_hints(), *again]
+        offer = self.offer()
+        return [*([Hint(("choose",), offer, "choose")] if offer else []), *super().own_hints()]
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report, or that it is in preparation."""
-        if self._report is None:
-            return [BLANK, (("  examining TensorFlow, drivers and the machine…", TEXT),)]
-        return report_rows(self._report, self._note, width)
+        """Return the report, or what is done or can be done about it."""
+        about = self.about()
+        if about in self.reports and about != self.in_progress:
+            return report_rows(self.reports[about], self.note, width)
+        return [BLANK, *indented(self.instead(), TEXT, width, 3)]
 
     def action_choose(self) -> None:
-        """Examine again."""
-        if not self.keep_filter():
-            self._examine()
+        """Have the report made again."""
+        if not self.keep_filter() and self.offer():
+            self._make()
 
 
-class ProfilePage(ScrollPage, OneLanePage):
+class DoctorPage(ReportPage):
+    """Has the doctor examine the machine."""
+
+    tab = "doctor"
+    title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
+    note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
+
+    def about(self) -> str:
+        """Return that the report is about this machine."""
+        return "this machine"
+
+    def maker(self) -> Callable[[], str]:
+        """Return what examines it."""
+        return self.monitor.source.examine
+
+    def offer(self) -> str:
+        """Return what Enter does, unless it is examined now."""
+        return "" if self.in_progress else "examine again"
+
+    def instead(self) -> str:
+        """Return that it is examined."""
+        return "examining TensorFlow, drivers and the machine…"
+
+
+class ProfilePage(ReportPage, OneLanePage):
     """Shows the latest profile of a lane; a lane that has none is profiled when the page is shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
     tab = "profile"
-    still = True
-    _note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
+    note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
 
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__(monitor)
-        self._reports: dict[tuple[int, str], str] = {}
-        """By the race's number and the lane's name."""
-        self._in_progress: tuple[int, str] | None = None
+    def about(self) -> tuple[int, str] | None:
+        """Return the race's number and the lane's name."""
+        return None if self.lane is None else (self.monitor.snapshot.race.number, self.lane.spec.name)
 
-    def _about(self, lane: LaneState) -> tuple[int, str]:
-        return self.monitor.snapshot.race.number, lane.spec.name
+    def maker(self) -> Callable[[], str]:
+        """Return what profiles the lane."""
+        assert self.lane is not None, "there is no lane to profile"
+        return partial(self.monitor.source.profile, self.lane.spec.name)
 
-    def on_screen_resume(self) -> None:
-        """Profile the lane if it has no profile yet."""
+    def offer(self) -> str:
+        """Return what Enter does: nothing with a lane that has ended, or while one is profiled."""
         lane = self.lane
-        if lane is not None and not lane.over and self._about(lane) not in self._reports:
-            self._profile(lane)
+        if lane is None or lane.over or self.in_progress or self.monitor.refusal:
+            return ""
+        return "profile again" if self.about() in self.reports else f"profile {lane.spec.id}"
 
-    def _profile(self, lane: LaneState) -> None:
-        if self._in_progress is None and self.monitor.may_change():
-            about = self._in_progress = self._about(lane)
-            name, source = lane.spec.name, self.monitor.source
-
-            def take(report: str) -> None:
-                self._take(about, report)
-
-            self.monitor.work(lambda: source.profile(name), take, take)
-            self.redraw()
-
-    def _take(self, about: tuple[int, str], report: str) -> None:
-        self._reports = {key: text for key, text in self._reports.items() if key[0] == about[0]} | {about: report}
-        self._in_progress = None
-        self.redraw()
-
-    def own_hints(self) -> list[Hint]:
-        """Return what the keys do."""
-        lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
-        if lane is not None and not lane.over and self._in_progress is None and not self.monitor.refusal:
-            again = "profile again" if self._about(lane) in self._reports else f"profile {lane.spec.id}"
-            hints.insert(0, Hint(("choose",), again, "choose"))
-        return hints
+    def instead(self) -> str:
+        """Return that the lane is profiled, or how to have it profiled."""
+        lane = self.lane
+        if lane is None:
+            return "there is no lane yet"
+        if self.in_progress == self.about():
+            return "the lane trains 20 steps under TensorFlow's profiler; they do not count…"
+        if lane.over:
+            return f"{lane.title} does not train, so there is nothing to profile"
+        return f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report, or what is done or can be done about it."""
+        """Return the report with bars of its shares, or what is done or can be done about it."""
         lane = self.lane
         self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
-        if lane is None:
-            return [BLANK, (("  there is no lane yet", TEXT),)]
-        report = self._reports.get(self._about(lane))
-        if self._in_progress == self._about(lane):
-            said = "the lane trains 20 steps under TensorFlow's profiler; they do not count…"
-        elif report is not None:
-            return with_bars(report_rows(report, self._note, width), width)
-        elif lane.over:
-            said = f"{lane.title} does not train, so there is nothing to profile"
-        else:
-            said = f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
-        return [BLANK, *(((f"  {line}", TEXT),) for line in wrap(said, width - 4, 3))]
-
-    def action_choose(self) -> None:
-        """Profile the lane, also again."""
-        lane = self.lane
-        if not self.keep_filter() and lane is not None and not lane.over:
-            self._profile(lane)
+        return with_bars(super().rows(snapshot, width), width)
 
 
 def report_rows(report: str, note: str, width: int) -> list[Row]:
@@ -219,7 +233,7 @@ def report_rows(report: str, note: str, width: int) -> list[Row]:
     rows: list[Row] = [BLANK]
     for line in report.splitlines():
         rows += _rows(line, width)
-    return [*rows, BLANK, *(((f"  {line}", DIM),) for line in wrap(note, width - 4, 4))]
+    return [*rows, BLANK, *indented(note, DIM, width, 4)]
 
 
 def with_bars(rows: Sequence[Row], width: int) -> list[Row]:
@@ -257,6 +271,7 @@ def _rows(line: str, width: int) -> Iterator[Row]:
 # ---------------------------------------------------------------- what can be copied
 
 
+_COMMAND = "The command that races these lanes with the settings in effect"
 _TOLD = (
     "copied, if this terminal lets programs copy (OSC 52; it gives no answer)",
     "to select with the mouse, hold Shift (Option on a Mac) while you drag",
@@ -294,11 +309,10 @@ class CopyPage(ScrollPage):
         for line in self._verdict:
             rows += [((part, TEXT),) for part in wrap(line, width, 9)]
         if self._command or self._problem:
-            rows += [BLANK, (("  The command that races these lanes with the settings in effect", STRONG),), BLANK]
+            rows += [BLANK, *indented(_COMMAND, STRONG, width), BLANK]
         rows += [((line, TEXT),) for line in continued(self._command, width)]
-        rows += [((f"  there is none: {line}", WARN),) for line in wrap(self._problem, width - 18, 3)]
-        rows.append(BLANK)
-        return rows + [((f"  {line}", DIM),) for told in _TOLD for line in wrap(told, width - 2, 2)]
+        rows += [*beside(("  there is none: ", WARN), self._problem, WARN, width, 3), BLANK]
+        return rows + [row for told in _TOLD for row in indented(told, DIM, width, 2)]
 
 
 def verdict_lines(analysis: Analysis) -> list[str]:
