@@ -199,12 +199,12 @@ class Watcher(Monkey):
         watched = lane.ended.exit_code, lane.ended.requested, lane.ended.output_tail[-1:]
         alone = done.returncode, False, tuple(done.stdout.splitlines()[-1:])
         starts = len(Path("watched.started").read_text().split())
+        print(f"{self.script}: {alone[2]}, {lane.steps:,} steps seen")
         if changes := [mark.text for mark in lane.knob_marks]:
             print(f"{self.script}: clicks changed {', '.join(changes)}, so its weights are others")
             watched, alone = watched[:2], alone[:2]
         if watched != alone or starts != 1:
             wrong.append(f"{self.script}, started {starts} times, ended as {watched}, without tfmon as {alone}")
-        print(f"{self.script}: {alone[2]}, {lane.steps:,} steps seen")
         for name in ("watched.started", "watched.ended", "alone.started", "alone.ended"):
             Path(name).unlink(missing_ok=True)
         return wrong

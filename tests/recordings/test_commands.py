@@ -145,11 +145,14 @@ class TestRaces:
 
 class TestReplay:
     @pytest.mark.pty
-    def test_the_screen_replays_a_race_and_its_keys_move_through_it(self, folder):
+    def test_the_screen_replays_a_race_and_its_keys_move_through_it_also_after_a_resize(self, folder):
         terminal = Terminal("replay", str(RECORDED), **os.environ)
         try:
             terminal.wait_for(lambda shown: "replay ×1" in shown and "small-dense" in shown)
             terminal.process.send("+++++++")
+            terminal.wait_for(lambda shown: " end " in shown and "5.5×" in shown)
+            terminal.screen.reset()  # as a terminal that was smaller for a moment
+            terminal.process.kill(signal.SIGWINCH)
             terminal.wait_for(lambda shown: " end " in shown and "5.5×" in shown)
             terminal.process.send("q")
             assert terminal.wait_for_exit() == 0

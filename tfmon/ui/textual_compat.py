@@ -142,6 +142,10 @@ class TerminalApp(App[Result]):
             self._frame_skipped = False
             self.screen.refresh()
 
+    def on_resize(self) -> None:
+        """Paint the whole screen: a terminal that was smaller for a moment has lost what it could not show."""
+        self.screen.refresh()
+
     def take_terminal(self) -> None:
         """Set the terminal up again, after a shell has used it while this process was suspended.
 
