@@ -20,7 +20,7 @@ from support.waiting import wait_for
 import tfmon
 from tfmon.cli.hosts import hosts as command
 from tfmon.errors import UsageError
-from tfmon.hosts.trouble import no_tensorflow
+from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.probes.machine import read_machine
 from tfmon.runner import settings
 

@@ -16,7 +16,7 @@ from support.waiting import wait_for
 
 from tfmon.cli.main import cli
 from tfmon.errors import TfmonError
-from tfmon.hosts.questions import read_gpus_answer
+from tfmon.lanes.remote.questions import read_gpus_answer
 from tfmon.model.events import HostConnected, SliceGranted
 from tfmon.model.lane_events import Hello
 from tfmon.model.lane_state import DONE

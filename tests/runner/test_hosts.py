@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S
 
 from tfmon.catalog import ScenarioInfo, command_scenario
 from tfmon.errors import TfmonError
-from tfmon.hosts.host import Host
+from tfmon.lanes.remote.host import Host
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
 from tfmon.model.session import Session

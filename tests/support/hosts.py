@@ -18,19 +18,19 @@ import pytest
 from support.lanes import CHILDREN
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.hosts import shipping
-from tfmon.hosts.connection import Connection
-from tfmon.hosts.host import Host
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.remote import shipping
+from tfmon.lanes.remote.connection import Connection
+from tfmon.lanes.remote.host import Host
 from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_events import Hello, LaneFailed, PhaseEntered
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 
-MONITOR = Path(__file__).parents[1] / "hosts" / "monitor.py"
+MONITOR = Path(__file__).parents[1] / "lanes" / "remote" / "monitor.py"
 KINDS = ("a_listener", "defiance")
 """Children that end with their pipe, and that ignore all but SIGKILL; of each, one is suspended."""
 NEVER_S = 100 * PATIENCE_S
@@ -182,10 +182,12 @@ class FakeSsh:
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no limit of time end a connection: only what is heard does, here and there, on a busy machine too."""
     for limit in ("loop.SILENCE_S", "line.HOLD_S", "connection.START_S"):
-        monkeypatch.setattr(f"tfmon.hosts.{limit}", NEVER_S)
-    for limit in ("hosts.loop.CLOSE_S", "hosts.line.CLOSE_S", "lanes.children.ASK_S"):
+        monkeypatch.setattr(f"tfmon.lanes.remote.{limit}", NEVER_S)
+    for limit in ("lanes.remote.loop.CLOSE_S", "lanes.remote.line.CLOSE_S", "lanes.children.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
-    monkeypatch.setattr("tfmon.hosts.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}"))
+    monkeypatch.setattr(
+        "tfmon.lanes.remote.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")
+    )
 
 
 # ---------------------------------------------------------------- what dies
@@ -212,7 +214,7 @@ def agents_code(before: str, after: str):
     with zipfile.ZipFile(changed, "w") as archive:
         for entry in whole.infolist():
             content = whole.read(entry).decode()
-            if entry.filename == "tfmon/hosts/agent.py":
+            if entry.filename == "tfmon/lanes/remote/agent.py":
                 assert before in content
                 content = content.replace(before, after)
             archive.writestr(entry, content)

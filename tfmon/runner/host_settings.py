@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfmon.hosts.host import Host
+from tfmon.lanes.remote.host import Host
 from tfmon.model.spec import SpecError, check_host
 
 HOSTS_TEMPLATE = (

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
-from tfmon.hosts.connection import Connection, working_folder
-from tfmon.hosts.host import Host
-from tfmon.hosts.questions import (
+from tfmon.lanes.remote.connection import Connection, working_folder
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.questions import (
     read_differing_answer,
     read_gpus_answer,
     read_look_answer,
     read_machine_answer,
     read_paths_answer,
 )
-from tfmon.hosts.trouble import no_tensorflow
+from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
 from tfmon.model.readings import GpuSample

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import tfmon
-from tfmon.hosts.shipping import files
+from tfmon.lanes.remote.shipping import files
 
 PACKAGE = Path(tfmon.__file__).parent
-FIRST = ("tfmon.hosts.run", "tfmon.hosts.first_word", "tfmon.trainer.bootstrap")
-LIGHT = {"hosts", "model", "lanes", "trainer", "__init__"}
+FIRST = ("tfmon.lanes.remote.run", "tfmon.lanes.remote.first_word", "tfmon.trainer.bootstrap")
+LIGHT = {"model", "lanes", "trainer", "__init__"}
 
 
 def imported_at_once(tree: ast.AST) -> Iterator[str]:
@@ -62,13 +62,12 @@ def test_the_agent_needs_the_standard_library_and_little_of_tfmon():
     assert foreign <= set(sys.stdlib_module_names) | {"__future__"}
     assert {[*name.split("."), "__init__"][1] for name in own} <= LIGHT
     assert "tfmon.lanes.launch" in own, "lanes start there as they do here"
-    assert not {name for name in own if name.startswith("tfmon.hosts.")} & {
-        "tfmon.hosts.questions", "tfmon.hosts.readings", "tfmon.hosts.connection", "tfmon.hosts.survey"
-    }  # fmt: skip
+    remote = {name.rpartition(".")[2] for name in own if name.startswith("tfmon.lanes.remote.")}
+    assert not remote & {"questions", "readings", "connection", "survey"}
 
 
 def test_what_it_imports_when_it_is_asked_may_lack_all_but_the_standard_library():
-    own, foreign = closure(("tfmon.hosts.questions", "tfmon.hosts.readings"))
+    own, foreign = closure(("tfmon.lanes.remote.questions", "tfmon.lanes.remote.readings"))
     assert "tfmon.probes.host" in own
     assert foreign <= set(sys.stdlib_module_names), "psutil and pynvml are imported in functions"
 
@@ -83,10 +82,10 @@ def test_the_shipped_code_answers_by_itself(tmp_path):
     code = f"""
 import sys, time
 sys.path.insert(0, {str(tmp_path)!r})
-import tfmon.hosts.agent
+import tfmon.lanes.remote.agent
 early = sorted(name for name in sys.modules if name.startswith("tfmon."))
-from tfmon.hosts.questions import answer
-from tfmon.hosts.readings import Readings
+from tfmon.lanes.remote.questions import answer
+from tfmon.lanes.remote.readings import Readings
 for question, words in (("machine", {{}}), ("gpus", {{}}), ("doctor", {{"imports": False, "folder": "/"}})):
     assert "error" not in answer(question, words), answer(question, words)
 lines = []

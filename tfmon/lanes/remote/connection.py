@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon.errors import TfmonError
-from tfmon.hosts.frames import Kind
-from tfmon.hosts.host import Host
-from tfmon.hosts.line import Line
-from tfmon.hosts.remote import RemoteProcess
-from tfmon.hosts.trouble import HostError
-from tfmon.hosts.wire import Greeting, Wire
 from tfmon.lanes.launch import BOOTSTRAP, Command
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
+from tfmon.lanes.remote.frames import Kind
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.line import Line
+from tfmon.lanes.remote.remote import RemoteProcess
+from tfmon.lanes.remote.trouble import HostError
+from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, HostConnected, HostConnecting
 from tfmon.model.race import Machine
@@ -125,7 +125,7 @@ class Connection:
             self._line.close()
 
     def _read_machine(self, line: Line) -> Machine:
-        from tfmon.hosts.questions import read_machine_answer
+        from tfmon.lanes.remote.questions import read_machine_answer
 
         return read_machine_answer(line.ask("machine", {}, ASK_S))
 

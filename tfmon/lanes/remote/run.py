@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import tfmon
-from tfmon.hosts.agent import Agent
-from tfmon.hosts.first_word import say
-from tfmon.hosts.frames import PROTOCOL
 from tfmon.lanes.launch import OWN_GROUP
+from tfmon.lanes.remote.agent import Agent
+from tfmon.lanes.remote.first_word import say
+from tfmon.lanes.remote.frames import PROTOCOL
 
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP

@@ -16,9 +16,9 @@ from support.waiting import PATIENCE_S
 from tfmon.analysis.idlest import ranked
 from tfmon.doctor.facts import Distribution, Facts, Host, Import, Interpreter, Library, OthersLoad, Running
 from tfmon.doctor.report import CHECKS
-from tfmon.hosts import questions
-from tfmon.hosts.trouble import HostError
 from tfmon.lanes.plan import digest
+from tfmon.lanes.remote import questions
+from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
 from tfmon.model.views import View

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import time
 
-from tfmon.hosts.frames import ENDED, Kind, Outbox
 from tfmon.lanes.child import Child
 from tfmon.lanes.launch import Launched
+from tfmon.lanes.remote.frames import ENDED, Kind, Outbox
 
 KEPT_OUTPUT_BYTES = 65_536
 """How much output waits for the link; older output is dropped, so that the process never blocks."""

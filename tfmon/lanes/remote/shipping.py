@@ -14,9 +14,9 @@ import tfmon
 
 PACKAGE = Path(tfmon.__file__).parent
 ROOTS = (
-    "tfmon.hosts.run",
-    "tfmon.hosts.questions",
-    "tfmon.hosts.readings",
+    "tfmon.lanes.remote.run",
+    "tfmon.lanes.remote.questions",
+    "tfmon.lanes.remote.readings",
     "tfmon.trainer.bootstrap",
     "tfmon.lanes.enter_view",
     "tfmon.report",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.hosts.frames import HEADER, MOST_BYTES, Frame, FrameError, FrameReader, Kind, Outbox
+from tfmon.lanes.remote.frames import HEADER, MOST_BYTES, Frame, FrameError, FrameReader, Kind, Outbox
 
 FRAMES = st.lists(
     st.tuples(st.sampled_from(list(Kind)), st.integers(0, 2**32 - 1), st.binary(max_size=300)), max_size=20

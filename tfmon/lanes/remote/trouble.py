@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
-from tfmon.hosts.host import Host
-from tfmon.hosts.reservation import told
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.reservation import told
 from tfmon.model.codec import clean
 
 OLDEST_PYTHON = (3, 10)

@@ -121,7 +121,7 @@ def test_a_users_command_gets_signals_as_it_would_here(ssh):
 )
 def test_what_does_not_start_there_says_why(ssh, monkeypatch, command, folder, told):
     link = ssh.connect()
-    monkeypatch.setattr("tfmon.hosts.connection.working_folder", lambda: folder)
+    monkeypatch.setattr("tfmon.lanes.remote.connection.working_folder", lambda: folder)
     with pytest.raises(OSError) as raised:
         link.start(command=command)
     assert raised.value.strerror == told

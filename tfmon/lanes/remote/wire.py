@@ -14,10 +14,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.hosts.frames import CHUNK_BYTES, PROTOCOL
-from tfmon.hosts.host import Host, script_of, words_of
-from tfmon.hosts.shipping import packed
-from tfmon.hosts.trouble import (
+from tfmon.lanes.remote.frames import CHUNK_BYTES, PROTOCOL
+from tfmon.lanes.remote.host import Host, script_of, words_of
+from tfmon.lanes.remote.shipping import packed
+from tfmon.lanes.remote.trouble import (
     OLDEST_PYTHON,
     HostError,
     ended_early,

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[2])
+    sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from tfmon.hosts import ray_shell
-from tfmon.hosts.ray_connect import connect, first_line, why_silent
-from tfmon.hosts.ray_nodes import SIGN, Refusal, lacking, list_nodes, matching
+from tfmon.lanes.remote import ray_shell
+from tfmon.lanes.remote.ray_connect import connect, first_line, why_silent
+from tfmon.lanes.remote.ray_nodes import SIGN, Refusal, lacking, list_nodes, matching
 from tfmon.model.threads import start_thread
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tfmon.errors import TfmonError, UsageError
-from tfmon.hosts import ray_shell
-from tfmon.hosts.host import Host
-from tfmon.hosts.ray_cluster import RayCluster, RayNode
-from tfmon.hosts.ray_nodes import Refusal, lacking, matching
-from tfmon.hosts.reservation import Reservation, gpus_needed, is_ray, word_of
-from tfmon.hosts.trouble import why_ended
-from tfmon.hosts.wire import Wire
+from tfmon.lanes.remote import ray_shell
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.ray_cluster import RayCluster, RayNode
+from tfmon.lanes.remote.ray_nodes import Refusal, lacking, matching
+from tfmon.lanes.remote.reservation import Reservation, gpus_needed, is_ray, word_of
+from tfmon.lanes.remote.trouble import why_ended
+from tfmon.lanes.remote.wire import Wire
 from tfmon.model.spec import parse_lane
 from tfmon.model.surroundings import VARIABLE, differences, expected
 

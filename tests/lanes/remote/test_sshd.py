@@ -17,9 +17,9 @@ from support.sshd import Sshd, needs_sshd, sshd
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.hosts import agent as agents
-from tfmon.hosts import loop
-from tfmon.hosts.host import Host
+from tfmon.lanes.remote import agent as agents
+from tfmon.lanes.remote import loop
+from tfmon.lanes.remote.host import Host
 
 __all__ = ["sshd"]
 pytestmark = [pytest.mark.process, needs_sshd]

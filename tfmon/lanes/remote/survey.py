@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfmon.errors import TfmonError
-from tfmon.hosts.connection import Connection, working_folder
-from tfmon.hosts.host import Host
-from tfmon.hosts.questions import read_doctor_answer, read_machine_answer
+from tfmon.lanes.remote.connection import Connection, working_folder
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.questions import read_doctor_answer, read_machine_answer
 from tfmon.model.events import Event, LinkMeasured
 from tfmon.model.race import Machine
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from tfmon.hosts.frames import Kind
 from tfmon.lanes.process import LaneProcess, Sink
+from tfmon.lanes.remote.frames import Kind
 from tfmon.model.events import Event
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST

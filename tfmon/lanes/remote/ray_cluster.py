@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.hosts.host import Host
-from tfmon.hosts.ray_nodes import Refusal, matching
-from tfmon.hosts.reservation import Reservation, gpus_needed, word_of
-from tfmon.hosts.trouble import HostError, bridge_failed, no_bridge
-from tfmon.hosts.wire import KEPT_BYTES
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.ray_nodes import Refusal, matching
+from tfmon.lanes.remote.reservation import Reservation, gpus_needed, word_of
+from tfmon.lanes.remote.trouble import HostError, bridge_failed, no_bridge
+from tfmon.lanes.remote.wire import KEPT_BYTES
 from tfmon.model.codec import CodecError, read
 from tfmon.model.spec import SpecError, parse_lane
 

@@ -13,7 +13,7 @@ from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.hosts import loop, wire
+from tfmon.lanes.remote import loop, wire
 from tfmon.model.events import HostConnected
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.readings import HostSample

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.hosts.ray_nodes import SIGN
+from tfmon.lanes.remote.ray_nodes import SIGN
 from tfmon.model.spec import ALL, LaneSpec
 from tfmon.model.surroundings import INHERITED
 

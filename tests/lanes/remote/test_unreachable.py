@@ -15,7 +15,7 @@ from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.hosts import shipping, wire
+from tfmon.lanes.remote import shipping, wire
 from tfmon.model.readings import HostSample, known
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfmon.hosts.ray_nodes import Refusal
+from tfmon.lanes.remote.ray_nodes import Refusal
 from tfmon.model.threads import call_later
 
 CONNECT_S = 25.0

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
-from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
+from tfmon.lanes.remote.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
+from tfmon.lanes.remote.hosted import HostedLane
 from tfmon.model.threads import start_thread
 from tfmon.model.views import View
 
@@ -269,7 +269,7 @@ class Agent:
             self._outbox.put(Kind.ANSWER, frame.number, json.dumps(found).encode())
 
         def work() -> None:
-            from tfmon.hosts.questions import answer as find
+            from tfmon.lanes.remote.questions import answer as find
 
             question = json.loads(frame.payload)
             answer(find(question["question"], question["words"]))
@@ -281,7 +281,7 @@ class Agent:
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
-        from tfmon.hosts.readings import Readings
+        from tfmon.lanes.remote.readings import Readings
         from tfmon.model.codec import read
         from tfmon.probes.base import Gpu
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.errors import UsageError
-from tfmon.hosts.reservation import Reservation
+from tfmon.lanes.remote.reservation import Reservation
 
 SSH = (
     *("ssh", "-T", "-a", "-x"),

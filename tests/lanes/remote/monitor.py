@@ -10,14 +10,14 @@ import sys
 import threading
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import pytest
 from support.hosts import Linked, agents_code, be_patient, start_all_kinds
 
-from tfmon.hosts import wire
-from tfmon.hosts.host import Host
+from tfmon.lanes.remote import wire
+from tfmon.lanes.remote.host import Host
 from tfmon.lanes.suspend import Suspender, suspend_with
 
 be_patient(pytest.MonkeyPatch())

@@ -7,9 +7,9 @@ import selectors
 import time
 from collections.abc import Callable
 
-from tfmon.hosts.frames import CHUNK_BYTES, Frame, FrameReader, Kind, Outbox
-from tfmon.hosts.trouble import why_ended
-from tfmon.hosts.wire import Wire
+from tfmon.lanes.remote.frames import CHUNK_BYTES, Frame, FrameReader, Kind, Outbox
+from tfmon.lanes.remote.trouble import why_ended
+from tfmon.lanes.remote.wire import Wire
 from tfmon.model.threads import start_thread
 
 BEAT_S = 1.0

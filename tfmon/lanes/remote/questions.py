@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfmon.hosts.trouble import HostError
 from tfmon.lanes.plan import digest
+from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import CodecError, plain, read
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample

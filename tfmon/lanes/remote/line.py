@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tfmon.hosts.clock import HostClock, Ping
-from tfmon.hosts.frames import ENDED, PONG, STAMP, Frame, Kind
-from tfmon.hosts.loop import CLOSE_S, FrameLoop
-from tfmon.hosts.remote import RemoteProcess
-from tfmon.hosts.trouble import HostError
-from tfmon.hosts.wire import Greeting, Wire
+from tfmon.lanes.remote.clock import HostClock, Ping
+from tfmon.lanes.remote.frames import ENDED, PONG, STAMP, Frame, Kind
+from tfmon.lanes.remote.loop import CLOSE_S, FrameLoop
+from tfmon.lanes.remote.remote import RemoteProcess
+from tfmon.lanes.remote.trouble import HostError
+from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event, HostLost, LinkMeasured
 from tfmon.model.readings import NOT_READ, GpuSample, Missing, Reading
@@ -278,7 +278,7 @@ class Line:
         self._processes.pop(process.number, None)
 
     def _tell_reading(self, line: bytes) -> None:
-        from tfmon.hosts.readings import decode
+        from tfmon.lanes.remote.readings import decode
 
         try:
             event = decode(line, self.host)
