@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.hosts import Linked, start_all_kinds
 
-from tfmon.lanes.remote.ray_cluster import RayCluster
+from tfmon.lanes.remote.ray import RayCluster
 
 if __name__ == "__main__":
     link = Linked(RayCluster(os.environ["RAY_ADDRESS"]).host(sys.argv[1]))

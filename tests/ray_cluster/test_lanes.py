@@ -84,7 +84,6 @@ def test_lanes_of_one_name_share_a_node_and_its_gpus_which_no_other_lane_gets(cl
 @pytest.mark.parametrize(
     ("name", "more", "said"),
     [
-        ("ray:A100", {"gpus": 1}, "no node has an A100; there are: 2 × H100, 4 CPUs"),
         ("ray:node7", {}, "no node is called node7 or has such a GPU; there are: 2 × H100, 4 CPUs on {nodes}"),
         ("ray:H100", {"gpus": 3}, "no node H100 has 3 GPUs; there are: 2 × H100, 4 CPUs"),
         ("ray", {"cpus": 64}, "no node has 64 CPUs; there are: 2 × H100, 4 CPUs"),

@@ -21,7 +21,7 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.remote import shipping
+from tfmon.lanes.remote import wire
 from tfmon.lanes.remote.connection import Connection
 from tfmon.lanes.remote.host import Host
 from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured
@@ -181,9 +181,9 @@ class FakeSsh:
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no limit of time end a connection: only what is heard does, here and there, on a busy machine too."""
-    for limit in ("loop.SILENCE_S", "line.HOLD_S", "connection.START_S"):
+    for limit in ("link.SILENCE_S", "line.HOLD_S", "connection.START_S"):
         monkeypatch.setattr(f"tfmon.lanes.remote.{limit}", NEVER_S)
-    for limit in ("lanes.remote.loop.CLOSE_S", "lanes.remote.line.CLOSE_S", "lanes.children.ASK_S"):
+    for limit in ("lanes.remote.link.CLOSE_S", "lanes.remote.line.CLOSE_S", "lanes.children.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
     monkeypatch.setattr(
         "tfmon.lanes.remote.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")
@@ -210,7 +210,7 @@ def all_gone(children: list[RemoteChild], *others: int) -> bool:
 @functools.cache
 def agents_code(before: str, after: str):
     """Return what is shipped, with other words in the agent."""
-    whole, changed = zipfile.ZipFile(io.BytesIO(shipping.packed())), io.BytesIO()
+    whole, changed = zipfile.ZipFile(io.BytesIO(wire.packed())), io.BytesIO()
     with zipfile.ZipFile(changed, "w") as archive:
         for entry in whole.infolist():
             content = whole.read(entry).decode()

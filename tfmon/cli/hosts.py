@@ -44,7 +44,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
         _list_nodes(address, ray_python, as_json)
-    from tfmon.lanes.remote.survey import survey
+    from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
     from tfmon.reports.hosts import to_json, to_text

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tfmon.lanes.remote.ray_cluster import RayNode
-from tfmon.lanes.remote.survey import Surveyed
+from tfmon.lanes.remote.connection import Surveyed
+from tfmon.lanes.remote.ray import RayNode
 from tfmon.lanes.remote.trouble import other_python
 from tfmon.model.codec import clean
 from tfmon.model.race import Machine

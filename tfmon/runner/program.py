@@ -318,7 +318,7 @@ class Program:
 
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
         from tfmon.lanes.remote.connection import Connection  # late: most races need none of it
-        from tfmon.lanes.remote.reservation import gpus_needed
+        from tfmon.lanes.remote.ray import gpus_needed
         from tfmon.runner.hosts import Hosts
         from tfmon.runner.settings import find_host
 

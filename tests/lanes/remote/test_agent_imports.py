@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_layers import ALLOWED
 
 import tfmon
-from tfmon.lanes.remote.shipping import files
+from tfmon.lanes.remote.wire import SHIPPED, files
 
 PACKAGE = Path(tfmon.__file__).parent
-FIRST = ("tfmon.lanes.remote.run", "tfmon.lanes.remote.first_word", "tfmon.trainer.bootstrap")
+FIRST = ("tfmon.lanes.remote.agent", "tfmon.lanes.remote.first_word", "tfmon.trainer.bootstrap")
 LIGHT = {"model", "lanes", "trainer", "__init__"}
 
 
@@ -63,13 +64,21 @@ def test_the_agent_needs_the_standard_library_and_little_of_tfmon():
     assert {[*name.split("."), "__init__"][1] for name in own} <= LIGHT
     assert "tfmon.lanes.launch" in own, "lanes start there as they do here"
     remote = {name.rpartition(".")[2] for name in own if name.startswith("tfmon.lanes.remote.")}
-    assert not remote & {"questions", "readings", "connection", "survey"}
+    assert not remote & {"questions", "connection"}
 
 
 def test_what_it_imports_when_it_is_asked_may_lack_all_but_the_standard_library():
-    own, foreign = closure(("tfmon.lanes.remote.questions", "tfmon.lanes.remote.readings"))
+    own, foreign = closure(("tfmon.lanes.remote.questions",))
     assert "tfmon.probes.host" in own
     assert foreign <= set(sys.stdlib_module_names), "psutil and pynvml are imported in functions"
+
+
+def test_what_is_shipped_has_all_that_it_may_import():
+    own = {name for name in SHIPPED if not name.startswith("__")}  # which offers names to a user's program alone
+    assert {other for name in own for other in ALLOWED[name] if other.partition(".")[0] in ALLOWED} <= own
+    names = set(files())
+    assert {"pynvml.py", "tfmon/__init__.py", "tfmon/script/site/sitecustomize.py", "tfmon/report.py"} <= names
+    assert not [name for name in names if name.startswith(("tfmon/ui/", "tfmon/cli/", "tfmon/runner/"))]
 
 
 @pytest.mark.process
@@ -84,8 +93,7 @@ import sys, time
 sys.path.insert(0, {str(tmp_path)!r})
 import tfmon.lanes.remote.agent
 early = sorted(name for name in sys.modules if name.startswith("tfmon."))
-from tfmon.lanes.remote.questions import answer
-from tfmon.lanes.remote.readings import Readings
+from tfmon.lanes.remote.questions import Readings, answer
 for question, words in (("machine", {{}}), ("gpus", {{}}), ("doctor", {{"imports": False, "folder": "/"}})):
     assert "error" not in answer(question, words), answer(question, words)
 lines = []

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tfmon.lanes.remote.clock import HostClock, Ping
+from tfmon.lanes.remote.link import HostClock, Ping
 
 HOUR_NS = 3_600_000_000_000
 

@@ -77,8 +77,7 @@ def test_a_child_that_floods_its_output_is_not_blocked_and_what_is_dropped_is_co
 def test_a_child_that_writes_faster_than_is_read_loses_nothing_of_its_metrics(ssh):
     link = ssh.connect()
     gate = threading.Event()
-    child = link.start("a_listener")
-    child.process._link.deliver(gate.wait)  # whoever listens is busy
+    link._line.deliver(gate.wait)  # whoever listens is busy
     flood = link.start("a_flood")
     gate.set()
     flood.wait_for_phase("end of the flood")

@@ -13,7 +13,8 @@ from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.remote import loop, wire
+from tfmon.lanes.remote import link as links
+from tfmon.lanes.remote import wire
 from tfmon.model.events import HostConnected
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.readings import HostSample
@@ -31,7 +32,7 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     link = ssh.connect()
     child, line = link.start("a_beat"), link._line
     if dies == "host":
-        monkeypatch.setattr(line._loop, "_beat", raise_error)
+        monkeypatch.setattr(line.link, "_beat", raise_error)
     else:
         line.deliver(raise_error)
     lost = link.wait_for_loss()
@@ -71,7 +72,7 @@ def test_a_link_that_stalls_is_lost_here_and_ends_the_lanes_there(ssh, monkeypat
     link = ssh.connect()
     children, agent = start_all_kinds(link), link.agent
     stall.touch()
-    monkeypatch.setattr(loop, "SILENCE_S", 1.5)
+    monkeypatch.setattr(links, "SILENCE_S", 1.5)
     assert "nothing was heard for 2 s" in link.wait_for_loss().reason
     wait_for(lambda: all_gone(children, agent.pid), what="all are gone")
 
@@ -88,7 +89,7 @@ def test_noise_from_there_is_a_loss_and_no_crash(ssh):
     link = ssh.connect()
     child = link.start("a_listener")
     child.said_pid()
-    link._line._loop._frames.take(b"\xff" * 8)  # the next bytes make it a frame of 4 GiB
+    link._line.link._frames.take(b"\xff" * 8)  # the next bytes make it a frame of 4 GiB
     assert "a frame of" in link.wait_for_loss().reason
     assert child.failure.kind == HOST_LOST
     wait_for(lambda: all_gone([child]), what="the child is gone")

@@ -10,7 +10,7 @@ from collections import deque
 import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.remote.readings import Readings, decode
+from tfmon.lanes.remote.questions import Readings, decode
 from tfmon.model.codec import CodecError, encode
 from tfmon.model.events import Interrupted
 from tfmon.model.readings import ClockReason, GpuFault, GpuSample, HostSample, Missing, TreeSample

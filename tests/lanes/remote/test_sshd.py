@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote import agent as agents
-from tfmon.lanes.remote import loop
+from tfmon.lanes.remote import link as links
 from tfmon.lanes.remote.host import Host
 
 __all__ = ["sshd"]
@@ -94,7 +94,7 @@ def test_what_dies_takes_every_lane_with_it(connect, sshd, dies, monkeypatch):
 
 def test_a_link_that_goes_silent_is_told_within_6_s_and_ends_the_lanes_within_12(connect, sshd):
     """The limits themselves say within what; how late a busy machine is says nothing of tfmon."""
-    assert loop.SILENCE_S + loop.BEAT_S <= 6 and agents.SILENCE_S + 1 + agents.TERM_S + agents.KILL_S < 12
+    assert links.SILENCE_S + links.BEAT_S <= 6 and agents.SILENCE_S + 1 + agents.TERM_S + agents.KILL_S < 12
     link = connect()
     children, agent = start_all_kinds(link), link.agent
     began = time.monotonic()

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import zipfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,7 @@ from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.remote import shipping, wire
+from tfmon.lanes.remote import wire
 from tfmon.model.readings import HostSample, known
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -144,19 +143,8 @@ def test_a_python_that_is_too_old_says_its_version(ssh):
 
 
 @pytest.mark.process
-def test_an_agent_of_another_version_is_refused(ssh):
-    lines = (
-        """printf '%s {"python": [3, 11, 0], "executable": "/usr/bin/python3"}\\n' "$3" """,
-        """printf '%s {"ready": 7, "folder": "/nowhere", "pid": 1, "python": ""}\\n' "$3" """,
-        "cat > /dev/null",
-    )
-    error = error_of(ssh.link(python=put_python(ssh, *lines)))
-    assert error.message == "the agent on gpu2 speaks version 7 of the protocol, this tfmon version 1"
-
-
-@pytest.mark.process
 def test_code_that_lacks_a_module_is_said_and_nothing_is_left(ssh, monkeypatch):
-    whole, rest = zipfile.ZipFile(io.BytesIO(shipping.packed())), io.BytesIO()
+    whole, rest = zipfile.ZipFile(io.BytesIO(wire.packed())), io.BytesIO()
     with zipfile.ZipFile(rest, "w") as archive:
         for entry in whole.infolist():
             if entry.filename != "tfmon/model/knobs.py":
@@ -203,12 +191,3 @@ def test_a_connection_can_be_broken_off_while_it_is_made(ssh):
     link.close()
     thread.join(PATIENCE_S)
     assert not thread.is_alive() and "broken off" in errors[0].message
-
-
-def test_what_is_shipped_is_what_is_imported():
-    names = set(shipping.files())
-    needed = ("__init__", "hosts/agent", "trainer/child", "trainer/loop", "report", "probes/host")
-    assert {"pynvml.py", "tfmon/script/site/sitecustomize.py", *(f"tfmon/{one}.py" for one in needed)} <= names
-    assert not [name for name in names if name.startswith(("tfmon/ui/", "tfmon/cli/", "tfmon/runner/"))]
-    for name, path in shipping.files().items():
-        assert path.name == Path(name).name

@@ -9,18 +9,20 @@ import contextlib
 import json
 import os
 import selectors
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfmon.lanes.launch import BOOTSTRAP, Command, launch
+from tfmon.lanes.launch import OWN_GROUP
+from tfmon.lanes.remote.first_word import say
 from tfmon.lanes.remote.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
-from tfmon.lanes.remote.hosted import HostedLane
+from tfmon.lanes.remote.hosted import HostedLane, start_lane
 from tfmon.model.threads import start_thread
-from tfmon.model.views import View
 
 SILENCE_S = 10.0
 """The lanes are ended when the monitor, which says something every second, was silent for so long."""
@@ -28,6 +30,13 @@ WAITING_BYTES = 262_144
 """No more is read of the metric pipes while so much waits for the link: windows grow longer then, none is lost."""
 TERM_S, KILL_S = 0.45, 0.4
 """How long lanes get to end after SIGTERM and SIGKILL, when nobody listens any more."""
+FILES_GUARD = """
+trap '' HUP INT QUIT TERM TSTP
+read -r over && exit
+sleep 4
+rm -rf -- "$1"
+"""
+"""Removes the agent's folder where the agent was killed; the guards of its lanes have ended them by then."""
 
 
 class Agent:
@@ -54,10 +63,7 @@ class Agent:
         self._answers: dict[int, Callable[[Frame], None]] = {
             Kind.START: self._start,
             Kind.REQUEST: lambda frame: self._with_lane(frame, lambda lane: lane.write(frame.payload)),
-            Kind.SIGNAL: lambda frame: self._with_lane(frame, lambda lane: lane.signal(frame.payload[0])),
-            Kind.SIGNAL_ALONE: lambda frame: self._with_lane(
-                frame, lambda lane: lane.signal(frame.payload[0], alone=True)
-            ),
+            Kind.SIGNAL: lambda frame: self._with_lane(frame, lambda lane: lane.signal(*frame.payload)),
             Kind.PING: self._ping,
             Kind.HOLD: self._hold,
             Kind.GO_ON: self._go_on,
@@ -211,7 +217,7 @@ class Agent:
     def _start(self, frame: Frame) -> None:
         words = json.loads(frame.payload)
         try:
-            lane = self._launch(frame.number, words)
+            lane = start_lane(frame.number, words, self._outbox)
         except OSError as error:
             answer = {"error": error.strerror or str(error), "number": error.errno}
         else:
@@ -223,24 +229,6 @@ class Agent:
                 lane.hold()
             answer = {"pid": lane.pid}
         self._outbox.put(Kind.STARTED, frame.number, json.dumps(answer).encode())
-
-    def _launch(self, number: int, words: dict[str, Any]) -> HostedLane:
-        environment = dict(words["environment"])
-        if words["path_first"]:
-            own = str(Path(sys.executable).parent)
-            environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
-        script = Path(words["script"]) if words["script"] else BOOTSTRAP
-        command = None
-        if words["command"]:
-            view = words["command"].pop("view")
-            command = Command(**words["command"], view=View(**view) if view else None)
-        folder = words["folder"]
-        if folder and not Path(folder).is_dir():
-            raise NotADirectoryError(0, f"there is no folder {folder}")
-        launched = launch(
-            Path(words["python"] or sys.executable), environment, script, command, folder=folder, guarded=True
-        )
-        return HostedLane(number, words["name"], launched, self._outbox, own_command=command is not None)
 
     def _ping(self, frame: Frame) -> None:
         (sent_ns,) = STAMP.unpack(frame.payload)
@@ -281,7 +269,7 @@ class Agent:
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
-        from tfmon.lanes.remote.readings import Readings
+        from tfmon.lanes.remote.questions import Readings
         from tfmon.model.codec import read
         from tfmon.probes.base import Gpu
 
@@ -310,3 +298,50 @@ def _memory_bytes() -> int:
         return int(os.read(descriptor, 256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
     finally:
         os.close(descriptor)
+
+
+# ---------------------------------------------------------------- the process
+
+
+def run(folder: str, marker: str) -> None:
+    """Serve the monitor over stdin and stdout, then leave nothing behind, and end the process."""
+    in_fd, out_fd = os.dup(0), os.dup(1)  # not inherited by anything that is started here
+    nothing = os.open(os.devnull, os.O_RDWR)
+    guard = _guard_files(folder)
+    say(marker, folder=folder, pid=os.getpid(), python=sys.executable)
+    for fd in (0, 1, 2):  # what a library prints must not reach the monitor as frames
+        os.dup2(nothing, fd)
+    agent = Agent(Path(folder), in_fd, out_fd)
+    try:
+        agent.last_word(agent.serve())
+    except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
+        agent.last_word(f"it failed: {_told(error)}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if guard is not None:
+            guard.kill()
+        # Threads may hang in a driver.
+        os._exit(0)
+
+
+def _told(error: Exception) -> str:
+    """Return an error in one line, with the place where it was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})" if trace is not None else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _guard_files(folder: str) -> subprocess.Popen[bytes] | None:
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", FILES_GUARD, "tfmon-guard", folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            **OWN_GROUP,
+        )
+    except OSError:
+        return None

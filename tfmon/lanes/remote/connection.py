@@ -7,7 +7,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +20,25 @@ from tfmon.lanes.process import Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.line import Line
-from tfmon.lanes.remote.remote import RemoteProcess
+from tfmon.lanes.remote.process import RemoteProcess
+from tfmon.lanes.remote.questions import read_doctor_answer, read_machine_answer
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import plain
-from tfmon.model.events import Event, HostConnected, HostConnecting
+from tfmon.model.events import Event, HostConnected, HostConnecting, LinkMeasured
 from tfmon.model.race import Machine
 from tfmon.model.surroundings import expected
+from tfmon.probes.base import Gpu
 
 if TYPE_CHECKING:
-    from tfmon.probes.base import Gpu
+    from tfmon.doctor.report import Report
 
 START_S = 20.0
 """How long an agent may take to start a process."""
 ASK_S = 60.0
+AT_ONCE = 16
+DOCTOR_S = 120.0
+"""How long the doctor may take there; what it tries has limits of its own, together below this."""
 
 
 class Connection:
@@ -99,16 +105,16 @@ class Connection:
         self._wire = wire = Wire(self.host) if self._launcher is None else self._launcher(Wire, self.host)
         if self._closed:
             wire.cancel()
-        greeting, rest = wire.greet()
-        self.greeting = greeting
+        wire.greet()
+        self.greeting = wire.greeting
         if self.host.ray is not None:  # on the same node from now on: what was measured is of that one
-            self.host = replace(self.host, ray=self.host.ray.placed(greeting.launcher))
-        self._line = line = Line(wire, greeting, rest, self._sink)
+            self.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
+        self._line = line = Line(wire, self._sink)
         try:
             if self._closed:  # meanwhile, when there was no line to close
                 raise HostError(f"the connection to {self.host.name} was broken off")
-            line.measure()
-            self.machine = self._read_machine(line)
+            line.link.measure()
+            self.machine = read_machine_answer(line.ask("machine", {}, ASK_S))
         except BaseException:
             line.close()
             raise
@@ -124,11 +130,6 @@ class Connection:
         if self._line is not None:
             self._line.close()
 
-    def _read_machine(self, line: Line) -> Machine:
-        from tfmon.lanes.remote.questions import read_machine_answer
-
-        return read_machine_answer(line.ask("machine", {}, ASK_S))
-
     # ---------------------------------------------------------------- questions and readings
 
     def ask(self, question: str, timeout_s: float = ASK_S, **words: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
@@ -143,7 +144,7 @@ class Connection:
         """Have the agent read the machine and these GPUs from now on, also after the next connection."""
         self._gpus = tuple(gpus)
         payload = json.dumps({"gpus": [plain(gpu) for gpu in gpus]}).encode()
-        self._connected().put(Kind.READ, 0, payload)
+        self._connected().link.put(Kind.READ, 0, payload)
 
     def _connected(self) -> Line:
         line = self._line
@@ -176,7 +177,7 @@ class Connection:
             words.update(command=asdict(command), folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)
-        process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line, sink, ended)
+        process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line.link, sink, ended)
         line.begin(process, words, START_S)
         return process
 
@@ -193,8 +194,8 @@ class Connection:
         except OSError:
             return ""
         name = f"scenarios/{digest(scenario)}/{scenario.name}"
-        line.put(Kind.FILE, 0, os.fsencode(name) + b"\0" + content)
-        return f"{line.folder}/{name}"
+        line.link.put(Kind.FILE, 0, os.fsencode(name) + b"\0" + content)
+        return f"{line.link.folder}/{name}"
 
     def suspend_with_monitor(self) -> None:
         """Suspend the lanes there, and keep the agent from taking silence for a loss. Thread: also a handler."""
@@ -215,3 +216,70 @@ def working_folder() -> str:
     except OSError:
         same = False
     return named if same else str(Path.cwd())
+
+
+# ---------------------------------------------------------------- hosts without a race
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What is known of one host."""
+
+    host: Host
+    error: str = ""
+    """Why it cannot be used, in one line; empty if it can."""
+    hint: str = ""
+    """What to do about that; may be empty."""
+    machine: Machine = field(default_factory=Machine)
+    python: str = ""
+    """The path of the Python there."""
+    link: LinkMeasured | None = None
+
+
+def survey(hosts: Sequence[Host]) -> list[Surveyed]:
+    """Return the surveys of several hosts, taken at once; a failed one does not delay the others.
+
+    Thread: any; takes a second or two, and as long as the launcher of a host tries to reach it.
+    """
+    told: list[list[Event]] = [[] for _ in hosts]
+    connections = [Connection(host, events.append) for host, events in zip(hosts, told, strict=True)]
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:
+        try:
+            return list(pool.map(_survey, connections, told))
+        except BaseException:  # Ctrl+C: nobody waits for a host any more
+            for connection in connections:
+                connection.close()
+            raise
+
+
+def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
+    host = connection.host
+    try:
+        connection.open()
+        machine = read_machine_answer(connection.ask("gpus"))
+    except TfmonError as error:
+        return Surveyed(host, error=error.message, hint=error.hint)
+    finally:
+        connection.close()
+    link = next((event for event in reversed(told) if isinstance(event, LinkMeasured)), None)
+    return Surveyed(host, machine=machine, python=connection.python, link=link)
+
+
+def examine(host: Host, python: str = "", *, imports: bool = True) -> Report:
+    """Return the doctor's report of a host.
+
+    Args:
+        host: The host.
+        python: The interpreter there; by default the one that would train.
+        imports: Import TensorFlow, too.
+
+    Raises:
+        TfmonError: the host cannot be used.
+    """
+    connection = Connection(host, lambda _: None)
+    try:
+        connection.open()
+        words = {"imports": imports, "folder": working_folder(), "python": python}
+        return read_doctor_answer(connection.ask("doctor", DOCTOR_S, **words))
+    finally:
+        connection.close()

@@ -45,7 +45,7 @@ def main(marker: str) -> None:
         folder = tempfile.mkdtemp(prefix="tfmon-")  # readable by this user only
         zipfile.ZipFile(io.BytesIO(packed)).extractall(folder)
         sys.path.insert(0, folder)
-        from tfmon.lanes.remote.run import run
+        from tfmon.lanes.remote.agent import run
     except Exception as error:  # noqa: BLE001 - the monitor shows it
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)

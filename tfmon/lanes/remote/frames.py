@@ -11,8 +11,6 @@ from enum import IntEnum
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-PROTOCOL = 1
-"""Version of what monitor and agent say to each other."""
 HEADER = struct.Struct("!BII")
 MOST_BYTES = 8 * 2**20
 """Longest payload, in bytes; a longer frame is invalid."""
@@ -34,9 +32,7 @@ class Kind(IntEnum):
     REQUEST = 2
     """Bytes for the request pipe of a lane."""
     SIGNAL = 3
-    """The signal for the group of a lane."""
-    SIGNAL_ALONE = 4
-    """The signal for the process that leads the group."""
+    """A signal for the group of a lane, and 1 where only the process that leads it is meant, or 0."""
     PING = 5
     HOLD = 6
     """Suspend every lane; silence means nothing until GO_ON."""

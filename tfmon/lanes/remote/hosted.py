@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import time
+from pathlib import Path
+from typing import Any
 
 from tfmon.lanes.child import Child
-from tfmon.lanes.launch import Launched
+from tfmon.lanes.launch import BOOTSTRAP, Command, Launched, launch
 from tfmon.lanes.remote.frames import ENDED, Kind, Outbox
+from tfmon.model.views import View
 
 KEPT_OUTPUT_BYTES = 65_536
 """How much output waits for the link; older output is dropped, so that the process never blocks."""
@@ -37,13 +42,13 @@ class HostedLane(Child):
         """Write to the request pipe; a child that does not read misses it."""
         self._write(data)
 
-    def signal(self, number: int, *, alone: bool = False) -> None:
+    def signal(self, number: int, alone: int) -> None:
         """Signal the group of the child, or the child alone, and remember whether it is suspended."""
         if number == signal.SIGSTOP:
             self._suspended = True
         elif number == signal.SIGCONT:
             self._suspended = False
-        self._signal(number, alone=alone)
+        self._signal(number, alone=bool(alone))
 
     def hold(self) -> None:
         """Suspend the child until `go_on`, which leaves it as it was."""
@@ -96,3 +101,27 @@ class HostedLane(Child):
     def kill(self) -> None:
         """Kill the child and its group."""
         self._signal(signal.SIGKILL)
+
+
+def start_lane(number: int, words: dict[str, Any], outbox: Outbox) -> HostedLane:
+    """Start the process of a lane; raises OSError where it does not start.
+
+    Args:
+        number: That of its frames.
+        words: What `Connection.start_lane` says of it.
+        outbox: Takes its frames.
+    """
+    environment = dict(words["environment"])
+    if words["path_first"]:
+        own = str(Path(sys.executable).parent)
+        environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
+    script = Path(words["script"]) if words["script"] else BOOTSTRAP
+    command = None
+    if words["command"]:
+        view = words["command"].pop("view")
+        command = Command(**words["command"], view=View(**view) if view else None)
+    folder = words["folder"]
+    if folder and not Path(folder).is_dir():
+        raise NotADirectoryError(0, f"there is no folder {folder}")
+    launched = launch(Path(sys.executable), environment, script, command, folder=folder, guarded=True)
+    return HostedLane(number, words["name"], launched, outbox, own_command=command is not None)

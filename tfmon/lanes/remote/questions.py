@@ -1,4 +1,4 @@
-"""What the monitor asks a host about itself: answered there, by the agent, in plain values, and read here.
+"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here.
 
 A question is a name and words; `answer` answers it. For each one a `read_…` or `check_…` reads the answer.
 """
@@ -11,21 +11,22 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.trouble import HostError
-from tfmon.model.codec import CodecError, plain, read
+from tfmon.model.codec import CodecError, encode, parse, plain, read
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.records import replace
 from tfmon.model.view_files import default_base, settle, sweep
 from tfmon.model.views import View
 from tfmon.probes.base import Gpu
-from tfmon.probes.choice import look
+from tfmon.probes.choice import choose_probes, look
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.machine import read_machine
+from tfmon.probes.ticker import Ticker
 from tfmon.probes.wheel import read_wheel
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = dict[str, Any]
 """In the types that JSON has; `error` and `hint` where there is none."""
+EVERY_S = 1.0
+Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 def answer(question: str, words: Mapping[str, Any]) -> Answer:
@@ -197,3 +200,49 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "settle": _settle,
     "doctor": _doctor,
 }
+
+
+# ---------------- what it is asked for once, and then reads every second
+
+
+class Readings:
+    """The probes of this machine, each in a thread of its own.
+
+    Stamps are those of this machine, and samples name no host: both are for the monitor to say.
+    """
+
+    def __init__(
+        self,
+        lanes: Callable[[], Mapping[str, int]],
+        emit: Callable[[bytes], object],
+        gpus: Sequence[Gpu] = (),
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        """Start the probes.
+
+        Args:
+            lanes: Returns the pid of each lane's first process by the lane's name.
+            emit: Called with every sample as a line, in the thread of its probe.
+            gpus: Those that are sampled, as the machine itself found them.
+        """
+        self._tickers = [
+            Ticker(probe, lambda event: emit(encode(event)), interval_s=every_s)
+            for probe in choose_probes(lanes, gpus)
+        ]
+        for ticker in self._tickers:
+            ticker.start()
+
+    def close(self) -> None:
+        """End the probes; one that hangs in a driver is left alone."""
+        for ticker in self._tickers:
+            ticker.close()
+
+
+def decode(line: bytes, host: str) -> Sample:
+    """Return the sample that a host sent, with its name and its own stamps.
+
+    Raises: CodecError for anything else. Text is cleaned, and what a newer agent adds is ignored.
+    """
+    sample: Sample = read(parse(line), Sample, strict=False)
+    return sample if isinstance(sample, TreeSample) else replace(sample, host=host)

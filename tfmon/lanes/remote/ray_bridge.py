@@ -2,6 +2,7 @@
 
     python ray_bridge.py lane WORDS COMMAND…    run a command on a node, and pass its stdin and stdout
     python ray_bridge.py nodes WORDS            say in one line of JSON which nodes there are
+    python ray_bridge.py rooms WORDS            say how many such reservations have room now
 
 WORDS is a JSON object: see `Reservation.words`. Any Python that has Ray runs it, so it imports the standard
 library and its siblings only, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
@@ -14,20 +15,29 @@ import contextlib
 import json
 import os
 import select
+import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from tfmon.lanes.remote import ray_shell
-from tfmon.lanes.remote.ray_connect import connect, first_line, why_silent
-from tfmon.lanes.remote.ray_nodes import SIGN, Refusal, lacking, list_nodes, matching
+from tfmon.lanes.remote.ray_cluster import (
+    SIGN,
+    Refusal,
+    connect,
+    first_line,
+    free_rooms,
+    lacking,
+    list_nodes,
+    matching,
+    why_silent,
+)
 from tfmon.model.threads import start_thread
 
 if __name__ == "__main__":
@@ -43,6 +53,9 @@ HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
 """How often the head of the cluster is looked for, and how long it may be away."""
 YIELDING_NICE = 5
 CHUNK_BYTES = 65_536
+KEPT_BYTES = 4_096
+RAYS_OWN = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
+"""What Ray sets for its workers besides RAY_…; a lane gets what it has on the monitor's machine."""
 
 
 class Channel:
@@ -88,7 +101,93 @@ def write(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-# ---------------------------------------------------------------- a command on a node
+# ---------------------------------------------------------------- what runs on a node
+
+
+class Shell:
+    """A command on a node, and its pipes; Ray sends the class there by value.
+
+    Thread: `write` and `end` one, `read` another, the rest a third.
+    """
+
+    def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
+        """Start the command, and return where it runs.
+
+        Args:
+            command: Its words.
+            given: Variables that it has besides the node's.
+            nice: The nice value that it ought to have.
+        """
+        import ray
+
+        context = ray.get_runtime_context()
+        visible = ",".join(sorted(context.get_accelerator_ids().get("GPU", [])))
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the command runs
+        home = Path.home()
+        self.popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+            bufsize=0,
+            env=surroundings(dict(os.environ), given, visible),
+            cwd=home if home.is_dir() else None,
+            start_new_session=True,
+        )
+        with contextlib.suppress(OSError):  # only root may lower it
+            os.setpriority(os.PRIO_PROCESS, self.popen.pid, nice)
+        self.written = 0
+        return {"node": context.get_node_id(), "visible": visible}
+
+    def write(self, number: int, data: bytes) -> None:
+        """Write to the command's stdin; writes are numbered from 0."""
+        if number != self.written:
+            raise RuntimeError(f"write {number} came in place of {self.written}")
+        self.written += 1
+        assert self.popen.stdin
+        write(self.popen.stdin.fileno(), data)
+
+    def end(self) -> None:
+        """Close the command's stdin."""
+        assert self.popen.stdin
+        self.popen.stdin.close()
+
+    def read(self) -> Iterator[bytes]:
+        """Yield what the command writes, until it closes its stdout."""
+        assert self.popen.stdout
+        while data := os.read(self.popen.stdout.fileno(), CHUNK_BYTES):
+            yield data
+
+    def reap(self) -> tuple[int, str]:
+        """Return the exit code, and the end of what was said on stderr."""
+        code = 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.popen.wait(1.0)
+        self.said.seek(0)
+        return code, self.said.read()[-KEPT_BYTES:].decode(errors="replace")
+
+
+def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
+    """Return the variables of a command: those of Ray's worker without what Ray added, and with what is given.
+
+    Args:
+        worker: The variables of Ray's worker.
+        given: What the monitor's own lanes have of those that Ray sets.
+        visible: The GPUs that are reserved, as Ray names them: it counts them as the driver does.
+    """
+    kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
+    own = str(Path(sys.executable).parent)
+    path = own + os.pathsep + kept.get("PATH", os.defpath)
+    return {
+        **kept,
+        **given,
+        "PATH": path,
+        "CUDA_VISIBLE_DEVICES": visible or "-1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+
+
+# ---------------------------------------------------------------- the way to it
 
 
 class Lane:
@@ -155,8 +254,8 @@ class Lane:
             options["resources"] = {f"accelerator_type:{kind}": 0.001 for kind in kinds[:1]}
         # Ray's workers have a nice value of 15 otherwise, and lanes inherit it.
         options["runtime_env"] = {"env_vars": {"RAY_worker_niceness": str(self._nice)}}
-        ray.cloudpickle.register_pickle_by_value(ray_shell)
-        actor = ray.remote(concurrency_groups={"down": 1, "up": 1})(ray_shell.Shell)
+        # Ray sends a class of the main program by value: tfmon need not be on the node.
+        actor = ray.remote(concurrency_groups={"down": 1, "up": 1})(Shell)
         return actor.options(**options).remote()
 
     def _pass_down(self) -> None:
@@ -224,7 +323,8 @@ def main() -> None:
         if what == "lane":
             Lane(channel, words, sys.argv[3:]).run()
         else:
-            write(channel.out_fd, (json.dumps(list_nodes(connect(channel.fail, words))) + "\n").encode())
+            nodes = list_nodes(connect(channel.fail, words))
+            write(channel.out_fd, json.dumps(nodes if what == "nodes" else free_rooms(nodes, words)).encode())
     except Refusal as refusal:
         channel.fail(refusal)
     except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it

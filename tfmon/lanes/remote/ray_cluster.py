@@ -1,117 +1,251 @@
-"""A Ray cluster, as the monitor sees it: the bridge asks it what it has."""
+"""A Ray cluster: the way into it, its nodes, and which of them a reservation could be on.
+
+Used by the bridge, so it imports the standard library only and stays readable for Python 3.9.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
+import contextlib
+import os
+import re
+import socket
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from tfmon.errors import UsageError
-from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.ray_nodes import Refusal, matching
-from tfmon.lanes.remote.reservation import Reservation, gpus_needed, word_of
-from tfmon.lanes.remote.trouble import HostError, bridge_failed, no_bridge
-from tfmon.lanes.remote.wire import KEPT_BYTES
-from tfmon.model.codec import CodecError, read
-from tfmon.model.spec import SpecError, parse_lane
+from tfmon.model.threads import call_later
 
-ASK_S = 40.0
-
-
-@dataclass(frozen=True, slots=True)
-class RayNode:
-    """A node of a cluster."""
-
-    id: str
-    name: str
-    address: str
-    hostname: str = ""
-    kinds: tuple[str, ...] = ()
-    """The kinds of its GPUs, as Ray calls them, such as H100."""
-    cpus: float = 0
-    gpus: float = 0
-    memory_bytes: int = 0
-    free_cpus: float | None = None
-    """What is not reserved; None where Ray does not say it."""
-    free_gpus: float | None = None
+SIGN = "tfmon: "
+"""What the bridge's own words begin with."""
+CONNECT_S = 25.0
+"""How long connecting may take: Ray itself would try for minutes, in silence."""
+REACH_S = 4.0
+MOST_NAMES = 8
+TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
+NONE_RUNS = (
+    "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
+    "`ray start --head` starts one, --ray HOST:PORT names one",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class RayCluster:
-    """One cluster. Thread: any; what asks the cluster takes seconds."""
+class Refusal(Exception):
+    """Why there can be no reservation, and what to do."""
 
-    address: str = ""
-    """HOST:PORT; empty for RAY_ADDRESS, or else the one that runs on this machine."""
-    python: str = sys.executable
-    """The Python with Ray that runs the bridge."""
-    cpus: float = 1
-    """How many CPUs each reservation takes."""
-
-    def host(self, name: str, gpus: int = 0, python: str = "") -> Host:
-        """Return how a part of the cluster is reached; see `reservation` for its name."""
-        return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
-
-    def nodes(self) -> tuple[RayNode, ...]:
-        """Return the nodes that are alive.
-
-        Raises:
-            HostError: The cluster cannot be used.
-        """
-        try:
-            done = subprocess.run(
-                self._reservation("", 0).command("nodes"),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=ASK_S,
-                start_new_session=True,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise HostError(f"the Ray cluster did not answer within {ASK_S:.0f} s") from None
-        except OSError as error:
-            raise no_bridge(self.python, error) from error
-        if done.returncode:
-            said = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
-            raise bridge_failed(said, f"it ended with exit code {done.returncode}")
-        try:
-            found: tuple[RayNode, ...] = read(json.loads(done.stdout), tuple[RayNode, ...], strict=False)
-        except (ValueError, CodecError) as error:
-            raise HostError(f"the bridge to Ray said what cannot be read: {error}") from error
-        return found
-
-    def workers(self, place: str) -> int:
-        """Return for how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room now.
-
-        On the CPU there is room for one a node: its lanes use all cores.
-
-        Raises:
-            UsageError: There can be no such place.
-            HostError: The cluster cannot be used, or no node ever has room.
-        """
-        try:
-            spec = parse_lane(place, ())
-        except SpecError as error:
-            raise UsageError(str(error)) from error
-        asked = self._reservation(word_of(spec.host), gpus_needed([spec]))
-        try:
-            nodes = matching([asdict(node) for node in self.nodes()], asdict(asked))
-        except Refusal as refusal:
-            raise HostError(refusal.error, refusal.hint) from refusal
-        rooms = [_room(node, asked) for node in nodes]
-        return sum(rooms if asked.gpus else [min(room, 1) for room in rooms])
-
-    def _reservation(self, word: str, gpus: int) -> Reservation:
-        return Reservation(self.python, self.address, word, gpus, self.cpus)
+    def __init__(self, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.error, self.hint = error, hint
 
 
-def _room(node: Mapping[str, Any], asked: Reservation) -> int:
-    """Return how many reservations a node has room for; what it has counts where Ray does not say what is free."""
-    rooms = []
-    for key, amount in (("gpus", asked.gpus), ("cpus", asked.cpus)):
-        if amount:
-            free = node["free_" + key]
-            rooms.append(int((node[key] if free is None else free) / amount))
-    return min(rooms, default=1)
+# ---------------------------------------------------------------- the way in
+
+
+def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
+    """Return Ray, connected to a cluster that is there.
+
+    Args:
+        fail: Called in another thread where Ray does not answer, and ends the process.
+        words: Those of the reservation.
+
+    Raises:
+        Refusal: There is none, or it does not take this process.
+    """
+    given = words["address"] or os.environ.get("RAY_ADDRESS", "")
+    address = "" if given == "auto" else given
+    named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
+    slow = Refusal(f"{named} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
+    watch = call_later("tfmon-connect", CONNECT_S, lambda: fail(slow), lambda why: fail(Refusal(why)))
+    if address:
+        reach(address)
+    elif (stale := last_started()) and why_silent(stale):
+        raise Refusal(*NONE_RUNS)
+    ray = load()
+    try:
+        ray.init(address=address or "auto", log_to_driver=False, configure_logging=False, namespace="tfmon")
+    except ConnectionError as error:
+        if not address:
+            raise Refusal(*NONE_RUNS) from error
+        # Ray says no more than that to who has not its token.
+        raise Refusal(f"{named} cannot be used: {first_line(error)}", f"if it wants a token, {TOKEN}") from error
+    except Exception as error:
+        raise refused(named, error) from error
+    watch.cancel()
+    return ray
+
+
+def reach(address: str) -> None:
+    """Raise Refusal where nothing listens at an address."""
+    if not re.fullmatch(r"[^/]+:\d+", address):
+        raise Refusal(
+            f"{address} is not an address of a Ray cluster that lanes can be started on",
+            "name HOST:PORT of its head, such as 10.0.0.5:6379, on a machine that is part of it",
+        )
+    if why := why_silent(address):
+        raise Refusal(
+            f"no Ray cluster answers at {address}: {why}",
+            "`ray status` on a machine that is part of it says where its head is; `ray start --head` starts one",
+        )
+
+
+def why_silent(address: str) -> str:
+    """Return why nothing listens at HOST:PORT; empty where something does, and for what cannot be read."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError:
+        pass
+    return ""
+
+
+def last_started() -> str:
+    """Return the address of the cluster that was started last on this machine, as Ray notes it; empty for none."""
+    try:
+        return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
+    except OSError:
+        return ""
+
+
+def load() -> Any:  # noqa: ANN401
+    """Return Ray; raises Refusal where this Python has none."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        if error.name != "ray":
+            raise Refusal(f"Ray cannot be loaded by {sys.executable}: {error}") from error
+        hint = "pip install 'tfmon[ray]', or --ray-python names a Python that has it"
+        raise Refusal(f"{sys.executable} has no Ray", hint) from error
+    return ray
+
+
+def refused(named: str, error: Exception) -> Refusal:
+    """Return the reason for which a cluster did not take this process."""
+    text = str(error)
+    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
+    if len(found) == 2:
+        (theirs, their_python), (ours, our_python) = found
+        return Refusal(
+            f"{named} runs Ray {theirs} with Python {their_python}; this is Ray {ours} with Python {our_python}",
+            "--ray-python names a Python with the cluster's versions; the lanes keep theirs",
+        )
+    if "token" in text.lower():
+        return Refusal(f"{named} did not take the token, or there is none", TOKEN)
+    return Refusal(f"{named} cannot be used: {first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of one of Ray's errors that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
+    told = [line for line in lines if not line.startswith(facts)]
+    return (told or [type(error).__name__])[0][:200]
+
+
+# ---------------------------------------------------------------- the nodes
+
+
+def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    """Return the nodes that are alive, with what they have and what of it is free."""
+    free: dict[str, dict[str, float]] = {}
+    with contextlib.suppress(Exception):  # not a public part of Ray
+        from ray._private.state import available_resources_per_node
+
+        free = available_resources_per_node()
+    found = []
+    for node in ray.nodes():
+        if not node["Alive"]:
+            continue
+        has = node["Resources"]
+        left = free.get(node["NodeID"])
+        found.append(
+            {
+                "type": "RayNode",
+                "id": node["NodeID"],
+                "name": node.get("NodeName") or node["NodeManagerAddress"],
+                "address": node["NodeManagerAddress"],
+                "hostname": node.get("NodeManagerHostname", ""),
+                "kinds": sorted(key.partition(":")[2] for key in has if key.startswith("accelerator_type:")),
+                "cpus": has.get("CPU", 0),
+                "gpus": has.get("GPU", 0),
+                "memory_bytes": int(has.get("memory", 0)),
+                "free_cpus": left.get("CPU", 0) if left is not None else None,
+                "free_gpus": left.get("GPU", 0) if left is not None else None,
+            }
+        )
+    return sorted(found, key=lambda node: (node["name"], node["id"]))
+
+
+def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the nodes that a reservation could be on; raises Refusal where there is none.
+
+    Args:
+        nodes: Those of the cluster, as `list_nodes` returns them.
+        words: Those of the reservation.
+    """
+    word, gpus, cpus = words["word"], words["gpus"], words["cpus"]
+    have = have_text(nodes)
+    found = [node for node in nodes if words["node"] in ("", node["id"])]
+    if not found:
+        raise Refusal("the node of this lane is no longer in the cluster", "a new race finds another")
+    if word:
+        called = [node for node in found if word in (node["name"], node["address"], node["hostname"], node["id"])]
+        # Ray can be told one node by its name; a machine may be several.
+        called.sort(key=lambda node: node["free_gpus" if gpus else "free_cpus"] or 0)
+        found = called[-1:] or [node for node in found if word.lower() in map(str.lower, node["kinds"])]
+        if not found:
+            names = ", ".join(list(dict.fromkeys(node["name"] for node in nodes))[:MOST_NAMES])
+            raise Refusal(f"no node is called {word} or has such a GPU; {have} on {names}")
+    for what, amount, key in (("GPU", gpus, "gpus"), ("CPU", cpus, "cpus")):
+        found = [node for node in found if node[key] >= amount]
+        if not found:
+            needed = f"a {what}" if amount == 1 else f"{amount:g} {what}s"
+            raise Refusal(f"no node{' ' + word if word else ''} has {needed}; {have}")
+    return found
+
+
+def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a cluster has, such as "there are: 2 × A100, 64 CPUs"."""
+    kinds: dict[str, float] = {}
+    for node in nodes:
+        if node["gpus"]:
+            kind = "/".join(node["kinds"]) or "GPU"
+            kinds[kind] = kinds.get(kind, 0) + node["gpus"]
+    words = [f"{number:g} × {kind}" for kind, number in sorted(kinds.items())]
+    cpus = sum(node["cpus"] for node in nodes)
+    return "there are: " + ", ".join([*words, f"{cpus:g} CPU{'' if cpus == 1 else 's'}"])
+
+
+def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> int:
+    """Return how many such reservations have room now; raises Refusal where there never is any.
+
+    On the CPU there is room for one a node: its lanes use all cores. What a node has counts where Ray does not say
+    what of it is free.
+    """
+    rooms = 0
+    for node in matching(nodes, words):
+        room = int(node["gpus"]) if words["gpus"] else 1
+        for key in ("gpus", "cpus"):
+            free = node[key] if node["free_" + key] is None else node["free_" + key]
+            if words[key]:
+                room = min(room, int(free / words[key]))
+        rooms += room
+    return rooms
+
+
+def lacking(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any], waited_s: float) -> Refusal:
+    """Return why a reservation got no room for so long.
+
+    Args:
+        nodes: Those that it could be on, as they are now.
+    """
+    for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
+        amount = words[key]
+        known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]
+        if amount and len(known) == len(nodes) and all(free < amount for free in known):
+            free, total = sum(known), sum(node[key] for node in nodes)
+            needed = f"a free {unit}" if amount == 1 else f"{amount:g} free {unit}s"
+            waited = f"after {waited_s:.0f} s of waiting {free:g} of {total:g} {unit}s are free"
+            return Refusal(f"no node has {needed} now: {waited}", "`tfmon hosts --ray` says what is used")
+    return Refusal(f"Ray started no process within {waited_s:.0f} s", "`ray status` says what it waits for")

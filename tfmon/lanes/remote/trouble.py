@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
-from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.reservation import told
+from tfmon.lanes.remote.host import Host, told
 from tfmon.model.codec import clean
 
 OLDEST_PYTHON = (3, 10)

@@ -1,22 +1,29 @@
-"""The launcher's process and its pipes, from its start to the agent's word that it is ready."""
+"""How an agent is started: the launcher and its pipes, what is sent, until the agent says that it is ready."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
+import io
 import json
 import os
 import secrets
 import selectors
+import shlex
 import signal
 import subprocess
 import threading
 import time
+import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from tfmon.lanes.remote.frames import CHUNK_BYTES, PROTOCOL
-from tfmon.lanes.remote.host import Host, script_of, words_of
-from tfmon.lanes.remote.shipping import packed
+import tfmon
+from tfmon.errors import UsageError
+from tfmon.lanes.remote.frames import CHUNK_BYTES
+from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.trouble import (
     OLDEST_PYTHON,
     HostError,
@@ -25,7 +32,6 @@ from tfmon.lanes.remote.trouble import (
     no_launcher,
     no_python,
     old_python,
-    other_version,
     too_slow,
 )
 from tfmon.model.codec import clean
@@ -44,6 +50,28 @@ KEPT_BYTES = 16_384
 """How much of what is printed is kept for messages."""
 
 
+SSH = (
+    *("ssh", "-T", "-a", "-x"),
+    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=2"),
+    # A connection that the user's own ssh shares is used; it may have asked for a second factor. tfmon shares
+    # none: one connection carries all lanes of a host.
+    *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none"),
+)
+"""How ssh is called; all else is the user's own configuration, the checks of host keys too."""
+SHELL = "sh"
+"""What the launcher starts: a word that no login shell, launcher or container reads in another way."""
+PYTHONS = ("python3", "python")
+"""Tried in this order where the settings name none."""
+FIRST_WORD = Path(__file__).with_name("first_word.py")
+PACKAGE = Path(tfmon.__file__).parent
+SHIPPED = (
+    *("__init__", "errors", "report", "units"),
+    *("analysis", "doctor", "lanes", "model", "probes", "profile", "script", "trainer"),
+)
+"""The packages and modules that run on a host, or that one of them imports."""
+
+
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """What the agent said of itself."""
@@ -52,7 +80,6 @@ class Greeting:
     """Where its code and files are, there."""
     python: str = ""
     """Its interpreter."""
-    python_version: str = ""
     pid: int = 0
     launcher: tuple[str, ...] = ()
     """What the launcher wrote to stderr until then."""
@@ -88,9 +115,12 @@ class Wire:
         self.error_fd = self.popen.stderr.fileno()
         for fd in (self.in_fd, self.out_fd, self.error_fd):
             os.set_blocking(fd, False)
+        self.greeting = Greeting()
+        """What the agent said of itself, from `greet` on."""
+        self.received = b""
+        """What came behind that."""
         self._cancelled = threading.Event()
         self._unsent = b""
-        self._received = b""
         self._printed = b""
         self._said = b""
         self._out_open = True
@@ -98,19 +128,19 @@ class Wire:
 
     # ---------------------------------------------------------------- until the agent is ready
 
-    def greet(self) -> tuple[Greeting, bytes]:
-        """Return the agent's greeting, and the bytes after it.
+    def greet(self) -> None:
+        """Start the agent, and wait for its greeting.
 
         Raises:
             TfmonError: There is no agent there; the launcher has ended.
         """
         try:
-            return self._greet()
+            self._greet()
         except BaseException:
             self.kill()
             raise
 
-    def _greet(self) -> tuple[Greeting, bytes]:
+    def _greet(self) -> None:
         host = self.host
         self._unsent = script_of(host, self._marker)
         patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
@@ -125,36 +155,32 @@ class Wire:
         ready = self._next_word(CODE_PATIENCE_S)
         if "failed" in ready:
             raise no_agent(host, str(ready["failed"]))
-        if ready.get("ready") != PROTOCOL:
-            raise other_version(host, ready.get("ready"), PROTOCOL)
-        greeting = Greeting(
+        self.greeting = Greeting(
             folder=str(ready["folder"]),
             python=str(ready["python"]),
-            python_version=".".join(map(str, version)),
             pid=int(ready["pid"]),
             launcher=tuple(self.said()),
         )
         self._said = b""  # output until now does not explain a later end
-        return greeting, self._received
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:
         """Wait for the next line behind the marker, and keep the others for messages."""
         until_s = time.monotonic() + patience_s
         marker = self._marker.encode() + b" "
         while True:
-            *lines, rest = self._received.split(b"\n")
+            *lines, rest = self.received.split(b"\n")
             for number, line in enumerate(lines):
                 # What is printed without a line's end stands before the marker.
                 before, found, word = line.partition(marker)
                 self._printed = (self._printed + (before if found else line + b"\n"))[-KEPT_BYTES:]
                 if found:
-                    self._received = b"\n".join([*lines[number + 1 :], rest])
+                    self.received = b"\n".join([*lines[number + 1 :], rest])
                     with contextlib.suppress(ValueError):
                         words = json.loads(word)
                         if isinstance(words, dict):
                             return words
                     raise no_agent(self.host, "its word cannot be read")
-            self._received = rest[-KEPT_BYTES:]
+            self.received = rest[-KEPT_BYTES:]
             if not self._out_open:
                 self._printed += rest
                 raise ended_early(self.host, self.exit_code(), self.said(), self._printed.decode(errors="replace"))
@@ -184,7 +210,7 @@ class Wire:
                 elif key.fd == self.out_fd:
                     chunk = os.read(self.out_fd, CHUNK_BYTES)
                     self._out_open = bool(chunk)
-                    self._received += chunk
+                    self.received += chunk
         self.read_errors()
 
     # ---------------------------------------------------------------- at any time
@@ -225,3 +251,67 @@ class Wire:
             assert pipe
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+# ---------------------------------------------------------------- what is started and sent
+
+
+def words_of(host: Host) -> list[str]:
+    """Return the command that starts a shell on a host, whose stdin and stdout are passed.
+
+    Raises:
+        UsageError: The name would be read as an option.
+    """
+    if host.ray is not None:
+        return [*host.ray.command("lane"), SHELL]
+    if host.run:
+        return [*host.run, SHELL]
+    if host.name.startswith("-") or not host.name:
+        raise UsageError(f"{host.name!r} is not a host", "name one as ssh knows it, such as me@gpu2")
+    return [*SSH, "--", host.name, SHELL]
+
+
+def script_of(host: Host, marker: str) -> bytes:
+    """Return the lines that the shell reads: they replace it by Python, or say that there is none.
+
+    Nothing is sent behind them until Python has said its first word: a shell may read ahead.
+    """
+    pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
+    code = shlex.quote(FIRST_WORD.read_text("utf-8"))
+    missing = shlex.quote(f'{marker} {{"missing": true}}')
+    lines = (
+        f"for python in {pythons}; do",
+        f'command -v "$python" >/dev/null 2>&1 && exec "$python" -c {code} {shlex.quote(marker)}',
+        f"done; printf '%s\\n' {missing}; exit 127",
+    )
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _path(python: str) -> str:
+    """Quote a path for the shell, but for the home that it begins with."""
+    if python == "~" or python.startswith("~/"):
+        return '"$HOME"' + shlex.quote(python[1:])
+    return shlex.quote(python)
+
+
+@functools.cache
+def packed() -> bytes:
+    """Return a zip of the code that a host needs. Thread: any."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(files().items()):
+            # A fixed time: equal code makes equal bytes.
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr, entry.compress_type = 0o600 << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(entry, path.read_bytes())
+    return buffer.getvalue()
+
+
+def files() -> dict[str, Path]:
+    """Return the files of the zip by their name in it."""
+    paths = [path for name in SHIPPED for path in (PACKAGE / f"{name}.py", *(PACKAGE / name).rglob("*.py"))]
+    found = {str(path.relative_to(PACKAGE.parent)): path for path in paths if path.is_file()}
+    nvml = importlib.util.find_spec("pynvml")  # one file, which a host need not have
+    if nvml is not None and nvml.origin:
+        found["pynvml.py"] = Path(nvml.origin)
+    return found

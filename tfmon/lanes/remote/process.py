@@ -5,31 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.remote.frames import Kind
+from tfmon.lanes.remote.link import Link
 from tfmon.model.events import Event
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
 
 CONNECT_AGAIN = "r connects again and restarts it"
-
-
-class Link(Protocol):
-    """What a process needs of its connection. Thread: any."""
-
-    folder: str
-    """The agent's folder."""
-    lost: str
-    """Why the connection is lost; empty while it is not."""
-
-    def put(self, kind: Kind, number: int, payload: bytes) -> object:
-        """Send a frame."""
-
-    def here(self, there_ns: int) -> int:
-        """Return the monitor's stamp for one from there."""
 
 
 class RemoteProcess(LaneProcess):
@@ -49,7 +34,7 @@ class RemoteProcess(LaneProcess):
             lane: The lane's name.
             number: That of its frames.
             scenario: Where its scenario is, there; empty for none.
-            link: The connection.
+            link: Carries its frames.
             sink: Takes the process and each of its events.
             ended: Called after its end is told.
         """
@@ -80,7 +65,7 @@ class RemoteProcess(LaneProcess):
 
     def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
         if not self.ended:
-            self._link.put(Kind.SIGNAL_ALONE if alone else Kind.SIGNAL, self.number, bytes([number]))
+            self._link.put(Kind.SIGNAL, self.number, bytes([number, alone]))
 
     def suspend_with_monitor(self) -> None:
         """Do nothing: the connection suspends all lanes of the host."""
