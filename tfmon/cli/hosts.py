@@ -62,7 +62,8 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     here = read_machine()
     text = json.dumps(to_json(found, here), indent=2) if as_json else to_text(found, here, ascii_only=ascii_only())
     click.echo(text)
-    sys.exit(EXIT_UNUSABLE_HOST if any(one.error for one in found) else EXIT_FINE)
+    unusable = any(one.error or not one.machine.tensorflow for one in found)
+    sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:

@@ -199,6 +199,8 @@ def test_the_bridge_is_not_told_what_only_the_monitor_needs():
     assert asked.placed(["tfmon: {broken", "noise"]) == asked
     ended = why_ended(Host("ray", ray=asked), 1, ['tfmon: {"error": "the node n is gone", "hint": ""}'])
     assert ended == "the node n is gone"
+    assert why_ended(Host("ray", ray=asked), -9, []) == "the bridge to Ray was killed by SIGKILL"
+    assert why_ended(Host("gpu2"), 255, []).startswith("tfmon's agent there was killed, or ssh")
 
 
 def test_a_command_on_a_node_has_nothing_of_what_ray_sets_for_its_workers():

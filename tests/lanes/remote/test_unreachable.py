@@ -21,6 +21,7 @@ CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
 @@@@@@@@@@@@@@@@@@@@@@@@@@@
 IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
+  ssh-keygen -f "/home/me/.ssh/known_hosts" -R "[gpu2]:2222"
 Host key verification failed."""
 DENIED = "me@gpu2: Permission denied (publickey,password)."
 REFUSED = "ssh: connect to host gpu2 port 22: Connection refused"
@@ -40,7 +41,12 @@ def error_of(link) -> TfmonError:
 @pytest.mark.parametrize(
     ("code", "said", "message", "hint"),
     [
-        (255, CHANGED, "host key of me@gpu2 changed", "ssh-keygen -R gpu2"),
+        (
+            255,
+            CHANGED,
+            "host key of me@gpu2 changed",
+            'ssh-keygen -f "/home/me/.ssh/known_hosts" -R "[gpu2]:2222"',
+        ),
         (255, "Host key verification failed.", "host key of me@gpu2 is not known here", "ssh me@gpu2"),
         (255, DENIED, f"me@gpu2: permission denied: {DENIED}", "ssh-copy-id me@gpu2"),
         (255, REFUSED, f"me@gpu2 cannot be reached: {REFUSED}", "ssh me@gpu2 true"),
@@ -66,6 +72,21 @@ def test_what_a_login_shell_prints_is_skipped(ssh):
 def test_a_login_shell_that_prints_and_ends_is_quoted(ssh):
     error = error_of(ssh.link(run=["sh", "-c", "echo Only Slurm jobs may log in here; exit 1"]))
     assert "ended with exit code 1" in error.message and "Only Slurm jobs may log in here" in error.message
+
+
+@pytest.mark.process
+def test_a_banner_does_not_hide_what_the_shell_said(ssh):
+    error = error_of(ssh.link(run=["sh", "-c", "echo Authorized use only >&2; echo No account here; exit 1"]))
+    assert error.message.endswith("No account here · Authorized use only")
+
+
+@pytest.mark.process
+def test_a_host_without_room_for_the_agent_names_the_folder(ssh):
+    ssh.behave(environment={"TMPDIR": "/dev/null"})  # and with no other that can be written to
+    python = put_python(ssh, "ulimit -f 0", f'exec {sys.executable} "$@"')
+    error = error_of(ssh.link(python=python))
+    assert "tfmon's agent did not start on gpu2: " in error.message and "; it writes into " in error.message
+    assert "TMPDIR" in error.hint
 
 
 @pytest.mark.process

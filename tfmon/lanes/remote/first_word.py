@@ -49,7 +49,8 @@ def main(marker: str) -> None:
     except Exception as error:  # noqa: BLE001 - the monitor shows it
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
-        say(marker, failed="%s: %s" % (type(error).__name__, error))  # noqa: UP031 - an old Python reads it, too
+        where = (folder or os.environ.get("TMPDIR", "/tmp")) if isinstance(error, OSError) else ""
+        say(marker, failed="%s: %s" % (type(error).__name__, error), folder=where)  # noqa: UP031 - an old Python reads it, too
         sys.exit(1)
     run(folder, marker)
 

@@ -14,8 +14,6 @@ from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
 
-CONNECT_AGAIN = "r connects again and restarts it"
-
 
 class RemoteProcess(LaneProcess):
     """A child of an agent.
@@ -102,7 +100,7 @@ class RemoteProcess(LaneProcess):
         if self.ended:
             return
         if not self.end_requested:
-            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason, hint=CONNECT_AGAIN)
+            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason)
             self._tell(failed)
         self._tell_end(None, at_ns)
         self._note_end()

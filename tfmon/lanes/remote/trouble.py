@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host, told
@@ -15,7 +17,7 @@ _SSH = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "the host key of {host} changed",
-        "if that is right, `ssh-keygen -R {address}` forgets the old one; then run `ssh {host}` once",
+        "if that is right, `{forget}` forgets the old one; then run `ssh {host}` once",
     ),
     (
         "Host key verification failed",
@@ -58,8 +60,14 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
         said: What it wrote to stderr.
         printed: What came on stdout.
     """
-    words = {"host": host.name, "address": host.name.rpartition("@")[2], "said": _last(said)}
     text = "\n".join(said)
+    # ssh knows under which name and port, and in which file, the key is.
+    forget = re.search(r"ssh-keygen -f .*", text)
+    words = {
+        "host": host.name,
+        "said": _last(said),
+        "forget": _cut(forget[0]) if forget else f"ssh-keygen -R {host.name.rpartition('@')[2]}",
+    }
     if host.ray is not None and (own := _of_bridge(said)):
         return own
     if _by_ssh(host):
@@ -72,14 +80,15 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     if code in (126, 127):
         why = words["said"] or f"exit code {code}"
         return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
-    why = words["said"] or _last(printed.splitlines()) or "nothing was said"
+    # A banner of sshd comes as ssh's own word: what the shell printed stands before it.
+    why = " · ".join(filter(None, (_last(printed.splitlines()), words["said"]))) or "nothing was said"
     hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
     return HostError(f"{host.name} ended with exit code {code} before Python began: {why}", hint)
 
 
 def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
     """Return the error for a host that did not say the first word in time."""
-    last = _last(said) or _last(printed.splitlines())
+    last = " · ".join(filter(None, (_last(printed.splitlines()), _last(said))))
     why = f", but this: {last}" if last else ""
     return HostError(
         f"{host.name} did not answer within {patience_s:.0f} s{why}",
@@ -112,17 +121,19 @@ def other_python(host: Host) -> str:
     return f'python = "~/…/bin/python" under {_table(host)} sets another'
 
 
-def no_agent(host: Host, why: str) -> HostError:
-    """Return the error for code that could not be unpacked or run there."""
-    return HostError(f"tfmon's agent did not start on {host.name}: {_cut(why)}")
+def no_agent(host: Host, why: str, folder: str = "") -> HostError:
+    """Return the error for code that could not be unpacked or run there.
 
-
-def other_version(host: Host, theirs: object, ours: int) -> HostError:
-    """Return the error for an agent of another protocol version."""
-    return HostError(
-        f"the agent on {host.name} speaks version {_cut(str(theirs))} of the protocol, this tfmon version {ours}",
-        "is another tfmon on the PYTHONPATH there?",
-    )
+    Args:
+        host: The host.
+        why: What was raised there.
+        folder: The one that could not be written to, if that is the reason.
+    """
+    message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
+    if not folder:
+        return HostError(message)
+    other = f'run = ["ssh", "{host.name}", "env", "TMPDIR=FOLDER"] under {_table(host)} sets another'
+    return HostError(f"{message}; it writes into {_cut(folder)}", other if _by_ssh(host) else _look_at_run(host))
 
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
@@ -133,6 +144,10 @@ def why_ended(host: Host, code: int | None, said: list[str]) -> str:
     program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
         return f"{program} said: {last}"
+    if code == 255 and _by_ssh(host):
+        return "tfmon's agent there was killed, or ssh ended without a word (exit code 255)"
+    if code is not None and code < 0:
+        return f"{program} was killed by {signal.Signals(-code).name}"
     return f"{program} ended with exit code {code}" if code else "the connection was closed there"
 
 

@@ -66,10 +66,10 @@ PYTHONS = ("python3", "python")
 FIRST_WORD = Path(__file__).with_name("first_word.py")
 PACKAGE = Path(tfmon.__file__).parent
 SHIPPED = (
-    *("__init__", "errors", "report", "units"),
-    *("analysis", "doctor", "lanes", "model", "probes", "profile", "script", "trainer"),
+    *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
+    *("doctor", "lanes", "model", "probes", "profile", "script", "trainer"),
 )
-"""The packages and modules that run on a host, or that one of them imports."""
+"""The modules and whole packages that run on a host, or that one of them imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Wire:
         self._unsent += b"%012d" % len(code) + code
         ready = self._next_word(CODE_PATIENCE_S)
         if "failed" in ready:
-            raise no_agent(host, str(ready["failed"]))
+            raise no_agent(host, str(ready["failed"]), str(ready["folder"]))
         self.greeting = Greeting(
             folder=str(ready["folder"]),
             python=str(ready["python"]),
