@@ -83,7 +83,7 @@ def reach(address: str) -> None:
     if why := why_silent(address):
         raise Refusal(
             f"no Ray cluster answers at {address}: {why}",
-            "`ray status` on a machine that is part of it says where its head is; `ray start --head` starts one",
+            "/tmp/ray/ray_current_cluster on its head has the address; `ray start --head` starts one",
         )
 
 

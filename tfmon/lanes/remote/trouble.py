@@ -132,8 +132,13 @@ def no_agent(host: Host, why: str, folder: str = "") -> HostError:
     message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
     if not folder:
         return HostError(message)
-    other = f'run = ["ssh", "{host.name}", "env", "TMPDIR=FOLDER"] under {_table(host)} sets another'
-    return HostError(f"{message}; it writes into {_cut(folder)}", other if _by_ssh(host) else _look_at_run(host))
+    run = (
+        f'run = ["ssh", "{host.name}", "env", "TMPDIR=FOLDER"]'
+        if _by_ssh(host)
+        else "run, with env TMPDIR=FOLDER,"
+    )
+    hint = f"free some space there, or {run} under {_table(host)} names another folder"
+    return HostError(f"{message}; it writes into {_cut(folder)}", hint)
 
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
