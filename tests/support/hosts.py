@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.lanes import CHILDREN
+from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes.launcher import ProcessLauncher
@@ -24,9 +24,9 @@ from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.remote import wire
 from tfmon.lanes.remote.connection import Connection
 from tfmon.lanes.remote.host import Host
-from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured
+from tfmon.model.events import Event, HostLost, LaneEnded, LinkMeasured
 from tfmon.model.knobs import Settings
-from tfmon.model.lane_events import Hello, LaneFailed, PhaseEntered
+from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 
@@ -37,7 +37,7 @@ NEVER_S = 100 * PATIENCE_S
 FAKE_SSH = Path(__file__).with_name("fake_ssh.py")
 
 
-class RemoteChild:
+class RemoteChild(Heard):
     """A child that says what SAYS names, or a command, on a host; and all that was heard of it."""
 
     def __init__(
@@ -64,18 +64,6 @@ class RemoteChild:
         self.ends += 1
 
     @property
-    def phases(self) -> list[str]:
-        return [event.phase for event in self.events if isinstance(event, PhaseEntered)]
-
-    @property
-    def problems(self) -> list[str]:
-        return [event.problem for event in self.events if isinstance(event, BadLine)]
-
-    @property
-    def printed(self) -> list[str]:
-        return [line for event in self.events if isinstance(event, LanePrinted) for line in event.lines]
-
-    @property
     def failure(self) -> LaneFailed | None:
         return next((event for event in self.events if isinstance(event, LaneFailed)), None)
 
@@ -85,14 +73,6 @@ class RemoteChild:
         (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
         assert self.events[-1] is end and self.process.ended and self.ends == 1
         return end
-
-    def said_pid(self) -> int:
-        """The process that it tells of in its hello."""
-        wait_for(lambda: any(isinstance(event, Hello) for event in self.events), what="a hello")
-        return next(event.pid for event in self.events if isinstance(event, Hello))
-
-    def wait_for_phase(self, phase: str, times: int = 1) -> None:
-        wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 class Linked(Connection):

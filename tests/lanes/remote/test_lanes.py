@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +15,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.launcher import ProcessLauncher, yield_to_lanes
 from tfmon.model.events import HostConnected, HostConnecting
 from tfmon.model.lane_events import PhaseEntered, Profiled
-from tfmon.model.requests import Pause, Stop, TakeProfile
+from tfmon.model.requests import Pause, TakeProfile
 
 pytestmark = pytest.mark.process
 
@@ -37,32 +36,6 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
     wait_for(lambda: gone(agent.pid) and not folder.exists(), what="the agent and its folder are gone")
     words = (ssh.folder / "log").read_text()
     assert words.count("\n") == 1 and '"BatchMode=yes"' in words and '"--", "gpu2", "sh"' in words
-
-
-def test_a_child_is_heard_signalled_and_its_end_is_told(ssh):
-    link = ssh.connect()
-    child = link.start("a_listener")
-    assert child.said_pid() == child.pid
-    child.process.suspend()
-    wait_for(lambda: suspended(child.pid), what="suspended")
-    child.process.continue_()
-    child.process.request_end()
-    assert (child.end.exit_code, child.end.signal, child.end.requested) == (0, None, True)
-    assert not child.process.send(Stop())
-    assert gone(child.pid)
-
-
-@pytest.mark.parametrize("halves", [False, True])
-def test_every_line_arrives_whole_and_bad_ones_are_counted(ssh, halves):
-    ssh.behave(halves=halves)
-    link = ssh.connect()
-    many, bad, noisy = (link.start(says) for says in ("ten_thousand_lines", "bad_lines", "noise"))
-    assert [child.end.exit_code for child in (many, bad, noisy)] == [0, 0, 0]
-    stamps = [event.at_ns for event in many.events if isinstance(event, PhaseEntered)]
-    assert len(stamps) == 10_000 and stamps == sorted(stamps)
-    assert bad.phases == ["first", "last"] and len(bad.problems) == 4
-    assert noisy.end.output_tail[-1] == "the last line"
-    assert not any("\x1b" in line for line in noisy.printed)
 
 
 def test_a_child_that_floods_its_output_is_not_blocked_and_what_is_dropped_is_counted(ssh):
@@ -102,15 +75,6 @@ def test_a_users_command_has_its_arguments_folder_environment_output_and_exit_co
     assert child.printed == [told, "half a line"], "`python` is the one that the settings name"
 
 
-def test_a_users_command_gets_signals_as_it_would_here(ssh):
-    link = ssh.connect()
-    script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(5))\nprint('up', flush=True)\n"
-    child = link.start(command=[sys.executable, "-c", script + "time.sleep(9999)"])
-    wait_for(lambda: "up" in child.printed, what="it printed")
-    child.process.kill(signal.SIGTERM)
-    assert (child.end.exit_code, child.end.signal) == (5, None)
-
-
 @pytest.mark.parametrize(
     ("command", "folder", "told"),
     [
@@ -125,13 +89,6 @@ def test_what_does_not_start_there_says_why(ssh, monkeypatch, command, folder, t
         link.start(command=command)
     assert raised.value.strerror == told
     assert not link.lost
-
-
-def test_the_group_of_a_child_ends_with_it(ssh):
-    child = ssh.connect().start("a_grandchild_left_behind")
-    grandchild = child.said_pid()
-    assert child.end.exit_code == 0
-    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
 
 
 def test_stacks_are_read_there(ssh):

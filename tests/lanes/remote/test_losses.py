@@ -122,19 +122,6 @@ def test_a_lost_host_can_be_connected_again_and_its_readings_go_on(ssh):
     assert len(link.heard(HostConnected)) == 2, "it is connected"
 
 
-def test_one_host_of_three_dies_and_the_others_go_on(ssh):
-    links = [ssh.connect(name) for name in ("gpu2", "gpu3", "gpu4")]
-    children = [link.start("a_beat") for link in links]
-    for child in children:
-        child.wait_for_phase("listening")
-    links[1].agent.kill()
-    links[1].wait_for_loss()
-    assert children[1].failure
-    for link, child in zip(links[::2], children[::2], strict=True):
-        assert not link.lost and child.process.send(Stop())
-        child.wait_for_phase("heard")
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_lanes_there_do_not_outlive_a_monitor_that_is_killed(ssh, how):
     with start_monitor("kinds") as monitor:
