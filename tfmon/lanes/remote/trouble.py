@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
+from tfmon.lanes.process import signal_name
 from tfmon.lanes.remote.host import Host, told
 from tfmon.model.codec import clean
 
@@ -152,7 +152,7 @@ def why_ended(host: Host, code: int | None, said: list[str]) -> str:
     if code == 255 and _by_ssh(host):
         return "tfmon's agent there was killed, or ssh ended without a word (exit code 255)"
     if code is not None and code < 0:
-        return f"{program} was killed by {signal.Signals(-code).name}"
+        return f"{program} was killed by {signal_name(-code)}"
     return f"{program} ended with exit code {code}" if code else "the connection was closed there"
 
 
