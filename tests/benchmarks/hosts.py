@@ -79,7 +79,7 @@ class TimedWire(Wire):
 
 def linked(name: str = HOST) -> Linked:
     link = Linked(Host(name, python=sys.executable))
-    link.open()
+    link.ensure()
     return link
 
 

@@ -64,7 +64,7 @@ class Nodes:
     def connect(self, name: str, gpus: int = 0, **more: object) -> Linked:
         """Return an open connection."""
         link = self.link(name, gpus, **more)
-        link.open()
+        link.ensure()
         return link
 
     @contextlib.contextmanager

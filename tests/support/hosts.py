@@ -151,7 +151,7 @@ class FakeSsh:
     def connect(self, name: str = "gpu2", **how: object) -> Linked:
         """Return an open connection."""
         link = self.link(name, **how)
-        link.open()
+        link.ensure()
         return link
 
     def close(self) -> None:

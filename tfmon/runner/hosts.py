@@ -11,16 +11,11 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote.connection import Connection, working_folder
 from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.questions import (
-    read_differing_answer,
-    read_gpus_answer,
-    read_look_answer,
-    read_machine_answer,
-    read_paths_answer,
-)
+from tfmon.lanes.remote.questions import read_differing_answer, read_look_answer, read_part
 from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
+from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu
@@ -117,8 +112,8 @@ class Hosts:
         name = connection.host.name
         if name not in self._searches:
             found = connection.ask("gpus", python="")
-            self._searches[name] = read_gpus_answer(found)
-            self._session.set_machine(read_machine_answer(found), name)
+            self._searches[name] = read_part(found, "search", GpuSearch)
+            self._session.set_machine(read_part(found, "machine", Machine), name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
                 raise no_tensorflow(connection.host, connection.python)
@@ -126,7 +121,7 @@ class Hosts:
         sought = command_paths(info.command)
         found = connection.ask("paths", **asdict(sought), path_first=bool(connection.host.python))
         self._differing[name] = read_differing_answer(found, sought.folder)
-        if missing := read_paths_answer(found):
+        if missing := read_part(found, "missing", tuple[str, ...]):
             told = " and ".join(missing)
             raise TfmonError(
                 f"{told} is not there on {name}" if len(missing) == 1 else f"{told} are not there on {name}",

@@ -69,9 +69,9 @@ class Views:
         return self._found[host]
 
     def _ask(self, host: str, question: str, **about: Any) -> View:  # noqa: ANN401
-        from tfmon.lanes.remote.questions import read_view_answer  # late: most races need no host
+        from tfmon.lanes.remote.questions import read_part  # late: most races need no host
 
-        return read_view_answer(self._connection(host).ask(question, **about))
+        return read_part(self._connection(host).ask(question, **about), "view", View)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, RaceBegan):

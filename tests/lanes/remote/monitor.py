@@ -24,7 +24,7 @@ be_patient(pytest.MonkeyPatch())
 if "IMPATIENT" in os.environ:
     wire.packed = agents_code("> SILENCE_S", f"> (3.0 if Path({os.environ['IMPATIENT']!r}).exists() else 1e9)")
 link = Linked(Host(os.environ.get("HOST", "gpu2"), python=sys.executable))
-link.open()
+link.ensure()
 if sys.argv[1] == "kinds":
     children = start_all_kinds(link)
 else:

@@ -29,7 +29,7 @@ class SpreadGroup(RacingGroup):
         self.links = {host: ssh.link(host) for host in hosts}
         for link in self.links.values():
             link.listener = self.session.accept
-            link.open()
+            link.ensure()
         self._children._place_of = self.links.__getitem__
 
     def plan(self, *lanes: str, **more) -> RacePlan:

@@ -137,7 +137,7 @@ def test_lanes_there_do_not_inherit_the_priority_of_a_monitor_that_yields(ssh):
     def connect() -> None:
         yield_to_lanes()
         link = ssh.link(launcher=launcher)
-        link.open()
+        link.ensure()
         found.append(link.machine.nice)
 
     thread = threading.Thread(target=connect)

@@ -23,7 +23,7 @@ from tfmon.model.codec import plain
 from tfmon.model.race import Machine
 from tfmon.model.views import View
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import find_gpus, read_visibility
+from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility
 from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.nvml import NvmlFailure
 from tfmon.probes.obstacles import GpuVisibility
@@ -50,14 +50,14 @@ def site(tmp_path, monkeypatch) -> Path:
 
 class TestMachine:
     def test_is_the_one_that_answers_with_the_python_that_trains(self, site):
-        machine = questions.read_machine_answer(ask("machine"))
+        machine = questions.read_part(ask("machine"), "machine", Machine)
         here = read_machine()
         assert (machine.boot, machine.hostname, machine.cores) == (here.boot, here.hostname, here.cores)
         assert (machine.python, machine.tensorflow) == (platform.python_version(), "2.20.0 (tensorflow-cpu)")
 
     def test_without_tensorflow_it_has_its_python_all_the_same(self, monkeypatch):
         monkeypatch.setattr(sys, "path", [])
-        machine = questions.read_machine_answer(ask("machine"))
+        machine = questions.read_part(ask("machine"), "machine", Machine)
         assert (machine.python, machine.tensorflow) == (platform.python_version(), "")
 
     @pytest.mark.process
@@ -65,8 +65,8 @@ class TestMachine:
         seen = read_visibility(library=str(driver.library), environ={}, system="Linux", timeout_s=PATIENCE_S)
         monkeypatch.setattr(questions, "find_gpus", lambda python: find_gpus(python, seen))
         found = ask("gpus")
-        assert questions.read_gpus_answer(found).gpus == (BUSY, IDLE)
-        machine = questions.read_machine_answer(found)
+        assert questions.read_part(found, "search", GpuSearch).gpus == (BUSY, IDLE)
+        machine = questions.read_part(found, "machine", Machine)
         assert (machine.gpus, machine.driver) == (("NVIDIA Busy", "NVIDIA Idle"), "550.54.15")
         assert (machine.power_limits_w, machine.no_gpu) == ((700.0, 700.0), "")
 
@@ -76,16 +76,20 @@ class TestPaths:
         (tmp_path / "train.py").write_text("print()")
         words = {"folder": str(tmp_path), "programs": ["sh", "no-such-program", "./train.py"]}
         found = ask("paths", paths=["train.py", "data", str(tmp_path)], **words)
-        assert questions.read_paths_answer(found) == ("data", "no-such-program", "./train.py"), "not executable"
+        assert questions.read_part(found, "missing", tuple[str, ...]) == (
+            "data",
+            "no-such-program",
+            "./train.py",
+        ), "not executable"
         away = ask("paths", paths=[], programs=[], folder=str(tmp_path / "away"))
-        assert questions.read_paths_answer(away) == (str(tmp_path / "away"),)
+        assert questions.read_part(away, "missing", tuple[str, ...]) == (str(tmp_path / "away"),)
 
     def test_a_program_is_looked_for_as_a_lane_would_find_it(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", str(tmp_path))
         program = Path(sys.executable).name
         words = {"paths": [], "programs": [program], "folder": str(tmp_path)}
-        assert questions.read_paths_answer(ask("paths", **words)) == (program,)
-        assert questions.read_paths_answer(ask("paths", path_first=True, **words)) == ()
+        assert questions.read_part(ask("paths", **words), "missing", tuple[str, ...]) == (program,)
+        assert questions.read_part(ask("paths", path_first=True, **words), "missing", tuple[str, ...]) == ()
 
     def test_files_with_another_content_are_told(self, tmp_path):
         there, here = tmp_path / "there", tmp_path / "here"
@@ -145,11 +149,11 @@ class TestTrouble:
     @pytest.mark.parametrize("found", [{}, {"machine": 3}, {"machine": {"type": "Machine", "cores": "many"}}])
     def test_an_answer_that_cannot_be_read_is_refused(self, found):
         with pytest.raises(HostError, match="an answer of the agent cannot be read"):
-            questions.read_machine_answer(found)
+            questions.read_part(found, "machine", Machine)
 
     def test_what_a_newer_agent_adds_is_ignored(self):
         newer = {**plain(Machine(hostname="\x1b]0;title\x07gpu2")), "flux": 1}
-        assert questions.read_machine_answer({"machine": newer, "more": 2}) == Machine(hostname="gpu2")
+        assert questions.read_part({"machine": newer, "more": 2}, "machine", Machine) == Machine(hostname="gpu2")
 
 
 class TestWhoIsOnTheGpus:

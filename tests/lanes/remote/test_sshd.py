@@ -33,7 +33,7 @@ def connect(sshd: Sshd, monkeypatch):
 
     def begin(name: str = "gpu2") -> Linked:
         links.append(Linked(Host(name, python=sys.executable)))
-        links[-1].open()
+        links[-1].ensure()
         return links[-1]
 
     yield begin

@@ -30,7 +30,7 @@ UNKNOWN_HOST = "ssh: Could not resolve hostname gpu2: Name or service not known"
 
 def error_of(link) -> TfmonError:
     with pytest.raises(TfmonError) as raised:
-        link.open()
+        link.ensure()
     error = raised.value
     assert "\n" not in error.line and "\x1b" not in error.line
     assert error.hint and "gpu2" in error.message + error.hint
@@ -111,7 +111,7 @@ def test_a_host_that_never_comes_to_python_is_given_up(ssh, monkeypatch, ending)
 def test_a_machine_without_ssh_says_so(ssh, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TfmonError, match="there is no ssh on this machine") as raised:
-        ssh.link().open()
+        ssh.link().ensure()
     assert "OpenSSH" in raised.value.hint
 
 
@@ -126,7 +126,7 @@ def test_a_launcher_that_is_not_there_is_named(ssh):
 def test_a_name_that_ssh_would_read_as_an_option_starts_nothing(ssh, name):
     ssh.behave(log=str(ssh.folder / "log"))
     with pytest.raises(TfmonError, match="is not a host"):
-        ssh.link(name).open()
+        ssh.link(name).ensure()
     assert not (ssh.folder / "log").exists()
 
 
@@ -173,7 +173,7 @@ def test_code_that_lacks_a_module_is_said_and_nothing_is_left(ssh, monkeypatch):
     monkeypatch.setattr(wire, "packed", rest.getvalue)
     ssh.behave(environment={"TMPDIR": str(ssh.home)})
     with pytest.raises(TfmonError) as raised:
-        ssh.link().open()
+        ssh.link().ensure()
     assert raised.value.message.startswith("tfmon's agent did not start on gpu2: ModuleNotFoundError")
     assert "tfmon.model.knobs" in raised.value.message
     assert not list(ssh.home.iterdir())
@@ -202,7 +202,7 @@ def test_a_connection_can_be_broken_off_while_it_is_made(ssh):
 
     def make() -> None:
         try:
-            link.open()
+            link.ensure()
         except TfmonError as error:
             errors.append(error)
 

@@ -21,7 +21,7 @@ from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.line import Line
 from tfmon.lanes.remote.process import RemoteProcess
-from tfmon.lanes.remote.questions import read_doctor_answer, read_machine_answer
+from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import plain
@@ -57,7 +57,7 @@ class Connection:
         """
         self.host = host
         self.machine = Machine()
-        """What machine it is; known from `open` on."""
+        """What machine it is; known from `ensure` on."""
         self.greeting = Greeting()
         """What the agent said of itself."""
         self._sink = sink
@@ -85,17 +85,14 @@ class Connection:
 
     # ---------------------------------------------------------------- made and ended
 
-    def open(self) -> None:
-        """Connect, and tell which machine it is. It may block for as long as the launcher lets it.
+    def ensure(self) -> None:
+        """Connect unless it is connected, and tell which machine it is.
+
+        It may block for as long as the launcher lets it.
 
         Raises:
             TfmonError: The host cannot be used; the text says why, and what to do.
         """
-        with self._opening:
-            self._open()
-
-    def ensure(self) -> None:
-        """Connect again where the connection is lost. It may block, and raises TfmonError as `open` does."""
         with self._opening:
             if self.lost:
                 self._open()
@@ -114,7 +111,7 @@ class Connection:
             if self._closed:  # meanwhile, when there was no line to close
                 raise HostError(f"the connection to {self.host.name} was broken off")
             line.link.measure()
-            self.machine = read_machine_answer(line.ask("machine", {}, ASK_S))
+            self.machine = read_part(line.ask("machine", {}, ASK_S), "machine", Machine)
         except BaseException:
             line.close()
             raise
@@ -255,8 +252,8 @@ def survey(hosts: Sequence[Host]) -> list[Surveyed]:
 def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
     host = connection.host
     try:
-        connection.open()
-        machine = read_machine_answer(connection.ask("gpus"))
+        connection.ensure()
+        machine = read_part(connection.ask("gpus"), "machine", Machine)
     except TfmonError as error:
         return Surveyed(host, error=error.message, hint=error.hint)
     finally:
@@ -278,7 +275,7 @@ def examine(host: Host, python: str = "", *, imports: bool = True) -> Report:
     """
     connection = Connection(host, lambda _: None)
     try:
-        connection.open()
+        connection.ensure()
         words = {"imports": imports, "folder": working_folder(), "python": python}
         return read_doctor_answer(connection.ask("doctor", DOCTOR_S, **words))
     finally:

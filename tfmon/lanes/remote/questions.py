@@ -1,6 +1,7 @@
 """What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here.
 
-A question is a name and words; `answer` answers it. For each one a `read_…` or `check_…` reads the answer.
+A question is a name and words; `answer` answers it. `read_part` reads a part of the answer, and for some questions a
+function of their own does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.trouble import HostError
@@ -32,6 +33,7 @@ from tfmon.probes.wheel import read_wheel
 if TYPE_CHECKING:
     from tfmon.doctor.report import Report
 
+Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
 """In the types that JSON has; `error` and `hint` where there is none."""
 EVERY_S = 1.0
@@ -52,16 +54,17 @@ def answer(question: str, words: Mapping[str, Any]) -> Answer:
         return {"error": f"the question {question!r} failed: {type(error).__name__}: {error}"}
 
 
-def _read(found: Answer, name: str, kind: object) -> Any:  # noqa: ANN401 - of that type
-    """Return a part of an answer.
+def read_part(found: Answer, name: str, kind: type[Part]) -> Part:
+    """Return a part of an answer, of that type.
 
     Raises:
-        HostError: it is not what was asked for.
+        HostError: it is something else.
     """
     try:
-        return read(found.get(name), kind, strict=False)
+        part: Part = read(found.get(name), kind, strict=False)
     except CodecError as error:
         raise HostError(f"an answer of the agent cannot be read: {error}") from None
+    return part
 
 
 # ---------------- which machine it is, and its GPUs
@@ -76,23 +79,11 @@ def _here(python: str = "") -> Machine:
     return replace(read_machine(), python="" if python else platform.python_version())
 
 
-def read_machine_answer(found: Answer) -> Machine:
-    """Return the machine of an answer to `machine`; its GPUs are not known yet."""
-    machine: Machine = _read(found, "machine", Machine)
-    return machine
-
-
 def _gpus(python: str = "") -> Answer:
     """Take what the driver takes: seconds where its first call is slow."""
     search = find_gpus(_own(python))
     machine = replace(with_devices(_here(python), search, read_wheel(_own(python))), no_gpu=search.reason)
     return {"search": plain(search), "machine": plain(machine)}
-
-
-def read_gpus_answer(found: Answer) -> GpuSearch:
-    """Return the GPUs of an answer to `gpus`; `read_machine_answer` reads the machine with them from it, too."""
-    search: GpuSearch = _read(found, "search", GpuSearch)
-    return search
 
 
 def _look(gpus: object = ()) -> Answer:
@@ -102,7 +93,7 @@ def _look(gpus: object = ()) -> Answer:
 
 def read_look_answer(found: Answer, host: str) -> tuple[GpuSample, ...]:
     """Return the samples of an answer to `look`, with the host's name."""
-    samples: tuple[GpuSample, ...] = _read(found, "samples", tuple[GpuSample, ...])
+    samples: tuple[GpuSample, ...] = read_part(found, "samples", tuple[GpuSample, ...])
     return tuple(replace(sample, host=host) for sample in samples)
 
 
@@ -134,15 +125,9 @@ def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_firs
     return {"missing": missing, "digests": {name: digest(Path(folder) / name) for name in paths}}
 
 
-def read_paths_answer(found: Answer) -> tuple[str, ...]:
-    """Return the missing paths of an answer to `paths`, as they were named."""
-    missing: tuple[str, ...] = _read(found, "missing", tuple[str, ...])
-    return missing
-
-
 def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
     """Return the files that are there with another content than here, of an answer to `paths`."""
-    digests: dict[str, str] = _read(found, "digests", dict[str, str])
+    digests: dict[str, str] = read_part(found, "digests", dict[str, str])
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 
 
@@ -158,12 +143,6 @@ def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
 
 def _settle(view: object, age_s: float) -> Answer:
     return {"view": plain(settle(read(view, View, strict=False), age_s))}
-
-
-def read_view_answer(found: Answer) -> View:
-    """Return the view of an answer to `view` or `settle`."""
-    view: View = _read(found, "view", View)
-    return view
 
 
 # ---------------- the doctor
@@ -188,7 +167,7 @@ def read_doctor_answer(found: Answer) -> Report:
     from tfmon.doctor.facts import Facts
     from tfmon.doctor.report import report_on
 
-    return report_on(_read(found, "facts", Facts), _read(found, "seconds", float))
+    return report_on(read_part(found, "facts", Facts), read_part(found, "seconds", float))
 
 
 _QUESTIONS: dict[str, Callable[..., Answer]] = {
