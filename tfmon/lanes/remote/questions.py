@@ -1,7 +1,7 @@
 """What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here.
 
-A question is a name and words; `answer` answers it. `read_part` reads a part of the answer, and for some questions a
-function of their own does.
+A question is a name and words; `answer` answers it. `read_part` reads a part of the answer, where the question
+has no function of its own for that.
 """
 
 from __future__ import annotations
