@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -194,9 +194,13 @@ def test_the_bridge_is_not_told_what_only_the_monitor_needs():
     python, _, what, words = asked.command("lane")
     assert (python, what) == ("/py", "lane")
     assert json.loads(words)["gpus"] == 1 and "python" not in words
-    placed = asked.placed(["noise", 'tfmon: {"placed": {"node": "n", "visible": "3", "nice": 0}}', "more"])
+    placed = asked.placed(
+        ["noise", 'tfmon: {"placed": {"node": "n", "visible": "3", "nice": 0, "name": "n7"}}', "more"]
+    )
     assert (placed.node, placed.visible, placed.nice) == ("n", "3", 0)
     assert asked.placed(["tfmon: {broken", "noise"]) == asked
+    assert Host("ray:H100", ray=placed).called == "ray:H100", "the name says which node, or the kind of GPU"
+    assert Host("ray:2", ray=replace(placed, word="")).called == "ray:2 on n7"
     ended = why_ended(Host("ray", ray=asked), 1, ['tfmon: {"error": "the node n is gone", "hint": ""}'])
     assert ended == "the node n is gone"
     assert why_ended(Host("ray", ray=asked), -9, []) == "the bridge to Ray was killed by SIGKILL"

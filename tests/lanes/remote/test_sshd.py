@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.hosts import Linked, all_gone, be_patient, read_pids, start_all_kinds, start_monitor
+from support.hosts import Linked, all_gone, be_patient, start_all_kinds
 from support.processes import gone
 from support.sshd import Sshd, needs_sshd, sshd
 from support.waiting import wait_for
@@ -68,15 +68,9 @@ def test_a_shared_connection_of_the_users_is_not_made_by_tfmon(connect, sshd):
     assert link.machine.cores and not (sshd.folder / "shared").exists()
 
 
-@pytest.mark.parametrize("dies", ["client", "session", "agent", "monitor"])
+@pytest.mark.parametrize("dies", ["client", "session", "agent"])
 def test_what_dies_takes_every_lane_with_it(connect, sshd, dies, monkeypatch):
     be_patient(monkeypatch)
-    if dies == "monitor":
-        with start_monitor("kinds") as monitor:
-            agent, *pids = read_pids(monitor)
-            monitor.kill()
-        wait_for(lambda: all(map(gone, [agent, *pids])), what="all are gone")
-        return
     link = connect()
     children, agent = start_all_kinds(link), link.agent
     pids = {
@@ -88,8 +82,9 @@ def test_what_dies_takes_every_lane_with_it(connect, sshd, dies, monkeypatch):
         with contextlib.suppress(ProcessLookupError):  # one session process may end with the other
             os.kill(pid, signal.SIGKILL)
     wait_for(lambda: all_gone(children, agent.pid), what="all are gone, though no silence is taken for a loss")
-    link.wait_for_loss()
+    lost = link.wait_for_loss()
     assert all(child.failure for child in children)
+    assert lost.reason.startswith("tfmon's agent there was killed") == (dies == "agent"), lost.reason
 
 
 def test_a_link_that_goes_silent_is_told_within_6_s_and_ends_the_lanes_within_12(connect, sshd):
@@ -120,7 +115,7 @@ def test_what_ssh_refuses_is_said_before_anything_runs(connect, sshd, wrong):
     elif wrong == "changed key":
         other = (sshd.folder / "user.pub").read_text()
         known.write_text(f"[127.0.0.1]:{sshd.port} {other}")
-        message, hint = "the host key of gpu2 changed", "ssh-keygen -R"
+        message, hint = "the host key of gpu2 changed", f'-R "[127.0.0.1]:{sshd.port}"'
     else:
         (sshd.folder / "user").unlink()
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(sshd.folder / "user")]

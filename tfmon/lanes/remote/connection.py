@@ -105,7 +105,7 @@ class Connection:
         wire.greet()
         self.greeting = wire.greeting
         if self.host.ray is not None:  # on the same node from now on: what was measured is of that one
-            self.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
+            self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
         self._line = line = Line(wire, self._sink)
         try:
             if self._closed:  # meanwhile, when there was no line to close
@@ -146,7 +146,7 @@ class Connection:
     def _connected(self) -> Line:
         line = self._line
         if line is None or line.lost:
-            raise TfmonError(f"{self.host.name} is lost: {self.lost}")
+            raise TfmonError(f"{self.host.called} is lost: {self.lost}")
         return line
 
     # ---------------------------------------------------------------- lanes

@@ -50,11 +50,13 @@ class Reservation:
     """The GPUs of the node that were given, as Ray names them."""
     nice: int | None = None
     """The nice value that the lanes there ought to have, once it is known: that of lanes here."""
+    name: str = ""
+    """What the node is called, once one was given."""
 
     def words(self) -> str:
         """Return the request for the bridge."""
         words = {**asdict(self), "variables": INHERITED}
-        for own in ("python", "nice"):
+        for own in ("python", "nice", "name"):
             del words[own]
         return json.dumps(words)
 
@@ -67,7 +69,7 @@ class Reservation:
         found = told(said).get("placed", {})
         if not found:
             return self
-        return replace(self, node=found["node"], visible=found["visible"], nice=found["nice"])
+        return replace(self, **{key: found[key] for key in ("node", "visible", "nice", "name")})
 
 
 def told(said: Sequence[str]) -> Mapping[str, Any]:
@@ -96,6 +98,12 @@ class Host:
     """The file in which the table is, or would be."""
     ray: Reservation | None = None
     """What is asked of a Ray cluster; None where Ray does not reach it."""
+
+    @property
+    def called(self) -> str:
+        """The name in messages: with the node where any one of a Ray cluster was asked for."""
+        node = self.ray.name if self.ray is not None and not self.ray.word else ""
+        return f"{self.name} on {node}" if node else self.name
 
 
 def is_ray(host: str) -> bool:

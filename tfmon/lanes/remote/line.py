@@ -45,7 +45,7 @@ class Line:
             wire: The wire.
             tell: Takes the events about the host.
         """
-        self.host = wire.host.name
+        self.host, self._called = wire.host.name, wire.host.called
         self.over = threading.Event()
         """Set once the link has ended and all is told."""
         self._tell_of_host = tell
@@ -129,7 +129,7 @@ class Line:
         return dict(answer)
 
     def _lost(self) -> HostError:
-        return HostError(f"{self.host} is lost: {self.lost}")
+        return HostError(f"{self._called} is lost: {self.lost}")
 
     # ---------------------------------------------------------------- what comes in, in the link's thread
 
@@ -170,7 +170,7 @@ class Line:
             lost = HostLost(at_ns=at_ns, host=self.host, reason=self.lost)
             self.deliver(lambda: self._tell_of_host(lost))
         for process in list(self._processes.values()):
-            self.deliver(partial(process.lose, f"{self.host} is lost: {self.lost}", at_ns))
+            self.deliver(partial(process.lose, f"{self._called} is lost: {self.lost}", at_ns))
         self._works.put(None)
 
     # ---------------------------------------------------------------- what is told, in the teller's thread

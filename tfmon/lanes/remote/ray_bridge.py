@@ -209,7 +209,7 @@ class Lane:
         """Run the command, and end with it."""
         start_thread("tfmon-head", self._watch_head, self._channel.fail_thread)
         placed = self._begin()
-        self._channel.tell(placed={**placed, "nice": self._nice})
+        self._channel.tell(placed={**placed, "nice": self._nice, "name": self._node})
         start_thread("tfmon-down", self._pass_down, self._channel.fail_thread)
         self._pass_up()
 
