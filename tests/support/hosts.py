@@ -116,6 +116,15 @@ class Linked(Connection):
         return psutil.Process(self.greeting.pid)
 
 
+def put_fake_ssh(folder: Path) -> str:
+    """Put a stand-in for ssh there, and return the folder for the PATH."""
+    program = folder / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
+    program.chmod(0o755)
+    return str(program.parent)
+
+
 class FakeSsh:
     """A stand-in for ssh on the PATH. What it does is said before a connection is opened."""
 
@@ -124,11 +133,7 @@ class FakeSsh:
         self.home = folder / "home"
         self._links: list[Linked] = []
         self.home.mkdir()
-        program = folder / "bin" / "ssh"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+        monkeypatch.setenv("PATH", put_fake_ssh(folder), prepend=":")
         be_patient(monkeypatch)
         self.behave()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.hosts import FAKE_SSH
+from support.hosts import put_fake_ssh
 
 import tfmon
 from tfmon.analysis.analysis import analyse
@@ -36,10 +36,7 @@ for step in range(int(sys.argv[1])):
 @pytest.fixture
 def run(tmp_path) -> Run:
     """Run tfmon where every host is this machine; those named `ahead…` have a clock an hour ahead of ours."""
-    ssh, skewed = tmp_path / "bin" / "ssh", tmp_path / "skewed"
-    ssh.parent.mkdir()
-    ssh.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
-    ssh.chmod(0o755)
+    ssh, skewed = put_fake_ssh(tmp_path), tmp_path / "skewed"
     skewed.mkdir()
     (skewed / "sitecustomize.py").write_text(
         "import time\n_ns = time.monotonic_ns\ntime.monotonic_ns = lambda: _ns() + 3_600_000_000_000\n"
@@ -52,7 +49,7 @@ def run(tmp_path) -> Run:
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
-            "PATH": f"{ssh.parent}:{os.environ['PATH']}",
+            "PATH": f"{ssh}:{os.environ['PATH']}",
             "PWD": str(tmp_path),
             "TFMON_CONFIG": str(tmp_path / "config.toml"),
             "FAKE_SSH": json.dumps({"hosts": {"ahead": ahead, **behaviour}}),
