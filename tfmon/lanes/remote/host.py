@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tfmon.lanes.remote.ray_cluster import SIGN
 from tfmon.model.spec import SpecError, check_host
 from tfmon.model.surroundings import INHERITED
 
@@ -74,6 +73,8 @@ class Reservation:
 
 def told(said: Sequence[str]) -> Mapping[str, Any]:
     """Return the bridge's last words among the lines of its stderr; empty for none."""
+    from tfmon.lanes.remote.ray_cluster import SIGN  # late: every command loads this module
+
     for line in reversed(said):
         if line.startswith(SIGN + "{"):
             try:
