@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
@@ -119,8 +119,8 @@ class Hosts:
                 raise no_tensorflow(connection.host, connection.python)
             return
         sought = command_paths(info.command)
-        found = connection.ask("paths", **asdict(sought), path_first=bool(connection.host.python))
-        self._differing[name] = read_differing_answer(found, sought.folder)
+        found = connection.ask("paths", **sought, path_first=bool(connection.host.python))
+        self._differing[name] = read_differing_answer(found, sought["folder"])
         if missing := read_part(found, "missing", tuple[str, ...]):
             told = " and ".join(missing)
             raise TfmonError(
@@ -136,20 +136,11 @@ def _together(problems: Sequence[TfmonError]) -> TfmonError:
     return TfmonError("\ntfmon: ".join(one.line for one in problems))
 
 
-@dataclass(frozen=True, slots=True)
-class CommandPaths:
-    """What of a user's command must be on a machine that runs it."""
+def command_paths(command: Sequence[str]) -> dict[str, Any]:
+    """Return what a machine is asked for before it runs a command.
 
-    folder: str
-    """The working directory."""
-    paths: tuple[str, ...] = ()
-    """Files and folders, as they are written, from that directory on."""
-    programs: tuple[str, ...] = ()
-    """The program, which without a slash is looked for on the PATH."""
-
-
-def command_paths(command: Sequence[str]) -> CommandPaths:
-    """Return the paths that a command needs: its program, and every argument that names a file or folder here."""
+    That is the working directory, the program, and every argument that names a file or folder here.
+    """
     program, *words = command
     files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
-    return CommandPaths(working_folder(), tuple(dict.fromkeys(files)), (program,))
+    return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}
