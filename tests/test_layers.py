@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "profile": {"model", "analysis", *TEXT, "google", "tensorflow"},
     "probes": {"model", "errors", "psutil", "pynvml"},
     "lanes": {"model", "errors"},
-    "hosts": {"model", "lanes", "probes", "doctor", *TEXT, "ray"},
+    "lanes.remote": {"model", "lanes", "probes", "doctor", *TEXT, "ray"},
     "experiments": {"model", "analysis", "errors"},
     "recordings": {"model", "analysis", *TEXT, "platformdirs", "tensorboard"},
     "doctor": {"model", "probes", *TEXT, "packaging"},
@@ -34,14 +34,14 @@ ALLOWED: dict[str, set[str]] = {
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},
     "catalog": {"model", "errors", "platformdirs"},
-    "reports": {"model", "analysis", "doctor", "hosts", "recordings", *TEXT, "rich", "vl_convert"},
+    "reports": {"model", "analysis", "doctor", "lanes.remote", "recordings", *TEXT, "rich", "vl_convert"},
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
     "runner": {
-        *("model", "analysis", "catalog", "doctor", "experiments", "hosts", "lanes", "probes"),
-        *("recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli"),
+        *("model", "analysis", "catalog", "doctor", "experiments", "lanes", "lanes.remote"),
+        *("probes", "recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli"),
     },
     "cli": {
-        *("model", "analysis", "catalog", "doctor", "hosts", "probes", "recordings", "reports"),
+        *("model", "analysis", "catalog", "doctor", "lanes.remote", "probes", "recordings", "reports"),
         *("runner", *TEXT, "click"),
     },
     "api": {
@@ -52,7 +52,10 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": {"api", "errors", "recordings"},
 }
-"""What each package or top-level module may import besides itself and the standard library."""
+"""What each package or top-level module may import besides itself and the standard library.
+
+A package in a package that has a line of its own is none of the outer one.
+"""
 
 LOADED_LATE = {
     "tensorflow": {"profile", "trainer", "script"},
@@ -63,7 +66,7 @@ LOADED_LATE = {
     "tensorboard": {"recordings"},
     "vl_convert": {"reports"},
     "IPython": {"api"},
-    "ray": {"hosts"},
+    "ray": {"lanes.remote"},
     "ui": {"runner"},
 }
 """Imports that these packages may only make inside a function, because they are slow to load or may be missing."""
@@ -74,7 +77,7 @@ class Import:
     module: Path
     line: int
     name: str
-    """The package imported: `tensorflow`, or for our own the part below tfmon: `model`, `cli`."""
+    """The package imported: `tensorflow`, or for our own the part below tfmon: `model`, `lanes.remote`."""
     late: bool
     """Inside a function: not executed when the module is loaded."""
 
@@ -87,7 +90,13 @@ class Import:
 
 
 def package_of(module: Path) -> str:
-    return module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return part_of(list(module.relative_to(PACKAGE).with_suffix("").parts))
+
+
+def part_of(names: list[str]) -> str:
+    """Return the package of a module whose names below tfmon are given."""
+    inner = ".".join(names[:2])
+    return inner if inner in ALLOWED else names[0] if names else ""
 
 
 def imports_in(source: str, module: Path) -> Iterator[Import]:
@@ -97,7 +106,7 @@ def imports_in(source: str, module: Path) -> Iterator[Import]:
     for node in ast.walk(tree):
         for name in names_in(node):
             own, _, rest = name.partition(".")
-            target = rest.partition(".")[0] if own == "tfmon" else own
+            target = part_of(rest.split(".")) if own == "tfmon" else own
             if target and target != "__version__":
                 yield Import(module, node.lineno, target, id(node) in late)
 

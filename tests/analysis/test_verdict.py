@@ -48,6 +48,12 @@ def noisy(middle: float, number: int = 12, scatter: float = 0.02, seed: int = 1)
 
 
 class TestNothingToSay:
+    def test_a_file_with_another_content_on_a_host_is_told_with_a_ratio_and_without(self):
+        differs = "train.py has another content on gpu2"
+        for lanes in ([lane("cpu"), lane("gpu:0")], [lane("cpu", noisy(100)), lane("gpu:0", noisy(300))]):
+            found = replace(snapshot(*lanes), race=Race(mode=TURNS, differs=(differs,)))
+            assert find_verdict(found).note.startswith(differs)
+
     @pytest.mark.parametrize(
         ("lanes", "text"),
         [

@@ -6,7 +6,7 @@ import pytest
 
 import tfmon
 from tfmon.errors import UsageError
-from tfmon.hosts.ray_cluster import RayCluster
+from tfmon.lanes.remote.ray import RayCluster
 
 
 @pytest.mark.process

@@ -43,11 +43,11 @@ from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.means import trimmed
 from tfmon.analysis.statistics import log_speeds
 from tfmon.catalog import find_scenario
-from tfmon.hosts.host import Host
-from tfmon.hosts.wire import Wire
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.wire import Wire
 from tfmon.model.events import Event, LinkMeasured
 from tfmon.model.lane_events import PhaseEntered, SliceEnded
 from tfmon.model.lane_state import RACING
@@ -79,7 +79,7 @@ class TimedWire(Wire):
 
 def linked(name: str = HOST) -> Linked:
     link = Linked(Host(name, python=sys.executable))
-    link.open()
+    link.ensure()
     return link
 
 

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.common import met, options_of
-from tfmon.hosts.ray_cluster import RayCluster
 from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.events import ClockStarted, Event
 from tfmon.model.lane_events import PhaseEntered, SliceEnded
 from tfmon.model.lane_state import BUILDING, READY

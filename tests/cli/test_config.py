@@ -12,7 +12,7 @@ from textual.theme import BUILTIN_THEMES
 from tfmon.cli.config import config as command
 from tfmon.cli.doctor import learnt_text
 from tfmon.errors import UsageError
-from tfmon.hosts.host import Host
+from tfmon.lanes.remote.host import Host
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import settings as config
 from tfmon.runner import variance

@@ -14,27 +14,24 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner
+from support.hosts import put_fake_ssh
 from support.processes import gone
 from support.waiting import wait_for
 
 import tfmon
 from tfmon.cli.hosts import hosts as command
 from tfmon.errors import UsageError
-from tfmon.hosts.trouble import no_tensorflow
+from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.probes.machine import read_machine
 from tfmon.runner import settings
 
 ROOT = Path(tfmon.__file__).parents[1]
-FAKE = ROOT / "tests/support/fake_ssh.py"
 
 
 @pytest.fixture
 def run(tmp_path):
     """Return a function that runs tfmon where `ssh` is the stand-in."""
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
-    ssh.chmod(0o755)
+    ssh = put_fake_ssh(tmp_path)
     there = tmp_path / "there"
     there.mkdir()
     table = f'[hosts.gpu2]\npython = "{sys.executable}"\n[hosts.a100]\nrun = ["env", "TMPDIR={there}"]\n'
@@ -46,7 +43,7 @@ def run(tmp_path):
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
-                "PATH": f"{ssh.parent}:{os.environ['PATH']}",
+                "PATH": f"{ssh}:{os.environ['PATH']}",
                 "TFMON_CONFIG": str(tmp_path / "config.toml"),
                 "FAKE_SSH": json.dumps({"environment": {"TMPDIR": str(there)}, **behaviour}),
             },
@@ -91,6 +88,16 @@ def sleeping(pid: int) -> bool:
     except psutil.NoSuchProcess:
         return False
     return bool(words) and all("600" in one for one in words)
+
+
+@pytest.mark.process
+def test_a_host_without_tensorflow_cannot_be_used(run, tmp_path):
+    python = tmp_path / "bare"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "config.toml").write_text(f'[hosts.bare]\npython = "{python}"\n')
+    done = run("hosts", "bare")
+    assert (done.returncode, done.stderr) == (1, "") and "has no TensorFlow; python = " in done.stdout
 
 
 @pytest.mark.process

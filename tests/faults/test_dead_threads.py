@@ -27,9 +27,9 @@ from ui.pilot import app_of
 import tfmon
 from tfmon.experiments.control import ExperimentControl
 from tfmon.experiments.sweep import Sweep
-from tfmon.hosts.agent import Agent
-from tfmon.hosts.frames import Frame, FrameReader, Kind
 from tfmon.lanes.children import Children
+from tfmon.lanes.remote.agent import Agent
+from tfmon.lanes.remote.frames import Frame, FrameReader, Kind
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model import threads
 from tfmon.model.events import LanePrinted
@@ -95,7 +95,7 @@ OTHERS = {
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
 OF_A_LINK = {"tfmon-host-", "tfmon-tell-"}
-"""In tests/hosts/test_losses.py and test_lanes.py."""
+"""In tests/lanes/remote/test_losses.py and test_lanes.py."""
 
 
 def die() -> None:
@@ -343,7 +343,11 @@ def test_a_process_whose_thread_dies_ends(name):
         start = f"threads.start_thread({name!r}, die, ray_bridge.Channel().fail_thread)"
     code = DIES.format(root=str(ROOT), name=name) + (
         "import time\n"
-        + ("from tfmon.runner import live\n" if name == "tfmon-leave" else "from tfmon.hosts import ray_bridge\n")
+        + (
+            "from tfmon.runner import live\n"
+            if name == "tfmon-leave"
+            else "from tfmon.lanes.remote import ray_bridge\n"
+        )
         + f"{start}\ntime.sleep({HANGS_S})\n"
     )
     done = subprocess.run(

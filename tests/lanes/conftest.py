@@ -8,19 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.lanes import CHILDREN, group, patient
+from support.lanes import CHILDREN, Heard, group, patient
 from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.reader import PipeReader
-from tfmon.model.events import BadLine, Event, LaneEnded
-from tfmon.model.lane_events import PhaseEntered
+from tfmon.model.events import Event, LaneEnded
 
 __all__ = ["begin", "group", "patient", "race"]
 
 
-class Child(LocalProcess):
+class Child(Heard, LocalProcess):
     """A child that says what SAYS names, and all that was heard of it."""
 
     def __init__(self, says: str, lane: str, **environment: str | None) -> None:
@@ -30,12 +29,8 @@ class Child(LocalProcess):
         super().__init__(lane, python, variables, lambda _, event: self.events.append(event), script)
 
     @property
-    def phases(self) -> list[str]:
-        return [event.phase for event in self.events if isinstance(event, PhaseEntered)]
-
-    @property
-    def problems(self) -> list[str]:
-        return [event.problem for event in self.events if isinstance(event, BadLine)]
+    def process(self) -> LocalProcess:
+        return self
 
     @property
     def end(self) -> LaneEnded:
@@ -43,9 +38,6 @@ class Child(LocalProcess):
         (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
         assert self.events[-1] is end
         return end
-
-    def wait_for_phase(self, phase: str, times: int = 1) -> None:
-        wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 @pytest.fixture

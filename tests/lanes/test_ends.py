@@ -18,26 +18,9 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Stop
 
 pytestmark = pytest.mark.process
-
-
-def said_pid(child) -> int:
-    """The process that a child tells of in its hello."""
-    wait_for(lambda: any(isinstance(event, Hello) for event in child.events), what="a hello")
-    return next(event.pid for event in child.events if isinstance(event, Hello))
-
-
-@pytest.mark.parametrize(
-    ("number", "told"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}")]
-)
-def test_a_signal_from_outside_is_told_by_its_name_or_number(start, number, told):
-    child = start("nothing_for_ever")
-    child.wait_for_phase("waiting")
-    os.kill(child.pid, number)
-    assert (child.end.exit_code, child.end.signal, child.end.requested) == (None, told, False)
 
 
 def test_a_child_has_not_ended_before_its_end_is_told(reader):
@@ -63,13 +46,6 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
     assert ends == [(3, None, False)]
 
 
-def test_an_end_that_was_requested_says_so(start):
-    child = start("a_listener")
-    said_pid(child)
-    child.request_end()
-    assert (child.end.exit_code, child.end.requested) == (0, True)
-
-
 def test_a_child_without_pipes_is_still_seen_to_end(start):
     child = start("closed_pipes")
     child.wait_for_phase("closing")
@@ -77,24 +53,6 @@ def test_a_child_without_pipes_is_still_seen_to_end(start):
     assert not child.ended
     child.kill(signal.SIGTERM)
     assert child.end.signal == "SIGTERM"
-
-
-def test_a_child_ends_even_if_a_grandchild_holds_its_pipes_and_that_ends_too(start):
-    child = start("a_grandchild_left_behind")
-    grandchild = said_pid(child)
-    assert child.end.exit_code == 0
-    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
-
-
-def test_a_suspended_child_does_not_run_until_it_is_continued(start):
-    child = start("a_listener")
-    said_pid(child)
-    child.suspend()
-    wait_for(lambda: suspended(child.pid), what="suspended")
-    assert child.send(Stop())
-    assert not child.poll()
-    child.continue_()
-    assert child.end.exit_code == 0
 
 
 @pytest.mark.parametrize("state", ["awake", "suspended"])

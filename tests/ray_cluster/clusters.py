@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 from support.hosts import Linked
 
-from tfmon.hosts.host import Host
-from tfmon.hosts.ray_cluster import RayCluster
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.ray import RayCluster
 
 FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 ADDRESSES = (f"127.0.0.{last}" for last in itertools.count(2))
@@ -64,7 +64,7 @@ class Nodes:
     def connect(self, name: str, gpus: int = 0, **more: object) -> Linked:
         """Return an open connection."""
         link = self.link(name, gpus, **more)
-        link.open()
+        link.ensure()
         return link
 
     @contextlib.contextmanager

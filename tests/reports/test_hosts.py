@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tfmon.hosts.host import Host
-from tfmon.hosts.survey import Surveyed
+from tfmon.lanes.remote.connection import Surveyed
+from tfmon.lanes.remote.host import Host
 from tfmon.model.events import LinkMeasured
 from tfmon.model.race import Machine
 from tfmon.reports.hosts import to_json, to_text

@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S
 
 from tfmon.catalog import ScenarioInfo, command_scenario
 from tfmon.errors import TfmonError
-from tfmon.hosts.host import Host
+from tfmon.lanes.remote.host import Host
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
 from tfmon.model.session import Session
@@ -141,7 +141,7 @@ def test_the_program_the_folder_and_what_names_a_file_here_must_be_there(tmp_pat
     for name in ("train.py", "data"):
         (tmp_path / name).touch()
     sought = command_paths(("python", "train.py", "--epochs", "3", "--data", "data", "nothing"))
-    assert (sought.folder, sought.programs, sought.paths) == (str(tmp_path), ("python",), ("train.py", "data"))
+    assert sought == {"folder": str(tmp_path), "programs": ["python"], "paths": ["train.py", "data"]}
 
 
 def test_an_interruption_ends_the_connections_that_are_being_made(fake, hosts):

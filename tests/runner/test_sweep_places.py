@@ -11,7 +11,7 @@ import pytest
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
-from tfmon.hosts.ray_cluster import RayCluster
+from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.knobs import COMMON
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Session

@@ -15,29 +15,29 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.lanes import CHILDREN
+from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.hosts import shipping
-from tfmon.hosts.connection import Connection
-from tfmon.hosts.host import Host
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
-from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured
+from tfmon.lanes.remote import wire
+from tfmon.lanes.remote.connection import Connection
+from tfmon.lanes.remote.host import Host
+from tfmon.model.events import Event, HostLost, LaneEnded, LinkMeasured
 from tfmon.model.knobs import Settings
-from tfmon.model.lane_events import Hello, LaneFailed, PhaseEntered
+from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 
-MONITOR = Path(__file__).parents[1] / "hosts" / "monitor.py"
+MONITOR = Path(__file__).parents[1] / "lanes" / "remote" / "monitor.py"
 KINDS = ("a_listener", "defiance")
 """Children that end with their pipe, and that ignore all but SIGKILL; of each, one is suspended."""
 NEVER_S = 100 * PATIENCE_S
 FAKE_SSH = Path(__file__).with_name("fake_ssh.py")
 
 
-class RemoteChild:
+class RemoteChild(Heard):
     """A child that says what SAYS names, or a command, on a host; and all that was heard of it."""
 
     def __init__(
@@ -64,18 +64,6 @@ class RemoteChild:
         self.ends += 1
 
     @property
-    def phases(self) -> list[str]:
-        return [event.phase for event in self.events if isinstance(event, PhaseEntered)]
-
-    @property
-    def problems(self) -> list[str]:
-        return [event.problem for event in self.events if isinstance(event, BadLine)]
-
-    @property
-    def printed(self) -> list[str]:
-        return [line for event in self.events if isinstance(event, LanePrinted) for line in event.lines]
-
-    @property
     def failure(self) -> LaneFailed | None:
         return next((event for event in self.events if isinstance(event, LaneFailed)), None)
 
@@ -85,14 +73,6 @@ class RemoteChild:
         (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
         assert self.events[-1] is end and self.process.ended and self.ends == 1
         return end
-
-    def said_pid(self) -> int:
-        """The process that it tells of in its hello."""
-        wait_for(lambda: any(isinstance(event, Hello) for event in self.events), what="a hello")
-        return next(event.pid for event in self.events if isinstance(event, Hello))
-
-    def wait_for_phase(self, phase: str, times: int = 1) -> None:
-        wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 class Linked(Connection):
@@ -136,6 +116,15 @@ class Linked(Connection):
         return psutil.Process(self.greeting.pid)
 
 
+def put_fake_ssh(folder: Path) -> str:
+    """Put a stand-in for ssh there, and return the folder for the PATH."""
+    program = folder / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
+    program.chmod(0o755)
+    return str(program.parent)
+
+
 class FakeSsh:
     """A stand-in for ssh on the PATH. What it does is said before a connection is opened."""
 
@@ -144,11 +133,7 @@ class FakeSsh:
         self.home = folder / "home"
         self._links: list[Linked] = []
         self.home.mkdir()
-        program = folder / "bin" / "ssh"
-        program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+        monkeypatch.setenv("PATH", put_fake_ssh(folder), prepend=":")
         be_patient(monkeypatch)
         self.behave()
 
@@ -171,7 +156,7 @@ class FakeSsh:
     def connect(self, name: str = "gpu2", **how: object) -> Linked:
         """Return an open connection."""
         link = self.link(name, **how)
-        link.open()
+        link.ensure()
         return link
 
     def close(self) -> None:
@@ -181,11 +166,13 @@ class FakeSsh:
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no limit of time end a connection: only what is heard does, here and there, on a busy machine too."""
-    for limit in ("loop.SILENCE_S", "line.HOLD_S", "connection.START_S"):
-        monkeypatch.setattr(f"tfmon.hosts.{limit}", NEVER_S)
-    for limit in ("hosts.loop.CLOSE_S", "hosts.line.CLOSE_S", "lanes.children.ASK_S"):
+    for limit in ("link.SILENCE_S", "line.HOLD_S", "connection.START_S"):
+        monkeypatch.setattr(f"tfmon.lanes.remote.{limit}", NEVER_S)
+    for limit in ("lanes.remote.link.CLOSE_S", "lanes.remote.line.CLOSE_S", "lanes.children.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
-    monkeypatch.setattr("tfmon.hosts.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}"))
+    monkeypatch.setattr(
+        "tfmon.lanes.remote.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")
+    )
 
 
 # ---------------------------------------------------------------- what dies
@@ -208,11 +195,11 @@ def all_gone(children: list[RemoteChild], *others: int) -> bool:
 @functools.cache
 def agents_code(before: str, after: str):
     """Return what is shipped, with other words in the agent."""
-    whole, changed = zipfile.ZipFile(io.BytesIO(shipping.packed())), io.BytesIO()
+    whole, changed = zipfile.ZipFile(io.BytesIO(wire.packed())), io.BytesIO()
     with zipfile.ZipFile(changed, "w") as archive:
         for entry in whole.infolist():
             content = whole.read(entry).decode()
-            if entry.filename == "tfmon/hosts/agent.py":
+            if entry.filename == "tfmon/lanes/remote/agent.py":
                 assert before in content
                 content = content.replace(before, after)
             archive.writestr(entry, content)

@@ -15,13 +15,45 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes import children
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.process import LaneProcess
+from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted
 from tfmon.model.knobs import COMMON, Knob
+from tfmon.model.lane_events import Hello, PhaseEntered
 from tfmon.model.race import CONCURRENT, Machine, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import ANY_GPU, name_lanes, parse_lane
 
 CHILDREN = Path(__file__).parents[1] / "lanes" / "children"
 KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=1))
+
+
+class Heard:
+    """A child and all that was heard of it."""
+
+    events: list[Event]
+    process: LaneProcess
+    pid: int
+    end: LaneEnded
+
+    @property
+    def phases(self) -> list[str]:
+        return [event.phase for event in self.events if isinstance(event, PhaseEntered)]
+
+    @property
+    def problems(self) -> list[str]:
+        return [event.problem for event in self.events if isinstance(event, BadLine)]
+
+    @property
+    def printed(self) -> list[str]:
+        return [line for event in self.events if isinstance(event, LanePrinted) for line in event.lines]
+
+    def said_pid(self) -> int:
+        """The process that it tells of in its hello."""
+        wait_for(lambda: any(isinstance(event, Hello) for event in self.events), what="a hello")
+        return next(event.pid for event in self.events if isinstance(event, Hello))
+
+    def wait_for_phase(self, phase: str, times: int = 1) -> None:
+        wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 class RacingGroup(LaneGroup):

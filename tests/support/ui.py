@@ -460,7 +460,7 @@ def lose(demo: Demo, host: str, reason: str = "the connection was closed") -> No
     demo.session.accept(HostLost(at_ns=demo.clock(), host=host, reason=reason))
     for spec in demo.specs:
         if spec.host == host:
-            demo.fail(spec.name, f"{host} is lost: {reason}", "r connects again and restarts it", HOST_LOST)
+            demo.fail(spec.name, f"{host} is lost: {reason}", "", HOST_LOST)
 
 
 def crossover_demo(at: KnobValue | None = None) -> Demo:

@@ -218,6 +218,7 @@ def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
     rows = pane(demo, "gpu2/gpu:0")
     assert "connecting to gpu2 again…" in rows[1] and "✗ gpu2 is lost" in rows[2]
+    assert not any("r connects again" in row for row in rows), "it was pressed"
     connect(demo, "gpu2")
     assert "gpu2 is connected again" in pane(demo, "gpu2/gpu:0")[1]
 

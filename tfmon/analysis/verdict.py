@@ -114,14 +114,19 @@ def find_verdict(
     """
     found = _find_verdict(snapshot, throughputs, before)
     found_ones = collisions(snapshot.lanes, snapshot.race.views)
-    others = (*went_on(snapshot.lanes), *(one.text for one in found_ones[:1]), *others_notes(snapshot))
+    others = (
+        *snapshot.race.differs,
+        *went_on(snapshot.lanes),
+        *(one.text for one in found_ones[:1]),
+        *others_notes(snapshot),
+    )
     if found.ratio is None:
         return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
     names = [*map(short_name, also), *(one.what for one in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
     silent = (hangs(lane, snapshot.at_ns) for lane in hung(snapshot))
-    told = (*silent, *(one.text for one in machines), *snapshot.race.differs, *others, found.note)
+    told = (*silent, *(one.text for one in machines), *others, found.note)
     return replace(
         found,
         text=found.text + said,

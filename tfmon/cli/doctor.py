@@ -84,7 +84,7 @@ def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
         from tfmon.runner.trial import try_lane
 
         return replace(report, lane=try_lane(interpreter, report))
-    from tfmon.hosts.survey import examine
+    from tfmon.lanes.remote.connection import examine
     from tfmon.runner.settings import find_host
 
     named = click.get_current_context().get_parameter_source("python") is ParameterSource.COMMANDLINE

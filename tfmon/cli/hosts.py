@@ -44,7 +44,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
         _list_nodes(address, ray_python, as_json)
-    from tfmon.hosts.survey import survey
+    from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
     from tfmon.reports.hosts import to_json, to_text
@@ -62,7 +62,8 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     here = read_machine()
     text = json.dumps(to_json(found, here), indent=2) if as_json else to_text(found, here, ascii_only=ascii_only())
     click.echo(text)
-    sys.exit(EXIT_UNUSABLE_HOST if any(one.error for one in found) else EXIT_FINE)
+    unusable = any(one.error or not one.machine.tensorflow for one in found)
+    sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:

@@ -19,7 +19,7 @@ from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.runner.settings import LONGEST_WAIT_MIN, MODES, THEME, Seconds, resolve
 
 if TYPE_CHECKING:
-    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.lanes.remote.ray import RayCluster
     from tfmon.runner.planner import RaceOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -207,7 +207,7 @@ def _start(
     if headless and plan is not None:
         from tfmon.runner.headless import pass_on, run
 
-        for note in [*notes, *describe(plan.race.views)]:
+        for note in [*notes, *plan.race.differs, *describe(plan.race.views)]:
             click.echo(f"tfmon: {note}", err=True)
         passes_output = bool(plan.command) and len(plan.lanes) == 1
         if passes_output:

@@ -135,7 +135,7 @@ class LaneProcess(ABC):
                 lane=self.lane,
                 at_ns=at_ns,
                 exit_code=code if code is None or code >= 0 else None,
-                signal=_signal_name(-code) if code is not None and code < 0 else None,
+                signal=signal_name(-code) if code is not None and code < 0 else None,
                 requested=self.end_requested,
                 output_tail=tuple(without_chatter(self._output.tail())),
             )
@@ -150,7 +150,8 @@ class LaneProcess(ABC):
 Sink: TypeAlias = Callable[[LaneProcess, Event], None]
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return a signal as SIGKILL; one without a name by its number."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tfmon.hosts.ray_cluster import RayNode
-from tfmon.hosts.survey import Surveyed
-from tfmon.hosts.trouble import other_python
+from tfmon.lanes.remote.connection import Surveyed
+from tfmon.lanes.remote.ray import RayNode
+from tfmon.lanes.remote.trouble import other_python
 from tfmon.model.codec import clean
 from tfmon.model.race import Machine
 from tfmon.reports import head, text

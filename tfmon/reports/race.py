@@ -15,7 +15,7 @@ from tfmon.analysis.history import HEADS
 from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.doctor.report import Report as Examination
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.race import TURNS, Machine
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
@@ -141,6 +141,8 @@ def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
     yield Note(f"{snapshot.called(lane)}: {lane.trouble.message}", TROUBLE)
     if lane.trouble.hint:
         yield Note(lane.trouble.hint)
+    if lane.trouble.kind == HOST_LOST:
+        return  # what it printed is not the reason
     output = _of_the_script(lane.ended.output_tail) if lane.ended is not None else []
     if output:
         yield Code("\n".join(output[-OUTPUT_LINES:]))

@@ -12,7 +12,7 @@ from tfmon import units
 from tfmon.analysis.curve_chart import draw_series
 from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
 from tfmon.analysis.sweep_text import answer, curves_of, progress_text, scaling_of, settings_text, troubles
-from tfmon.hosts.reservation import is_ray, word_of
+from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
 from tfmon.model.sweep import SweepPlan
 from tfmon.reports import charts, estimate_json, head, scaling_json, text

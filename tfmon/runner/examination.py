@@ -10,8 +10,8 @@ from typing import Any
 from tfmon.doctor.facts import OthersLoad, Running
 from tfmon.doctor.report import run_checks
 from tfmon.errors import TfmonError
-from tfmon.hosts.connection import working_folder
-from tfmon.hosts.questions import read_doctor_answer
+from tfmon.lanes.remote.connection import working_folder
+from tfmon.lanes.remote.questions import read_doctor_answer
 from tfmon.model.codec import plain
 from tfmon.model.hosts import HostState
 from tfmon.model.readings import Reading, known

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
-from tfmon.hosts.connection import Connection, working_folder
-from tfmon.hosts.host import Host
-from tfmon.hosts.questions import (
-    read_differing_answer,
-    read_gpus_answer,
-    read_look_answer,
-    read_machine_answer,
-    read_paths_answer,
-)
-from tfmon.hosts.trouble import no_tensorflow
+from tfmon.lanes.remote.connection import Connection, working_folder
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.questions import read_differing_answer, read_look_answer, read_part
+from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
+from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu
@@ -117,16 +112,16 @@ class Hosts:
         name = connection.host.name
         if name not in self._searches:
             found = connection.ask("gpus", python="")
-            self._searches[name] = read_gpus_answer(found)
-            self._session.set_machine(read_machine_answer(found), name)
+            self._searches[name] = read_part(found, "search", GpuSearch)
+            self._session.set_machine(read_part(found, "machine", Machine), name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
                 raise no_tensorflow(connection.host, connection.python)
             return
         sought = command_paths(info.command)
-        found = connection.ask("paths", **asdict(sought), path_first=bool(connection.host.python))
-        self._differing[name] = read_differing_answer(found, sought.folder)
-        if missing := read_paths_answer(found):
+        found = connection.ask("paths", **sought, path_first=bool(connection.host.python))
+        self._differing[name] = read_differing_answer(found, sought["folder"])
+        if missing := read_part(found, "missing", tuple[str, ...]):
             told = " and ".join(missing)
             raise TfmonError(
                 f"{told} is not there on {name}" if len(missing) == 1 else f"{told} are not there on {name}",
@@ -141,20 +136,11 @@ def _together(problems: Sequence[TfmonError]) -> TfmonError:
     return TfmonError("\ntfmon: ".join(one.line for one in problems))
 
 
-@dataclass(frozen=True, slots=True)
-class CommandPaths:
-    """What of a user's command must be on a machine that runs it."""
+def command_paths(command: Sequence[str]) -> dict[str, Any]:
+    """Return what a machine is asked for before it runs a command.
 
-    folder: str
-    """The working directory."""
-    paths: tuple[str, ...] = ()
-    """Files and folders, as they are written, from that directory on."""
-    programs: tuple[str, ...] = ()
-    """The program, which without a slash is looked for on the PATH."""
-
-
-def command_paths(command: Sequence[str]) -> CommandPaths:
-    """Return the paths that a command needs: its program, and every argument that names a file or folder here."""
+    That is the working directory, the program, and every argument that names a file or folder here.
+    """
     program, *words = command
     files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
-    return CommandPaths(working_folder(), tuple(dict.fromkeys(files)), (program,))
+    return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}

@@ -25,7 +25,7 @@ from tfmon.runner.idle import Idle
 from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
-    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.lanes.remote.ray import RayCluster
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
@@ -269,7 +269,7 @@ def ray_cluster(
     """
     if (address, python, cpus) == (None, None, 1.0):
         return None
-    from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
+    from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
 
     return RayCluster(address or "", str(find_python(python, option)) if python else sys.executable, cpus)
 

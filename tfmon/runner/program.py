@@ -45,8 +45,8 @@ from tfmon.runner.settings import resolve
 from tfmon.runner.views import Views
 
 if TYPE_CHECKING:
-    from tfmon.hosts.connection import Connection
-    from tfmon.hosts.host import Host
+    from tfmon.lanes.remote.connection import Connection
+    from tfmon.lanes.remote.host import Host
     from tfmon.model.spec import LaneSpec
     from tfmon.runner.hosts import Hosts
 
@@ -317,8 +317,8 @@ class Program:
         )
 
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
-        from tfmon.hosts.connection import Connection  # late: most races need none of it
-        from tfmon.hosts.reservation import gpus_needed
+        from tfmon.lanes.remote.connection import Connection  # late: most races need none of it
+        from tfmon.lanes.remote.ray import gpus_needed
         from tfmon.runner.hosts import Hosts
         from tfmon.runner.settings import find_host
 

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import click
 
 from tfmon.errors import UsageError
-from tfmon.hosts.host import Host
-from tfmon.hosts.reservation import is_ray
-from tfmon.runner.host_settings import HOSTS_TEMPLATE, read_hosts
+from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
 
 if TYPE_CHECKING:
-    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.lanes.remote.ray import RayCluster
 
     Kind: TypeAlias = click.ParamType[Any]
 else:
@@ -247,7 +245,7 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
     """
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
-        from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
+        from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
     return replace(host or Host(name), settings=str(config_path()))

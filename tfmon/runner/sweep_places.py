@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
-from tfmon.hosts.reservation import is_ray, word_of
+from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.session import Session
@@ -21,8 +21,8 @@ from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
 if TYPE_CHECKING:
-    from tfmon.hosts.ray_cluster import RayCluster
     from tfmon.lanes.plan import RacePlan
+    from tfmon.lanes.remote.ray import RayCluster
     from tfmon.model.spec import LaneSpec
 
 END_S = 10.0
@@ -173,7 +173,7 @@ def _check_disjoint(name: str, others: Sequence[str]) -> None:
 
 
 def _room(word: str, cluster: RayCluster | None) -> int:
-    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.lanes.remote.ray import RayCluster
 
     room = (cluster or RayCluster()).workers(word)
     if not room:

@@ -21,7 +21,7 @@ from tfmon.recordings import library
 from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
-    from tfmon.hosts.connection import Connection
+    from tfmon.lanes.remote.connection import Connection
 
 
 class Views:
@@ -58,7 +58,7 @@ class Views:
         if host not in self._found:
             most = int(float(resolve("view_copy").value)) << 20
             if host:
-                from tfmon.hosts.connection import working_folder
+                from tfmon.lanes.remote.connection import working_folder
 
                 self._found[host] = self._ask(
                     host, "view", folder=working_folder(), copy_bytes=most, kept=self._kept
@@ -69,9 +69,9 @@ class Views:
         return self._found[host]
 
     def _ask(self, host: str, question: str, **about: Any) -> View:  # noqa: ANN401
-        from tfmon.hosts.questions import read_view_answer  # late: most races need no host
+        from tfmon.lanes.remote.questions import read_part  # late: most races need no host
 
-        return read_view_answer(self._connection(host).ask(question, **about))
+        return read_part(self._connection(host).ask(question, **about), "view", View)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, RaceBegan):

@@ -8,6 +8,7 @@ from tfmon import units
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
+    HOST_LOST,
     IMPORTING,
     NO_STEPS_HINT,
     READY,
@@ -110,24 +111,35 @@ def _track(at: int, width: int, accent: str) -> Row:
     )
 
 
-def trouble_rows(lane: LaneState, width: int, height: int) -> list[Row]:
-    """Return why the lane failed, what to do, and what its process wrote last."""
+CONNECT_AGAIN = "r connects again and restarts it"
+
+
+def trouble_rows(lane: LaneState, width: int, height: int, again: str = "") -> list[Row]:
+    """Return why the lane failed, what to do, and what its process wrote last.
+
+    `again` says how far the connection is that the lane was lost with; empty where it is still lost.
+    """
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
     sign = "–" if lane.phase == ABSENT else "✗"
     lines = wrap(message, width - 2, max(1, height // 2))
-    rows: list[Row] = [
+    rows: list[Row] = [((again, STRONG),)] if again else []
+    rows += [
         ((f"{sign if first else ' '} ", strong(TROUBLE)), (line, strong(TROUBLE)))
         for first, line in ((place == 0, line) for place, line in enumerate(lines))
     ]
     hint = trouble.hint if trouble is not None else ""
+    lost = trouble is not None and trouble.kind == HOST_LOST
+    if lost and not again:
+        hint = hint or CONNECT_AGAIN
     for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
         rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
     if lane.points:
         done = f"it had done {units.count(lane.steps)} steps"
         last = "" if lane.last_loss is None else f", loss {units.loss(lane.last_loss)}"
         rows += [BLANK, ((crop(done + last, width), TEXT),)]
-    rows += _tail_rows(lane, width, height - len(rows))
+    if not lost:  # what it printed is not the reason
+        rows += _tail_rows(lane, width, height - len(rows))
     return rows[:height]
 
 

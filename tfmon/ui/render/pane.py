@@ -89,9 +89,8 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
     pane = pane_of(analysis, index, view, inner_width)
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
-        body = lifecycle.trouble_rows(lane, inner_width, inner_height)
-        if again := hosts.again_words(pane.snapshot, lane):
-            body.insert(0, ((again, STRONG),))
+        again = hosts.again_words(pane.snapshot, lane)
+        body = lifecycle.trouble_rows(lane, inner_width, inner_height, again)
     else:
         body = _body(pane, inner_width, inner_height)
     return framed(pane, body, width, height)

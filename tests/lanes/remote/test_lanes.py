@@ -1,0 +1,175 @@
+"""Lanes on a host that a fake ssh reaches: everything that a local child does is heard of a remote one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support.processes import gone, suspended
+from support.waiting import PATIENCE_S, wait_for
+
+from tfmon.errors import TfmonError
+from tfmon.lanes.launcher import ProcessLauncher, yield_to_lanes
+from tfmon.model.events import HostConnected, HostConnecting
+from tfmon.model.lane_events import PhaseEntered, Profiled
+from tfmon.model.requests import Pause, TakeProfile
+
+pytestmark = pytest.mark.process
+
+
+def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
+    ssh.behave(log=str(ssh.folder / "log"))
+    link = ssh.connect()
+    assert [type(event) for event in link.events[:1]] == [HostConnecting]
+    measured = link.measured
+    assert link.heard(HostConnected) and 0 < measured.error_ns <= measured.round_trip_ns < 60e9
+    assert abs(measured.offset_ns) <= measured.error_ns, "both clocks are the same one"
+    assert link.machine.cores == os.cpu_count()
+    folder = Path(link.folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    agent = link.agent
+    assert agent.is_running()
+    link.close()
+    wait_for(lambda: gone(agent.pid) and not folder.exists(), what="the agent and its folder are gone")
+    words = (ssh.folder / "log").read_text()
+    assert words.count("\n") == 1 and '"BatchMode=yes"' in words and '"--", "gpu2", "sh"' in words
+
+
+def test_a_child_that_floods_its_output_is_not_blocked_and_what_is_dropped_is_counted(ssh):
+    link = ssh.connect()
+    script = "import os\nfor _ in range(2000): os.write(1, b'x' * 9999 + b'\\n')\nos.write(1, b'the last line\\n')"
+    child = link.start(command=[sys.executable, "-c", script])
+    assert child.end.exit_code == 0
+    assert child.end.output_tail[-1] == "the last line"
+    assert child.process._output.printed_bytes == 20_000_014
+
+
+def test_a_child_that_writes_faster_than_is_read_loses_nothing_of_its_metrics(ssh):
+    link = ssh.connect()
+    gate = threading.Event()
+    link._line.deliver(gate.wait)  # whoever listens is busy
+    flood = link.start("a_flood")
+    gate.set()
+    flood.wait_for_phase("end of the flood")
+    assert flood.end.exit_code == 0 and len(flood.phases) > 40_000
+
+
+def test_a_users_command_has_its_arguments_folder_environment_output_and_exit_code(ssh, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    (tmp_path / "train.py").write_text(
+        "import os, sys\n"
+        "print(sys.argv[1:], os.getcwd(), os.environ['GIVEN'], os.environ.get('TAKEN'), sys.prefix, flush=True)\n"
+        "print('\\x1b]0;title\\x07half a line', end='', file=sys.stderr)\n"
+        "sys.exit(7)\n"
+    )
+    ssh.behave(environment={"TAKEN": "1"})
+    link = ssh.connect()
+    awkward = ["two words", "$HOME", "'quoted\"", "", "ü\n"]
+    child = link.start(command=["python", "train.py", *awkward], GIVEN="yes", TAKEN=None)
+    assert child.end.exit_code == 7
+    told = f"{awkward} {tmp_path} yes None {sys.prefix}"
+    assert child.printed == [told, "half a line"], "`python` is the one that the settings name"
+
+
+@pytest.mark.parametrize(
+    ("command", "folder", "told"),
+    [
+        (["no-such-program"], ".", "No such file or directory"),
+        (["true"], "/nowhere", "there is no folder /nowhere"),
+    ],
+)
+def test_what_does_not_start_there_says_why(ssh, monkeypatch, command, folder, told):
+    link = ssh.connect()
+    monkeypatch.setattr("tfmon.lanes.remote.connection.working_folder", lambda: folder)
+    with pytest.raises(OSError) as raised:
+        link.start(command=command)
+    assert raised.value.strerror == told
+    assert not link.lost
+
+
+def test_stacks_are_read_there(ssh):
+    script = "import faulthandler, signal, time\nfaulthandler.register(signal.SIGUSR1)\nprint('up', flush=True)\n"
+    child = ssh.connect().start(command=[sys.executable, "-c", script + "time.sleep(9999)"])
+    wait_for(lambda: "up" in child.printed, what="it printed")
+    here = 'File "<string>", line 4'
+    wait_for(lambda: any(here in line for line in child.process.read_stacks()), what="its stacks")
+
+
+def test_a_profile_is_read_there_and_its_folder_is_the_requested_one(ssh, tmp_path):
+    child = ssh.connect().start("a_profile")
+    child.said_pid()
+    here = tmp_path / "here"
+    child.process.send(TakeProfile(folder=str(here), steps=4))
+    wait_for(lambda: any(isinstance(event, Profiled) for event in child.events), what="the profile")
+    (profiled,) = [event for event in child.events if isinstance(event, Profiled)]
+    assert (profiled.folder, profiled.profile.steps) == (str(here), 4)
+    assert not here.exists(), "no trace travels"
+
+
+def test_the_monitor_suspends_all_lanes_with_itself_and_only_continues_those_that_ran(ssh):
+    link = ssh.connect()
+    one, other = link.start("a_listener"), link.start("a_listener")
+    for child in (one, other):
+        child.said_pid()
+    other.process.suspend()
+    wait_for(lambda: suspended(other.pid), what="suspended")
+    link.suspend_with_monitor()
+    wait_for(lambda: suspended(one.pid) and suspended(other.pid), what="both suspended")
+    link.continue_with_monitor()
+    wait_for(lambda: not suspended(one.pid), what="one goes on")
+    assert suspended(other.pid)
+
+
+def test_a_question_that_the_agent_cannot_answer_is_an_error_with_the_host_in_it(ssh):
+    link = ssh.connect()
+    with pytest.raises(TfmonError, match=r"gpu2: .*no such question"):
+        link.ask("no such question")
+
+
+def test_lanes_there_do_not_inherit_the_priority_of_a_monitor_that_yields(ssh):
+    launcher, nice = ProcessLauncher(), os.nice(0)
+    found: list[int | None] = []
+
+    def connect() -> None:
+        yield_to_lanes()
+        link = ssh.link(launcher=launcher)
+        link.ensure()
+        found.append(link.machine.nice)
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    thread.join(PATIENCE_S)
+    launcher.close()
+    assert found == [nice]
+
+
+@pytest.mark.parametrize("skew_s", [-3600.0, 3600.0])
+def test_stamps_of_another_clock_are_turned_into_ours(ssh, skew_s):
+    (ssh.folder / "sitecustomize.py").write_text(
+        f"import time\n_ns = time.monotonic_ns\ntime.monotonic_ns = lambda: _ns() + int({skew_s} * 1e9)\n"
+    )
+    ssh.behave(environment={"PYTHONPATH": str(ssh.folder)})
+    link = ssh.connect()
+    assert abs(link.measured.offset_ns + skew_s * 1e9) <= link.measured.error_ns + 1e6
+    child = link.start("now")
+    end = child.end
+    assert not child.problems, "nothing lies in the future"
+    phases = [event for event in child.events if isinstance(event, PhaseEntered)]
+    begun, *_ = link.heard(HostConnected)
+    assert begun.at_ns < phases[0].at_ns <= end.at_ns
+    assert end.at_ns - begun.at_ns < abs(skew_s) / 2 * 1e9
+
+
+def test_a_slow_link_carries_everything(ssh):
+    ssh.behave(delay_s=0.3)
+    link = ssh.connect()
+    assert link.measured.round_trip_ns >= 0.6e9 and abs(link.measured.offset_ns) <= link.measured.error_ns
+    child = link.start("a_beat")
+    child.wait_for_phase("listening")
+    assert child.process.send(Pause())
+    child.wait_for_phase("heard")
+    assert not link.lost

@@ -1,0 +1,151 @@
+"""What dies, and what dies with it: over a fake ssh whose link is cut or stalls, with children of every kind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support.hosts import agents_code, all_gone, read_pids, start_all_kinds, start_monitor
+from support.processes import gone, suspended
+from support.waiting import wait_for
+
+from tfmon.errors import TfmonError
+from tfmon.lanes.remote import link as links
+from tfmon.lanes.remote import wire
+from tfmon.model.events import HostConnected
+from tfmon.model.lane_state import HOST_LOST
+from tfmon.model.readings import HostSample
+from tfmon.model.requests import Stop
+
+pytestmark = pytest.mark.process
+
+
+def raise_error(*_: object) -> None:
+    raise RuntimeError("injected")
+
+
+@pytest.mark.parametrize("dies", ["host", "tell"])
+def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monkeypatch, dies):
+    link = ssh.connect()
+    child, line = link.start("a_beat"), link._line
+    if dies == "host":
+        monkeypatch.setattr(line.link, "_beat", raise_error)
+    else:
+        line.deliver(raise_error)
+    lost = link.wait_for_loss()
+    assert lost.reason.startswith(f"tfmon's thread tfmon-{dies}-gpu2 failed: RuntimeError: injected")
+    wait_for(lambda: child.process.ended and gone(child.pid), what="the child is gone")
+
+
+@pytest.mark.parametrize("dies", ["link", "client", "agent"])
+def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
+    cut = ssh.folder / "cut"
+    ssh.behave(cut=str(cut), notice="Authorised use only")
+    link = ssh.connect()
+    children, agent, folder = start_all_kinds(link), link.agent, Path(link.folder)
+    if dies == "link":
+        cut.touch()
+    elif dies == "client":
+        os.kill(link._wire.popen.pid, signal.SIGKILL)
+    else:
+        agent.kill()
+    wait_for(lambda: all_gone(children, agent.pid), what="all are gone, though no silence is taken for a loss")
+    told = link.wait_for_loss()
+    assert told.host == "gpu2" and told.reason and "Authorised" not in told.reason
+    for child in children:
+        assert child.end.exit_code is None and child.end.signal is None and not child.end.requested
+        assert child.failure.kind == HOST_LOST and child.failure.message.startswith("gpu2 is lost: ")
+        assert not child.process.send(Stop())
+    wait_for(lambda: not folder.exists(), what="the agent's folder is gone")
+    with pytest.raises(TfmonError, match="gpu2 is lost"):
+        link.ask("machine")
+    with pytest.raises(ConnectionError, match="gpu2 is lost"):
+        link.start("a_listener")
+
+
+def test_a_link_that_stalls_is_lost_here_and_ends_the_lanes_there(ssh, monkeypatch):
+    stall = ssh.folder / "stall"
+    ssh.behave(stall=str(stall))
+    link = ssh.connect()
+    children, agent = start_all_kinds(link), link.agent
+    stall.touch()
+    monkeypatch.setattr(links, "SILENCE_S", 1.5)
+    assert "nothing was heard for 2 s" in link.wait_for_loss().reason
+    wait_for(lambda: all_gone(children, agent.pid), what="all are gone")
+
+
+def test_an_agent_that_fails_says_why_and_its_lanes_end(ssh, monkeypatch):
+    monkeypatch.setattr(wire, "packed", agents_code("words = json.loads(frame.payload)", "raise KeyError('oh')"))
+    link = ssh.connect()
+    with pytest.raises(ConnectionError, match=r"gpu2 is lost: it failed: .*KeyError"):
+        link.start("a_listener")
+    assert "KeyError" in link.wait_for_loss().reason
+
+
+def test_noise_from_there_is_a_loss_and_no_crash(ssh):
+    link = ssh.connect()
+    child = link.start("a_listener")
+    child.said_pid()
+    link._line.link._frames.take(b"\xff" * 8)  # the next bytes make it a frame of 4 GiB
+    assert "a frame of" in link.wait_for_loss().reason
+    assert child.failure.kind == HOST_LOST
+    wait_for(lambda: all_gone([child]), what="the child is gone")
+
+
+def test_an_end_that_was_requested_is_no_failure_of_the_lane(ssh):
+    link = ssh.connect()
+    child = link.start("a_listener")
+    child.process.request_end()
+    link.agent.kill()
+    assert child.end.requested and child.failure is None
+
+
+def test_a_lost_host_can_be_connected_again_and_its_readings_go_on(ssh):
+    link = ssh.connect()
+    link.begin_readings(())
+    link.agent.kill()
+    link.wait_for_loss()
+    ssh.behave(exit=255, says="ssh: connect to host gpu2 port 22: Connection refused")
+    with pytest.raises(TfmonError, match="Connection refused"):
+        link.ensure()
+    assert link.lost
+    ssh.behave()
+    link.ensure()
+    assert not link.lost and len(link.heard(HostConnected)) == 2
+    before = len(link.heard(HostSample))
+    wait_for(lambda: len(link.heard(HostSample)) > before, what="readings come again")
+    assert link.start("an_exit_code").end.exit_code == 3
+    link.ensure()
+    assert len(link.heard(HostConnected)) == 2, "it is connected"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_lanes_there_do_not_outlive_a_monitor_that_is_killed(ssh, how):
+    with start_monitor("kinds") as monitor:
+        agent, *pids = read_pids(monitor)
+        monitor.send_signal(how)
+    wait_for(lambda: all(map(gone, [agent, *pids])), what="all are gone")
+
+
+def test_a_monitor_that_is_stopped_by_ctrl_z_loses_no_lane(ssh):
+    """It stops for longer than the silence that an agent takes for a loss."""
+    impatient = ssh.folder / "impatient"
+    with start_monitor("held", IMPATIENT=str(impatient)) as monitor:
+        try:
+            agent, *pids = read_pids(monitor)
+            monitor.send_signal(signal.SIGTSTP)
+            wait_for(lambda: all(map(suspended, [monitor.pid, *pids])), what="monitor and lanes are stopped")
+            impatient.touch()
+            time.sleep(4.5)
+            assert not any(map(gone, [agent, *pids])) and all(map(suspended, pids))
+            monitor.send_signal(signal.SIGCONT)
+            wait_for(lambda: not any(map(suspended, pids)), what="they go on")
+            impatient.unlink()  # a lane that was taken for lost on the way ends within a second
+            time.sleep(2)
+            assert monitor.poll() is None and not any(map(gone, [agent, *pids]))
+        finally:
+            monitor.kill()
+    wait_for(lambda: all(map(gone, [agent, *pids])), what="all are gone")

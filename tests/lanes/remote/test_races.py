@@ -1,0 +1,149 @@
+"""Whole races over hosts, from the command line: recorded and replayed, with own scripts, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.hosts import put_fake_ssh
+
+import tfmon
+from tfmon.analysis.analysis import analyse
+from tfmon.model.events import HostConnected, LinkMeasured, SliceGranted
+from tfmon.model.lane_events import SliceEnded
+from tfmon.recordings.player import play_all
+from tfmon.reports.race_json import to_json
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(tfmon.__file__).parents[1]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+TRAINS = """
+import os, sys, time
+from tfmon import report
+print("in", os.getcwd(), "with", sys.argv[1:], flush=True)
+for step in range(int(sys.argv[1])):
+    time.sleep(0.003)
+    report.step(examples=4, loss=1.0)
+"""
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    """Run tfmon where every host is this machine; those named `ahead…` have a clock an hour ahead of ours."""
+    ssh, skewed = put_fake_ssh(tmp_path), tmp_path / "skewed"
+    skewed.mkdir()
+    (skewed / "sitecustomize.py").write_text(
+        "import time\n_ns = time.monotonic_ns\ntime.monotonic_ns = lambda: _ns() + 3_600_000_000_000\n"
+    )
+    tables = "".join(f'[hosts.{host}]\npython = "{sys.executable}"\n' for host in ("gpu2", "gpu3", "ahead"))
+    (tmp_path / "config.toml").write_text(tables)
+
+    def start(*words: object, **behaviour: object) -> subprocess.CompletedProcess[str]:
+        ahead = {"environment": {"PYTHONPATH": str(skewed)}}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{ssh}:{os.environ['PATH']}",
+            "PWD": str(tmp_path),
+            "TFMON_CONFIG": str(tmp_path / "config.toml"),
+            "FAKE_SSH": json.dumps({"hosts": {"ahead": ahead, **behaviour}}),
+        }
+        command = [sys.executable, "-m", "tfmon", *map(str, words)]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    return start
+
+
+@pytest.fixture
+def race(run, tmp_path) -> Run:
+    """Race a script on some lanes, without a screen."""
+
+    def start(text: str, *lanes: str, steps: int = 400, **behaviour: object) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "train.py").write_text(text)
+        named = [word for lane in lanes for word in ("--lane", lane)]
+        own = ("--", "python", "train.py", steps)
+        return run("race", *named, "--slice", "0.2", "--record", "one.jsonl", "--json", *own, **behaviour)
+
+    return start
+
+
+def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(race, run, tmp_path):
+    live = race(TRAINS, "gpu2/cpu", "ahead/cpu")
+    assert live.returncode == 0, live.stderr
+    told = json.loads(live.stdout)
+    assert [(lane["host"], lane["steps"], lane["error"]) for lane in told["lanes"]] == [
+        ("gpu2", 400, None),
+        ("ahead", 400, None),
+    ]
+    for host, ahead_ms in (("gpu2", 0), ("ahead", 3_600_000)):
+        link = told["hosts"][host]
+        assert link["clock_offset_ms"] == pytest.approx(-ahead_ms, abs=link["clock_error_ms"] + 1)
+    opened, end = play_all(tmp_path / "one.jsonl")
+    ended = [event for event in open_events(tmp_path) if isinstance(event, SliceEnded)]
+    first, second = ({event.round for event in ended if event.lane == lane} for lane in ("gpu2/cpu", "ahead/cpu"))
+    assert len(first & second) > 2, "slices of the same round are compared"
+    again = to_json(analyse(end), opened.header)
+    assert {**again, "recording": None} == {**told, "recording": None}
+    begun = opened.header.started_ns
+    assert all(abs(event.at_ns - begun) < 1800e9 for event in ended), "no stamp of another clock is left"
+    replayed = run("replay", "one.jsonl", "--json")
+    assert json.loads(replayed.stdout)["lanes"] == told["lanes"]
+    assert "gpu2" in opened.header.recorded_on and "ahead" in opened.header.recorded_on
+
+
+@pytest.mark.tensorflow
+def test_a_lane_on_two_logical_cpus_of_a_host_counts_exactly(run):
+    lanes = ("--lane", "gpu2/cpu", "--lane", "gpu2/2xcpu")
+    done = run("race", "small-dense", *lanes, "--steps", 200, "--slice", "0.2", "--json", "--set", "batch_size=16")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [lane["device"] for lane in told["lanes"]] == ["cpu", "2xcpu"]
+    for lane in told["lanes"]:
+        assert lane["examples"] == 16 * lane["steps"] and lane["measured_steps"] >= 200, lane["error"]
+
+
+def open_events(folder: Path) -> list[object]:
+    from tfmon.recordings.reader import Recording
+
+    with Recording(folder / "one.jsonl") as recording:
+        return list(recording.events())
+
+
+def test_two_names_of_one_machine_take_turns_and_what_is_known_of_them_is_recorded(race, tmp_path):
+    assert race(TRAINS, "gpu2/cpu", "gpu3/cpu").returncode == 0
+    events = open_events(tmp_path)
+    granted = [event for event in events if isinstance(event, SliceGranted)]
+    assert {event.lane for event in granted} >= {"gpu2/cpu", "gpu3/cpu"}
+    assert not any(event.beside for event in granted), "never at the same time"
+    for kind in (HostConnected, LinkMeasured):
+        assert {event.host for event in events if isinstance(event, kind)} == {"gpu2", "gpu3"}
+
+
+def test_a_script_on_a_host_has_its_folder_arguments_output_and_exit_code(race, tmp_path):
+    fails = TRAINS + "print('\\x1b[2Jthe last words', flush=True)\nsys.exit(7)\n"
+    live = race(fails, "cpu", "gpu2/cpu", steps=100)
+    assert live.returncode == 1
+    here, there = json.loads(live.stdout)["lanes"]
+    assert here["error"] == there["error"] == "the script exited with code 7: the last words"
+    log = [line.text for line in play_all(tmp_path / "one.jsonl")[1].lane("gpu2/cpu").log]
+    assert f"in {tmp_path} with ['100']" in log
+
+
+def test_what_is_not_there_is_said_before_the_race_begins(run, race, tmp_path):
+    refused = race(TRAINS, "cpu", "gpu2/cpu", gpu2={"exit": 255, "says": "ssh: connect: Connection refused"})
+    assert refused.returncode == 3
+    assert "gpu2 cannot be reached" in json.loads(refused.stdout)["error"]
+    assert "gpu2 cannot be reached" in refused.stderr and "Traceback" not in refused.stderr
+    assert not (tmp_path / "one.jsonl").exists()
+    absent = run("race", "small-dense", "--lane", "gpu3/gpu:0", "--headless", "--no-record")
+    assert absent.returncode == 3
+    assert "gpu3/gpu:0 is not there" in absent.stderr
+    option = run("race", "--lane", "-oProxyCommand=touch x/gpu", "--headless")
+    assert option.returncode == 2 and "does not begin with -" in option.stderr
+    assert not (tmp_path / "x").exists()

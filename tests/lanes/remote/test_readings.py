@@ -1,0 +1,77 @@
+"""Readings of another machine: taken by the real probes, and the same here as they were sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon.lanes.remote.questions import Readings, decode
+from tfmon.model.codec import CodecError, encode
+from tfmon.model.events import Interrupted
+from tfmon.model.readings import ClockReason, GpuFault, GpuSample, HostSample, Missing, TreeSample
+from tfmon.model.records import replace
+from tfmon.probes.base import Gpu, absent_gpu
+from tfmon.probes.choice import choose_probes
+
+GPU = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", physical_gpu=3, power_limit_w=700.0)
+SAMPLE = replace(
+    absent_gpu(GPU, 2**62 + 1, "broken"),
+    busy_pct=float("nan"),
+    power_w=0.1 + 0.2,
+    clock_reasons=(ClockReason("hot", "warning"),),
+    faults=(GpuFault(7, 79, "the GPU fell off the bus (XID 79)"),),
+    used_by_pid={4242: None, 4243: 10**11},
+    busy_by_pid={4242: 12.5},
+)
+
+
+def test_the_machine_and_its_lanes_are_sampled_until_the_end():
+    lines: deque[bytes] = deque()
+    lanes = {"gpu2/cpu": os.getpid(), "gpu2/gpu:0": 2**30}
+    readings = Readings(lambda: lanes, lines.append, every_s=0.02)
+    try:
+        wait_for(lambda: len(lines) >= 8, what="some samples")
+    finally:
+        readings.close()
+    samples = [decode(line, "gpu2") for line in lines]
+    hosts = [one for one in samples if isinstance(one, HostSample)]
+    trees = [one for one in samples if isinstance(one, TreeSample)]
+    assert hosts and all(one.host == "gpu2" and one.memory_used_bytes > 0 for one in hosts)
+    assert trees and {one.lane for one in trees} == {"gpu2/cpu"}, "a lane without a process has none"
+    assert all(one.private_bytes > 0 and os.getpid() in one.pids for one in trees)
+    wait_for(lambda: "tfmon-host" not in [one.name for one in threading.enumerate()], what="no thread is left")
+
+
+def test_a_sample_is_the_same_on_both_sides_to_the_digit():
+    found = decode(encode(SAMPLE), "me@gpu3")
+    assert isinstance(found, GpuSample)
+    assert found.host == "me@gpu3"
+    assert repr(replace(found, host="")) == repr(SAMPLE), "nan equals nothing, and is written as such"
+
+
+def test_a_host_cannot_pass_for_another_nor_steer_a_terminal():
+    sent = encode(replace(SAMPLE, host="gpu9", name="\x1b[31mH200\x07", busy_pct=Missing("\x9b2Jno")))
+    found = decode(sent, "gpu2")
+    assert (found.host, found.name, found.busy_pct) == ("gpu2", "H200", Missing("no"))
+
+
+def test_only_samples_are_taken_and_what_a_newer_agent_adds_is_ignored():
+    newer = {**json.loads(encode(SAMPLE)), "flux": 1}
+    assert decode(json.dumps(newer).encode(), "gpu2").key == "GPU-1"
+    for line in (encode(Interrupted(at_ns=1, reason="no")), b"{}", b"\xff", b'{"type":"HostSample"}'):
+        with pytest.raises(CodecError):
+            decode(line, "gpu2")
+
+
+@pytest.mark.parametrize(
+    ("uuids", "names"),
+    [((), ["host"]), (("GPU-1", "MIG-2"), ["host", "nvidia"]), (("apple-gpu-0",), ["host", "apple"])],
+)
+def test_a_machine_has_the_probes_of_its_gpus(uuids, names):
+    gpus = [replace(GPU, uuid=uuid) for uuid in uuids]
+    assert [probe.name for probe in choose_probes(dict, gpus)] == names

@@ -1,0 +1,116 @@
+"""What holds of a lane's process wherever it runs: here, and on a host, over a link that cuts bytes in threes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.hosts import FakeSsh
+from support.lanes import Heard
+from support.processes import gone, suspended
+from support.waiting import wait_for
+
+from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
+from tfmon.model.events import LanePrinted
+from tfmon.model.lane_events import PhaseEntered
+from tfmon.model.requests import Stop
+
+pytestmark = pytest.mark.process
+
+Begin = Callable[..., Heard]
+
+
+@pytest.fixture(params=["here", "there"])
+def begin(request, tmp_path, monkeypatch) -> Iterator[Begin]:
+    """Start a child that says what is named."""
+    if request.param == "here":
+        yield request.getfixturevalue("start")
+        return
+    ssh = FakeSsh(tmp_path, monkeypatch)
+    ssh.behave(halves=True)
+    yield lambda says, **environment: ssh.connect().start(says, **environment)
+    ssh.close()
+
+
+def test_ten_thousand_lines_arrive_in_order_and_none_is_lost(begin):
+    child = begin("ten_thousand_lines")
+    assert child.end.exit_code == 0
+    stamps = [event.at_ns for event in child.events if isinstance(event, PhaseEntered)]
+    assert len(stamps) == 10_000 and stamps == sorted(stamps)
+
+
+def test_lines_that_cannot_be_read_are_told_and_those_around_them_arrive(begin):
+    child = begin("bad_lines")
+    assert child.end
+    assert {event.lane for event in child.events} == {child.process.lane}
+    assert child.phases == ["first", "last"]
+    assert len(child.problems) == 4 and "JSON" in child.problems[0] and "protocol 99" in child.problems[2]
+
+
+def test_a_line_that_its_child_did_not_finish_is_told(begin):
+    child = begin("a_cut_off_line")
+    assert child.end
+    assert child.phases == ["whole"] and child.problems == ["the last line was cut off"]
+
+
+def test_noise_does_not_block_the_child_and_its_end_is_kept_clean(begin):
+    child = begin("noise")
+    end = child.end
+    assert child.phases == ["said it all"]
+    assert end.output_tail[-1] == "the last line"
+    assert end.output_tail[-2] == "half of it is \ufffd\ufffd no text"
+    assert end.output_tail[-3].startswith("warning 9999: ...."), "nothing of tfmon's own profiles"
+    assert len(end.output_tail) <= TAIL_LINES and sum(map(len, end.output_tail)) <= TAIL_BYTES
+    told = [event for event in child.events if isinstance(event, LanePrinted)]
+    assert told[-1].lines[-1] == "the last line" and child.events.index(told[-1]) < child.events.index(end)
+    assert not any("\x1b" in line for line in [*end.output_tail, *child.printed])
+
+
+def test_what_a_child_prints_is_told_while_it_lives(begin):
+    child = begin("a_word_and_then_nothing")
+    wait_for(lambda: child.printed, what="the child has spoken")
+    assert not child.process.ended
+
+
+def test_the_environment_is_the_monitors_with_what_the_plan_adds_and_takes_away(begin, monkeypatch):
+    monkeypatch.setenv("TAKEN", "still there")
+    child = begin("its_environment", GIVEN="here", TAKEN=None)
+    assert child.end and child.phases == ["here", "not set"]
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, f"signal {signal.SIGRTMIN + 3}")]
+)
+def test_a_signal_from_outside_is_told_by_its_name_or_number(begin, number, told):
+    child = begin("nothing_for_ever")
+    child.wait_for_phase("waiting")
+    os.kill(child.pid, number)
+    assert (child.end.exit_code, child.end.signal, child.end.requested) == (None, told, False)
+
+
+def test_an_end_that_was_requested_says_so_and_nothing_is_sent_from_then_on(begin):
+    child = begin("a_listener")
+    assert child.said_pid() == child.pid
+    child.process.request_end()
+    assert (child.end.exit_code, child.end.signal, child.end.requested) == (0, None, True)
+    assert not child.process.send(Stop()) and gone(child.pid)
+
+
+def test_a_child_ends_even_if_a_grandchild_holds_its_pipes_and_that_ends_too(begin):
+    child = begin("a_grandchild_left_behind")
+    grandchild = child.said_pid()
+    assert child.end.exit_code == 0
+    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
+
+
+def test_a_suspended_child_does_not_run_until_it_is_continued(begin):
+    child = begin("a_listener")
+    child.said_pid()
+    child.process.suspend()
+    wait_for(lambda: suspended(child.pid), what="suspended")
+    assert child.process.send(Stop())
+    assert suspended(child.pid) and not child.process.ended
+    child.process.continue_()
+    assert child.end.exit_code == 0

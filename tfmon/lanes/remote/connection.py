@@ -1,0 +1,282 @@
+"""The connection to the agent of one host: made, made again after a loss, and what is done over it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfmon.errors import TfmonError
+from tfmon.lanes.launch import BOOTSTRAP, Command
+from tfmon.lanes.launcher import ProcessLauncher
+from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
+from tfmon.lanes.process import Sink
+from tfmon.lanes.remote.frames import Kind
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.line import Line
+from tfmon.lanes.remote.process import RemoteProcess
+from tfmon.lanes.remote.questions import read_doctor_answer, read_part
+from tfmon.lanes.remote.trouble import HostError
+from tfmon.lanes.remote.wire import Greeting, Wire
+from tfmon.model.codec import plain
+from tfmon.model.events import Event, HostConnected, HostConnecting, LinkMeasured
+from tfmon.model.race import Machine
+from tfmon.model.surroundings import expected
+from tfmon.probes.base import Gpu
+
+if TYPE_CHECKING:
+    from tfmon.doctor.report import Report
+
+START_S = 20.0
+"""How long an agent may take to start a process."""
+ASK_S = 60.0
+AT_ONCE = 16
+DOCTOR_S = 120.0
+"""How long the doctor may take there; what it tries has limits of its own, together below this."""
+
+
+class Connection:
+    """One host. It is the `Place` of its lanes.
+
+    Thread: any; those that may block say so.
+    """
+
+    def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            host: How it is reached.
+            sink: Takes the events about the host, in a thread of the connection.
+            launcher: Starts ssh; None for the calling thread, whose priority ssh then has.
+        """
+        self.host = host
+        self.machine = Machine()
+        """What machine it is; known from `ensure` on."""
+        self.greeting = Greeting()
+        """What the agent said of itself."""
+        self._sink = sink
+        self._launcher = launcher
+        self._opening = threading.Lock()
+        self._wire: Wire | None = None
+        self._line: Line | None = None
+        self._gpus: Sequence[Gpu] | None = None
+        self._closed = False
+
+    @property
+    def python(self) -> str:
+        """The path of the Python there."""
+        return self.greeting.python
+
+    @property
+    def folder(self) -> str:
+        """The private folder of the agent there; empty before there is one."""
+        return self.greeting.folder
+
+    @property
+    def lost(self) -> str:
+        """Why there is no connection; empty while there is one."""
+        return self._line.lost if self._line is not None else "it was not connected"
+
+    # ---------------------------------------------------------------- made and ended
+
+    def ensure(self) -> None:
+        """Connect unless it is connected, and tell which machine it is.
+
+        It may block for as long as the launcher lets it.
+
+        Raises:
+            TfmonError: The host cannot be used; the text says why, and what to do.
+        """
+        with self._opening:
+            if self.lost:
+                self._open()
+
+    def _open(self) -> None:
+        self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
+        self._wire = wire = Wire(self.host) if self._launcher is None else self._launcher(Wire, self.host)
+        if self._closed:
+            wire.cancel()
+        wire.greet()
+        self.greeting = wire.greeting
+        if self.host.ray is not None:  # on the same node from now on: what was measured is of that one
+            self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
+        self._line = line = Line(wire, self._sink)
+        try:
+            if self._closed:  # meanwhile, when there was no line to close
+                raise HostError(f"the connection to {self.host.name} was broken off")
+            line.link.measure()
+            self.machine = read_part(line.ask("machine", {}, ASK_S), "machine", Machine)
+        except BaseException:
+            line.close()
+            raise
+        self._sink(HostConnected(at_ns=time.monotonic_ns(), host=self.host.name, machine=self.machine))
+        if self._gpus is not None:
+            self.begin_readings(self._gpus)
+
+    def close(self) -> None:
+        """End the agent and everything that it started. It takes 3 s at most."""
+        self._closed = True
+        if self._wire is not None:
+            self._wire.cancel()
+        if self._line is not None:
+            self._line.close()
+
+    # ---------------------------------------------------------------- questions and readings
+
+    def ask(self, question: str, timeout_s: float = ASK_S, **words: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        """Return the answer of `hosts.questions` there. It blocks; not for the thread of the sink.
+
+        Raises:
+            TfmonError: There is no answer; the text says why.
+        """
+        return self._connected().ask(question, words, timeout_s)
+
+    def begin_readings(self, gpus: Sequence[Gpu]) -> None:
+        """Have the agent read the machine and these GPUs from now on, also after the next connection."""
+        self._gpus = tuple(gpus)
+        payload = json.dumps({"gpus": [plain(gpu) for gpu in gpus]}).encode()
+        self._connected().link.put(Kind.READ, 0, payload)
+
+    def _connected(self) -> Line:
+        line = self._line
+        if line is None or line.lost:
+            raise TfmonError(f"{self.host.called} is lost: {self.lost}")
+        return line
+
+    # ---------------------------------------------------------------- lanes
+
+    def start_lane(
+        self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
+    ) -> RemoteProcess:
+        """Start the process of a lane there; see `Place`. It blocks for a round trip."""
+        try:
+            line = self._connected()
+        except TfmonError as error:
+            raise ConnectionError(str(error)) from error
+        words: dict[str, Any] = {
+            "name": lane.spec.name,
+            "environment": {**lane.environment, **self._surroundings(lane)},
+            "python": "",
+            "script": "" if script == BOOTSTRAP else str(script),
+            "command": None,
+            "folder": None,
+            "path_first": bool(self.host.python),
+        }
+        scenario = ""
+        if plan.command:
+            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
+            words.update(command=asdict(command), folder=working_folder())
+        else:
+            scenario = self._ship(line, plan.scenario)
+        process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line.link, sink, ended)
+        line.begin(process, words, START_S)
+        return process
+
+    def _surroundings(self, lane: LanePlan) -> dict[str, str | None]:
+        """Return the environment that a lane should have, where the launcher changes it."""
+        nice = self.host.ray.nice if self.host.ray is not None else None
+        return {} if nice is None else expected(nice, os.environ, lane.environment)
+
+    @staticmethod
+    def _ship(line: Line, scenario: Path) -> str:
+        """Send a scenario's file, and return where it is there; empty where it cannot be read here."""
+        try:
+            content = scenario.read_bytes()
+        except OSError:
+            return ""
+        name = f"scenarios/{digest(scenario)}/{scenario.name}"
+        line.link.put(Kind.FILE, 0, os.fsencode(name) + b"\0" + content)
+        return f"{line.link.folder}/{name}"
+
+    def suspend_with_monitor(self) -> None:
+        """Suspend the lanes there, and keep the agent from taking silence for a loss. Thread: also a handler."""
+        if self._line is not None and not self._line.lost:
+            self._line.hold()
+
+    def continue_with_monitor(self) -> None:
+        """End `suspend_with_monitor`. Thread: also a handler."""
+        if self._line is not None and not self._line.lost:
+            self._line.go_on()
+
+
+def working_folder() -> str:
+    """Return the working directory as the shell names it: on another machine, that path means the same sooner."""
+    named = os.environ.get("PWD", "")
+    try:
+        same = bool(named) and Path(named).samefile(".")
+    except OSError:
+        same = False
+    return named if same else str(Path.cwd())
+
+
+# ---------------------------------------------------------------- hosts without a race
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What is known of one host."""
+
+    host: Host
+    error: str = ""
+    """Why it cannot be used, in one line; empty if it can."""
+    hint: str = ""
+    """What to do about that; may be empty."""
+    machine: Machine = field(default_factory=Machine)
+    python: str = ""
+    """The path of the Python there."""
+    link: LinkMeasured | None = None
+
+
+def survey(hosts: Sequence[Host]) -> list[Surveyed]:
+    """Return the surveys of several hosts, taken at once; a failed one does not delay the others.
+
+    Thread: any; takes a second or two, and as long as the launcher of a host tries to reach it.
+    """
+    told: list[list[Event]] = [[] for _ in hosts]
+    connections = [Connection(host, events.append) for host, events in zip(hosts, told, strict=True)]
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:
+        try:
+            return list(pool.map(_survey, connections, told))
+        except BaseException:  # Ctrl+C: nobody waits for a host any more
+            for connection in connections:
+                connection.close()
+            raise
+
+
+def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
+    host = connection.host
+    try:
+        connection.ensure()
+        machine = read_part(connection.ask("gpus"), "machine", Machine)
+    except TfmonError as error:
+        return Surveyed(host, error=error.message, hint=error.hint)
+    finally:
+        connection.close()
+    link = next((event for event in reversed(told) if isinstance(event, LinkMeasured)), None)
+    return Surveyed(host, machine=machine, python=connection.python, link=link)
+
+
+def examine(host: Host, python: str = "", *, imports: bool = True) -> Report:
+    """Return the doctor's report of a host.
+
+    Args:
+        host: The host.
+        python: The interpreter there; by default the one that would train.
+        imports: Import TensorFlow, too.
+
+    Raises:
+        TfmonError: the host cannot be used.
+    """
+    connection = Connection(host, lambda _: None)
+    try:
+        connection.ensure()
+        words = {"imports": imports, "folder": working_folder(), "python": python}
+        return read_doctor_answer(connection.ask("doctor", DOCTOR_S, **words))
+    finally:
+        connection.close()

@@ -1,0 +1,59 @@
+"""What the Python of a host runs first, as text on its command line: its first word, then tfmon's code, the agent.
+
+Any Python 3 can read it, so that one that is too old can say so. It is told the marker, a word that begins each of
+its lines: whatever else is printed there, by a login shell or a sitecustomize, is none of its words.
+"""
+
+import json
+import os
+import sys
+
+
+def say(marker: str, **words: object) -> None:
+    """Write one line of JSON behind the marker."""
+    line = (marker + " " + json.dumps(words) + "\n").encode("ascii")
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def read(size: int) -> bytes:
+    """Return so many bytes of stdin, and take no more of it: the agent reads on."""
+    parts = []
+    while size:
+        part = os.read(0, min(size, 65536))
+        if not part:
+            sys.exit(1)
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def main(marker: str) -> None:
+    """Say which Python this is, unpack the code that the monitor then sends, and run the agent."""
+    # Python runs text in the home directory, whose modules must not hide those of the standard library.
+    sys.path[:] = [entry for entry in sys.path if entry]
+    say(marker, python=list(sys.version_info[:3]), executable=sys.executable)
+    size = int(read(12))
+    packed = read(size)
+    import io
+    import shutil
+    import tempfile
+    import zipfile
+
+    folder = None
+    try:
+        folder = tempfile.mkdtemp(prefix="tfmon-")  # readable by this user only
+        zipfile.ZipFile(io.BytesIO(packed)).extractall(folder)
+        sys.path.insert(0, folder)
+        from tfmon.lanes.remote.agent import run
+    except Exception as error:  # noqa: BLE001 - the monitor shows it
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        where = (folder or os.environ.get("TMPDIR", "/tmp")) if isinstance(error, OSError) else ""
+        say(marker, failed="%s: %s" % (type(error).__name__, error), folder=where)  # noqa: UP031 - an old Python reads it, too
+        sys.exit(1)
+    run(folder, marker)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

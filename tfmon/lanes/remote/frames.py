@@ -1,0 +1,184 @@
+"""Frames between the monitor and an agent, both ways: kind, number, length and payload, in bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import struct
+from collections import deque
+from enum import IntEnum
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
+
+HEADER = struct.Struct("!BII")
+MOST_BYTES = 8 * 2**20
+"""Longest payload, in bytes; a longer frame is invalid."""
+WRITE_BYTES = 65_536
+CHUNK_BYTES = 65_536
+STAMP = struct.Struct("!q")
+PONG = struct.Struct("!qqqq")
+"""The ping's stamp, the agent's clock, the CPU time that it has used, and its memory in bytes; -1 for unknown."""
+ENDED = struct.Struct("!iq")
+"""A lane's exit code as `Popen` gives it, and the stamp of its end."""
+
+
+class Kind(IntEnum):
+    """What a frame says; its number is that of a lane or of a question."""
+
+    # To the agent.
+    START = 1
+    """Start a lane; JSON."""
+    REQUEST = 2
+    """Bytes for the request pipe of a lane."""
+    SIGNAL = 3
+    """A signal for the group of a lane, and 1 where only the process that leads it is meant, or 0."""
+    PING = 5
+    HOLD = 6
+    """Suspend every lane; silence means nothing until GO_ON."""
+    GO_ON = 7
+    ASK = 8
+    """A question; JSON."""
+    READ = 9
+    """Take readings from now on; JSON."""
+    FILE = 10
+    """A file to keep in the agent's folder: its name there, a zero byte, its content."""
+    # To the monitor.
+    STARTED = 20
+    """A lane's process was started, or not; JSON."""
+    METRICS = 21
+    """Bytes of the metric pipe of a lane."""
+    OUTPUT = 22
+    """Bytes that a lane printed."""
+    DROPPED = 23
+    """How many bytes of the output are dropped before those that come next."""
+    ENDED = 24
+    PONGED = 25
+    ANSWER = 26
+    """The answer to a question; JSON."""
+    EVENT = 27
+    """A reading, as one line of the codec."""
+    LAST_WORD = 29
+    """Why the agent ends."""
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame."""
+
+
+class Frame(NamedTuple):
+    """One frame."""
+
+    kind: int
+    number: int
+    payload: bytes
+
+
+class FrameReader:
+    """Takes chunks that end anywhere. Thread: one."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def take(self, chunk: bytes) -> list[Frame]:
+        """Return the frames that are complete now; raises FrameError for bytes that are none."""
+        rest = self._rest
+        rest += chunk
+        frames, start = [], 0
+        while len(rest) - start >= HEADER.size:
+            kind, number, length = HEADER.unpack_from(rest, start)
+            if length > MOST_BYTES:
+                raise FrameError(f"a frame of {length} bytes")
+            end = start + HEADER.size + length
+            if len(rest) < end:
+                break
+            frames.append(Frame(kind, number, bytes(rest[start + HEADER.size : end])))
+            start = end
+        del rest[:start]
+        return frames
+
+
+class Outbox:
+    """Frames on their way out.
+
+    Thread: `put` may be called from any thread and from a signal's handler; the rest is one thread's, which waits
+    for `wake_fd` to be readable.
+    """
+
+    def __init__(self) -> None:
+        self.wake_fd, self._waker = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+        os.set_blocking(self._waker, False)
+        self._tickets = itertools.count(1)
+        self._new: SimpleQueue[tuple[int, bytes, bool]] = SimpleQueue()
+        self._urgent: deque[bytes] = deque()
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._partial = memoryview(b"")
+        self._partial_ticket = 0
+        self._closed = False
+        self.sent = 0
+        """The ticket of the last frame that is written; urgent ones have none."""
+        self.waiting_bytes = 0
+        """How much waits, of what `collect` has taken over."""
+
+    def put(self, kind: Kind, number: int = 0, payload: bytes = b"", *, urgent: bool = False) -> int:
+        """Send a frame soon, and return its ticket; an urgent one overtakes those that wait."""
+        ticket = next(self._tickets)
+        self._new.put((ticket, HEADER.pack(kind, number, len(payload)) + payload, urgent))
+        self.wake()
+        return ticket
+
+    def wake(self) -> None:
+        """Have the thread that waits look around."""
+        with contextlib.suppress(OSError):
+            if not self._closed:
+                os.write(self._waker, b"!")
+
+    def collect(self) -> None:
+        """Take over the frames that were put."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake_fd, 4096)
+        with contextlib.suppress(Empty):
+            while True:
+                ticket, frame, urgent = self._new.get_nowait()
+                self.waiting_bytes += len(frame)
+                if urgent:
+                    self._urgent.append(frame)
+                else:
+                    self._waiting.append((ticket, frame))
+
+    @property
+    def empty(self) -> bool:
+        """True when all that was collected is written."""
+        return not (self._partial or self._urgent or self._waiting)
+
+    def write(self, fd: int) -> None:
+        """Write as much as the descriptor, which does not block, takes; raises OSError when nobody reads it."""
+        while not self.empty:
+            if not self._partial:
+                self._take_next()
+            try:
+                written = os.write(fd, self._partial)
+            except BlockingIOError:
+                return
+            self._partial = self._partial[written:]
+            self.waiting_bytes -= written
+            if not self._partial:
+                self.sent = self._partial_ticket
+
+    def _take_next(self) -> None:
+        """Join the next frames to as much as one write should take."""
+        frames = list(self._urgent)
+        self._urgent.clear()
+        size = sum(map(len, frames))
+        while self._waiting and size < WRITE_BYTES:
+            self._partial_ticket, frame = self._waiting.popleft()
+            frames.append(frame)
+            size += len(frame)
+        self._partial = memoryview(b"".join(frames))
+
+    def close(self) -> None:
+        """Close the descriptors; nothing is sent from then on."""
+        self._closed = True
+        os.close(self.wake_fd)
+        os.close(self._waker)

@@ -1,0 +1,153 @@
+"""How another machine is reached: by ssh, by a launcher of the settings file, or by Ray."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tfmon.model.spec import SpecError, check_host
+from tfmon.model.surroundings import INHERITED
+
+RAY = "ray"
+BRIDGE = Path(__file__).with_name("ray_bridge.py")
+HOSTS_TEMPLATE = (
+    "# Another machine, for lanes such as gpu2/gpu:0. A host without a table is reached by ssh, by its name.",
+    "#[hosts.gpu2]",
+    "# Its Python, with TensorFlow; without it the python3 that it finds.",
+    '#python = "~/tf/bin/python"',
+    "# Instead of ssh, any command that runs another there and passes stdin and stdout on.",
+    '#run = ["ssh", "-p", "2222", "gpu2"]',
+)
+"""What `tfmon config --init` writes about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is asked of a Ray cluster, and how the bridge is told.
+
+    `ray/gpu` is a GPU of any node, `ray:H100/gpu` one of that kind, `ray:node7/cpu` is on that node. A number
+    makes another reservation: `ray:2/gpu`, `ray:H100:2/gpu`. All lanes with one such name are on one node, and
+    share its devices.
+    """
+
+    python: str
+    """The Python with Ray that runs the bridge."""
+    address: str = ""
+    """HOST:PORT of the cluster; empty for RAY_ADDRESS, or the one that runs on this machine."""
+    word: str = ""
+    """A kind of GPU, or a node; empty for any."""
+    gpus: int = 0
+    cpus: float = 1
+    wait_s: float = 30
+    """How long it waits for what others use now."""
+    node: str = ""
+    """Ray's id of the node, once one was given: the lanes stay on it."""
+    visible: str | None = None
+    """The GPUs of the node that were given, as Ray names them."""
+    nice: int | None = None
+    """The nice value that the lanes there ought to have, once it is known: that of lanes here."""
+    name: str = ""
+    """What the node is called, once one was given."""
+
+    def words(self) -> str:
+        """Return the request for the bridge."""
+        words = {**asdict(self), "variables": INHERITED}
+        for own in ("python", "nice", "name"):
+            del words[own]
+        return json.dumps(words)
+
+    def command(self, what: str) -> list[str]:
+        """Return the command line of the bridge."""
+        return [self.python, str(BRIDGE), what, self.words()]
+
+    def placed(self, said: Sequence[str]) -> Reservation:
+        """Return the reservation as it is after the bridge has told where it is."""
+        found = told(said).get("placed", {})
+        if not found:
+            return self
+        return replace(self, **{key: found[key] for key in ("node", "visible", "nice", "name")})
+
+
+def told(said: Sequence[str]) -> Mapping[str, Any]:
+    """Return the bridge's last words among the lines of its stderr; empty for none."""
+    from tfmon.lanes.remote.ray_cluster import SIGN  # late: every command loads this module
+
+    for line in reversed(said):
+        if line.startswith(SIGN + "{"):
+            try:
+                words = json.loads(line[len(SIGN) :])
+            except ValueError:
+                continue
+            return words if isinstance(words, dict) else {}
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that lanes may run on."""
+
+    name: str
+    """What the user calls it: a destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
+    run: tuple[str, ...] = ()
+    """A command that runs another command there and passes stdin and stdout; empty for ssh."""
+    python: str = ""
+    """The interpreter there; empty for `python3`. `~` is the home there."""
+    settings: str = field(default="the settings file", compare=False)
+    """The file in which the table is, or would be."""
+    ray: Reservation | None = None
+    """What is asked of a Ray cluster; None where Ray does not reach it."""
+
+    @property
+    def called(self) -> str:
+        """The name in messages: with the node where any one of a Ray cluster was asked for."""
+        node = self.ray.name if self.ray is not None and not self.ray.word else ""
+        return f"{self.name} on {node}" if node else self.name
+
+
+def is_ray(host: str) -> bool:
+    """Return whether the name of a host means a part of a Ray cluster."""
+    return host.partition(":")[0] == RAY
+
+
+def word_of(host: str) -> str:
+    """Return the kind of GPU or the node that a name asks for; empty for any."""
+    _, *words = host.split(":")
+    return ":".join(word for word in words if word and not word.isdigit())
+
+
+# ---------------------------------------------------------------- the settings file
+
+
+def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:
+    """Return the hosts, and what is wrong with them."""
+    if not isinstance(table, dict):
+        return {}, ['hosts: these are tables; below [hosts.gpu2] write for example python = "~/tf/bin/python"']
+    hosts: dict[str, Host] = {}
+    mistakes: list[str] = []
+    for name, entry in table.items():
+        wrong = _wrong_with_host(name, entry)
+        if wrong:
+            mistakes.append(f"hosts.{name}: {wrong}")
+        else:
+            hosts[name] = Host(name, run=tuple(entry.get("run", ())), python=entry.get("python", ""))
+    return hosts, mistakes
+
+
+def _wrong_with_host(name: str, entry: object) -> str:
+    """Return the error in the settings of one host, or ""."""
+    try:
+        check_host(name)
+    except SpecError as error:
+        return str(error)
+    if not isinstance(entry, dict):
+        return 'this is a table; below it write for example run = ["srun", "--gpus=1"]'
+    unknown = sorted(entry.keys() - {"run", "python"})
+    if unknown:
+        return f"there is no {unknown[0]!r}; there are run and python"
+    run, python = entry.get("run", ["ssh"]), entry.get("python", "")
+    if not isinstance(run, list) or not run or not all(isinstance(word, str) and word for word in run):
+        return f'run: {run!r} is not a list of words, such as ["srun", "--gpus=1"]'
+    return "" if isinstance(python, str) else f"python: {python!r} is not text in quotes"

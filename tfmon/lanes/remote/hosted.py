@@ -1,0 +1,127 @@
+"""A lane's process on a host, as the agent has it: its bytes go to the monitor undecoded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tfmon.lanes.child import Child
+from tfmon.lanes.launch import BOOTSTRAP, Command, Launched, launch
+from tfmon.lanes.remote.frames import ENDED, Kind, Outbox
+from tfmon.model.views import View
+
+KEPT_OUTPUT_BYTES = 65_536
+"""How much output waits for the link; older output is dropped, so that the process never blocks."""
+OUTPUT_EVERY_S = 0.05
+"""Output is collected so long: a process that prints much costs few frames."""
+
+
+class HostedLane(Child):
+    """A child of the agent. Thread: the agent's loop."""
+
+    def __init__(
+        self, number: int, name: str, launched: Launched, outbox: Outbox, *, own_command: bool = False
+    ) -> None:
+        """Take over a process; a user's own command is ended by its guard, which gives it time to save."""
+        super().__init__(launched)
+        self.number, self.name, self.own_command = number, name, own_command
+        self._outbox = outbox
+        self._suspended = False
+        self._output = bytearray()
+        self._dropped = 0
+        self._output_sent_s = 0.0
+        self.ended = False
+
+    # ---------------------------------------------------------------- from the monitor
+
+    def write(self, data: bytes) -> None:
+        """Write to the request pipe; a child that does not read misses it."""
+        self._write(data)
+
+    def signal(self, number: int, alone: int) -> None:
+        """Signal the group of the child, or the child alone, and remember whether it is suspended."""
+        if number == signal.SIGSTOP:
+            self._suspended = True
+        elif number == signal.SIGCONT:
+            self._suspended = False
+        self._signal(number, alone=bool(alone))
+
+    def hold(self) -> None:
+        """Suspend the child until `go_on`, which leaves it as it was."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End `hold`."""
+        if not self._suspended:
+            self._signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Have the child end soon: nobody listens any more."""
+        self._end_requests()
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
+
+    # ---------------------------------------------------------------- to the monitor
+
+    def _take_metrics(self, chunk: bytes) -> None:
+        self._outbox.put(Kind.METRICS, self.number, chunk)
+
+    def _take_output(self, chunk: bytes) -> None:
+        self._output += chunk
+        too_many = len(self._output) - KEPT_OUTPUT_BYTES
+        if too_many > 0:
+            del self._output[:too_many]
+            self._dropped += too_many
+
+    @property
+    def output_due_s(self) -> float | None:
+        """When the output is due to be passed on; None where there is none."""
+        return self._output_sent_s + OUTPUT_EVERY_S if self._output else None
+
+    def pass_output(self) -> None:
+        """Pass on what the child printed."""
+        if self._dropped:
+            self._outbox.put(Kind.DROPPED, self.number, str(self._dropped).encode())
+        if self._output:
+            self._outbox.put(Kind.OUTPUT, self.number, bytes(self._output))
+        self._output.clear()
+        self._dropped, self._output_sent_s = 0, time.monotonic()
+
+    def reap(self) -> None:
+        """Reap an ended child, and pass on how it ended."""
+        self.ended, at_ns = True, time.monotonic_ns()
+        code = self._reap()
+        self.pass_output()
+        self._outbox.put(Kind.ENDED, self.number, ENDED.pack(code, at_ns))
+
+    def kill(self) -> None:
+        """Kill the child and its group."""
+        self._signal(signal.SIGKILL)
+
+
+def start_lane(number: int, words: dict[str, Any], outbox: Outbox) -> HostedLane:
+    """Start the process of a lane; raises OSError where it does not start.
+
+    Args:
+        number: That of its frames.
+        words: What `Connection.start_lane` says of it.
+        outbox: Takes its frames.
+    """
+    environment = dict(words["environment"])
+    if words["path_first"]:
+        own = str(Path(sys.executable).parent)
+        environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
+    script = Path(words["script"]) if words["script"] else BOOTSTRAP
+    command = None
+    if words["command"]:
+        view = words["command"].pop("view")
+        command = Command(**words["command"], view=View(**view) if view else None)
+    folder = words["folder"]
+    if folder and not Path(folder).is_dir():
+        raise NotADirectoryError(0, f"there is no folder {folder}")
+    launched = launch(Path(sys.executable), environment, script, command, folder=folder, guarded=True)
+    return HostedLane(number, words["name"], launched, outbox, own_command=command is not None)

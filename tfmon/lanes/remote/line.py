@@ -1,0 +1,217 @@
+"""What goes over one link: the lanes, the questions and the readings."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswer
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tfmon.lanes.remote.frames import ENDED, Frame, Kind
+from tfmon.lanes.remote.link import CLOSE_S, Link
+from tfmon.lanes.remote.process import RemoteProcess
+from tfmon.lanes.remote.questions import decode
+from tfmon.lanes.remote.trouble import HostError
+from tfmon.lanes.remote.wire import Wire
+from tfmon.model.codec import CodecError, clean
+from tfmon.model.events import Event, HostLost, LinkMeasured
+from tfmon.model.readings import GpuSample
+from tfmon.model.threads import start_thread
+
+MOST_UNTOLD = 2_000
+"""No more is read while so much waits to be told: memory is bounded, and the agent sees a slow link."""
+TELL_EVERY_S = 0.25
+HOLD_S = 0.3
+
+
+class Line:
+    """What goes over one link, which it makes.
+
+    Events are told in a thread of their own, so that a slow listener delays neither heartbeat nor answer.
+    Thread: any; `hold` and `go_on` also from a signal's handler.
+    """
+
+    def __init__(self, wire: Wire, tell: Callable[[Event], None]) -> None:
+        """Take over a wire whose agent is ready.
+
+        Args:
+            wire: The wire.
+            tell: Takes the events about the host.
+        """
+        self.host, self._called = wire.host.name, wire.host.called
+        self.over = threading.Event()
+        """Set once the link has ended and all is told."""
+        self._tell_of_host = tell
+        self._closing = False
+        self._numbers = itertools.count(1)
+        self._questions: dict[int, Future[Frame]] = {}
+        self._processes: dict[int, RemoteProcess] = {}
+        self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.link = Link(wire, self._take, self._crowded, self._tell_measured, self._end)
+        start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
+        self.link.start()
+
+    @property
+    def lost(self) -> str:
+        """Why the link is lost; empty while it is not."""
+        return self.link.lost
+
+    def deliver(self, work: Callable[[], None]) -> None:
+        """Do something in the thread that tells events, after what came before."""
+        self._works.put(work)
+
+    # ---------------------------------------------------------------- for the connection
+
+    def next_number(self) -> int:
+        """Return a number that no lane and no question has."""
+        return next(self._numbers)
+
+    def begin(self, process: RemoteProcess, words: dict[str, Any], patience_s: float) -> None:
+        """Have the agent start a process; raises OSError when it did not start."""
+        self._processes[process.number] = process
+        try:
+            answer = self._call(process.number, Kind.START, json.dumps(words).encode(), patience_s)
+            if "error" in answer:
+                raise OSError(answer["number"], clean(answer["error"], 200))
+            process.pid = answer["pid"]
+        except HostError as error:
+            raise ConnectionError(str(error)) from error
+        finally:
+            if not process.pid:
+                self._processes.pop(process.number, None)
+
+    def ask(self, question: str, words: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Return the agent's answer; raises TfmonError where it has none."""
+        payload = json.dumps({"question": question, "words": words}).encode()
+        return self._call(self.next_number(), Kind.ASK, payload, timeout_s)
+
+    def hold(self) -> None:
+        """Have the agent suspend its lanes: this process is about to be stopped."""
+        ticket = self.link.put(Kind.HOLD)
+        until_s = time.monotonic() + HOLD_S
+        while self.link.sent < ticket and not self.lost and time.monotonic() < until_s:
+            time.sleep(0.002)
+
+    def go_on(self) -> None:
+        """End `hold`."""
+        self.link.put(Kind.GO_ON)
+
+    def close(self) -> None:
+        """End the agent, and with it what still runs there; return when all is told."""
+        self._closing = True
+        self.link.close()
+        self.over.wait(CLOSE_S + 1.0)
+
+    def _call(self, number: int, kind: Kind, sent: bytes, timeout_s: float) -> dict[str, Any]:
+        """Return the agent's answer to a frame; raises TfmonError where it has none."""
+        answered: Future[Frame] = Future()
+        self._questions[number] = answered
+        try:
+            if self.lost:
+                raise self._lost()
+            self.link.put(kind, number, sent)
+            frame = answered.result(timeout_s)
+        except NoAnswer:
+            raise HostError(f"{self.host} did not answer within {timeout_s:.0f} s") from None
+        finally:
+            self._questions.pop(number, None)
+        answer = json.loads(frame.payload)
+        if frame.kind == Kind.ANSWER and "error" in answer:
+            hint = clean(str(answer.get("hint", "")), 400)
+            raise HostError(f"{self.host}: {clean(str(answer['error']), 400)}", hint)
+        return dict(answer)
+
+    def _lost(self) -> HostError:
+        return HostError(f"{self._called} is lost: {self.lost}")
+
+    # ---------------------------------------------------------------- what comes in, in the link's thread
+
+    def _take(self, frame: Frame) -> None:
+        process = self._processes.get(frame.number)
+        match frame.kind:
+            case Kind.METRICS if process is not None:
+                self.deliver(lambda: process.take_metrics(frame.payload))
+            case Kind.OUTPUT if process is not None:
+                self.deliver(lambda: process.take_output(frame.payload))
+            case Kind.DROPPED if process is not None:
+                self.deliver(lambda: process.drop_output(int(frame.payload)))
+            case Kind.ENDED if process is not None:
+                code, ended_ns = ENDED.unpack(frame.payload)
+                self.deliver(lambda: self._end_process(process, code, ended_ns))
+            case Kind.STARTED | Kind.ANSWER:
+                self._take_answer(frame)
+            case Kind.EVENT:
+                self.deliver(lambda: self._tell_reading(frame.payload))
+
+    def _take_answer(self, frame: Frame) -> None:
+        answered = self._questions.get(frame.number)
+        if answered is not None and not answered.done():
+            answered.set_result(frame)
+
+    def _crowded(self) -> bool:
+        """Return whether too much waits to be told; an answer is read all the same: someone waits."""
+        return self._works.qsize() > MOST_UNTOLD and not self._questions
+
+    def _tell_measured(self, measured: LinkMeasured) -> None:
+        self.deliver(lambda: self._tell_of_host(measured))
+
+    def _end(self, at_ns: int) -> None:
+        for answered in list(self._questions.values()):
+            if not answered.done():
+                answered.set_exception(self._lost())
+        if not self._closing:
+            lost = HostLost(at_ns=at_ns, host=self.host, reason=self.lost)
+            self.deliver(lambda: self._tell_of_host(lost))
+        for process in list(self._processes.values()):
+            self.deliver(partial(process.lose, f"{self._called} is lost: {self.lost}", at_ns))
+        self._works.put(None)
+
+    # ---------------------------------------------------------------- what is told, in the teller's thread
+
+    def _tell_all(self) -> None:
+        told_s = time.monotonic()
+        while True:
+            waits = any(process.output_waits for process in list(self._processes.values()))
+            try:
+                work = self._works.get(timeout=TELL_EVERY_S if waits else None)
+            except queue.Empty:
+                pass
+            else:
+                if work is None:
+                    break
+                work()
+            if waits and time.monotonic() - told_s >= TELL_EVERY_S:
+                told_s = time.monotonic()
+                for process in list(self._processes.values()):
+                    process.tell_output()
+        self.over.set()
+
+    def _end_untold(self, reason: str) -> None:
+        """End the connection, and tell the rest: what was to be told has raised an error."""
+        self.link.close(reason)
+        try:
+            self._tell_all()
+        finally:
+            self.over.set()
+
+    def _end_process(self, process: RemoteProcess, code: int, at_ns: int) -> None:
+        process.end(code, at_ns)
+        self._processes.pop(process.number, None)
+
+    def _tell_reading(self, line: bytes) -> None:
+        try:
+            event = decode(line, self.host)
+        except CodecError:  # a newer agent may say more
+            return
+        here = self.link.here
+        event = replace(event, at_ns=here(event.at_ns))
+        if isinstance(event, GpuSample):
+            event = replace(event, faults=tuple(replace(one, at_ns=here(one.at_ns)) for one in event.faults))
+        self._tell_of_host(event)

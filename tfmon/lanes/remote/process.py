@@ -1,0 +1,112 @@
+"""A lane's process on another machine, as the monitor has it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+
+from tfmon.lanes.process import LaneProcess, Sink
+from tfmon.lanes.remote.frames import Kind
+from tfmon.lanes.remote.link import Link
+from tfmon.model.events import Event
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_state import HOST_LOST
+from tfmon.model.requests import Assign, Request, TakeProfile
+
+
+class RemoteProcess(LaneProcess):
+    """A child of an agent.
+
+    Thread: what comes from there is taken in the connection's telling thread; the rest any.
+    """
+
+    stack_poll_s = 0.3
+
+    def __init__(
+        self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
+    ) -> None:
+        """Take over a process that is about to be started.
+
+        Args:
+            lane: The lane's name.
+            number: That of its frames.
+            scenario: Where its scenario is, there; empty for none.
+            link: Carries its frames.
+            sink: Takes the process and each of its events.
+            ended: Called after its end is told.
+        """
+        super().__init__(lane, sink, link.here)
+        self.number = number
+        self.pid = 0  # until the agent has started it; nobody is told of it before
+        self._scenario = scenario
+        self._link = link
+        self._note_end = ended
+        self._profiles: dict[str, str] = {}
+        """Folders as profiles were requested, by their names in the agent's folder."""
+
+    def send(self, request: Request) -> bool:
+        """Send a request with the paths of that machine; return False when nobody reads it."""
+        if isinstance(request, Assign) and self._scenario:
+            request = replace(request, scenario=self._scenario)
+        elif isinstance(request, TakeProfile):
+            there = f"{self._link.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            self._profiles[there] = request.folder
+            request = replace(request, folder=there)
+        return super().send(request)
+
+    def _write(self, data: bytes) -> bool:
+        if self.ended or self._link.lost:
+            return False
+        self._link.put(Kind.REQUEST, self.number, data)
+        return True
+
+    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
+        if not self.ended:
+            self._link.put(Kind.SIGNAL, self.number, bytes([number, alone]))
+
+    def suspend_with_monitor(self) -> None:
+        """Do nothing: the connection suspends all lanes of the host."""
+
+    def continue_with_monitor(self) -> None:
+        """Do nothing: the connection continues all lanes of the host."""
+
+    # ---------------------------------------------------------------- what comes from there
+
+    def take_metrics(self, chunk: bytes) -> None:
+        """Take bytes of the metric pipe."""
+        self._metrics.take(chunk)
+
+    def take_output(self, chunk: bytes) -> None:
+        """Take bytes that the child printed."""
+        self._output.take(chunk)
+
+    def drop_output(self, size: int) -> None:
+        """Note that the agent dropped so many bytes of the output."""
+        self._output.drop(size)
+
+    @property
+    def output_waits(self) -> bool:
+        """True while something that was printed is not told."""
+        return self._output.waits
+
+    def end(self, code: int, at_ns: int) -> None:
+        """Tell that the child has ended, at a stamp of that machine."""
+        self._tell_end(code, self._link.here(at_ns))
+        self._note_end()
+
+    def lose(self, reason: str, at_ns: int) -> None:
+        """Tell that the connection is lost, and the child with it."""
+        if self.ended:
+            return
+        if not self.end_requested:
+            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason)
+            self._tell(failed)
+        self._tell_end(None, at_ns)
+        self._note_end()
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Profiled | ProfileFailed) and event.folder in self._profiles:
+            super()._tell(replace(event, folder=self._profiles[event.folder]))
+        else:
+            super()._tell(event)

@@ -1,0 +1,227 @@
+"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here.
+
+A question is a name and words; `answer` answers it. `read_part` reads a part of the answer, where the question
+has no function of its own for that.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from tfmon.lanes.plan import digest
+from tfmon.lanes.remote.trouble import HostError
+from tfmon.model.codec import CodecError, encode, parse, plain, read
+from tfmon.model.race import Machine
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.records import replace
+from tfmon.model.view_files import default_base, settle, sweep
+from tfmon.model.views import View
+from tfmon.probes.base import Gpu
+from tfmon.probes.choice import choose_probes, look
+from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
+from tfmon.probes.machine import read_machine
+from tfmon.probes.ticker import Ticker
+from tfmon.probes.wheel import read_wheel
+
+if TYPE_CHECKING:
+    from tfmon.doctor.report import Report
+
+Part = TypeVar("Part")
+Answer: TypeAlias = dict[str, Any]
+"""In the types that JSON has; `error` and `hint` where there is none."""
+EVERY_S = 1.0
+Sample: TypeAlias = TreeSample | HostSample | GpuSample
+
+
+def answer(question: str, words: Mapping[str, Any]) -> Answer:
+    """Answer a question about this machine; one that cannot be answered has an `error`, in one line.
+
+    Thread: any; may take seconds.
+    """
+    known = _QUESTIONS.get(question)
+    if known is None:
+        return {"error": f"its tfmon does not know the question {question!r}"}
+    try:
+        return known(**words)
+    except Exception as error:  # noqa: BLE001 - the monitor shows it
+        return {"error": f"the question {question!r} failed: {type(error).__name__}: {error}"}
+
+
+def read_part(found: Answer, name: str, kind: type[Part]) -> Part:
+    """Return a part of an answer, of that type.
+
+    Raises:
+        HostError: it is something else.
+    """
+    try:
+        part: Part = read(found.get(name), kind, strict=False)
+    except CodecError as error:
+        raise HostError(f"an answer of the agent cannot be read: {error}") from None
+    return part
+
+
+# ---------------- which machine it is, and its GPUs
+
+
+def _machine() -> Answer:
+    """Take some milliseconds: no driver is opened."""
+    return {"machine": plain(with_devices(_here(), GpuSearch(), read_wheel()))}
+
+
+def _here(python: str = "") -> Machine:
+    return replace(read_machine(), python="" if python else platform.python_version())
+
+
+def _gpus(python: str = "") -> Answer:
+    """Take what the driver takes: seconds where its first call is slow."""
+    search = find_gpus(_own(python))
+    machine = replace(with_devices(_here(python), search, read_wheel(_own(python))), no_gpu=search.reason)
+    return {"search": plain(search), "machine": plain(machine)}
+
+
+def _look(gpus: object = ()) -> Answer:
+    """Take a moment: one call of the driver for each reading."""
+    return {"samples": plain(look(read(gpus, tuple[Gpu, ...], strict=False)))}
+
+
+def read_look_answer(found: Answer, host: str) -> tuple[GpuSample, ...]:
+    """Return the samples of an answer to `look`, with the host's name."""
+    samples: tuple[GpuSample, ...] = read_part(found, "samples", tuple[GpuSample, ...])
+    return tuple(replace(sample, host=host) for sample in samples)
+
+
+def _own(python: str) -> str | None:
+    """Return an interpreter as it was named; None for the one that runs the agent."""
+    return os.path.expanduser(python) if python else None  # noqa: PTH111 - it may be a bare command
+
+
+# ---------------- a user's own command
+
+
+def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
+    """Say what is not there, and which content files have.
+
+    Args:
+        paths: Files and folders.
+        programs: Commands; those without a slash are looked for in PATH.
+        folder: Where a path begins that is not absolute.
+        path_first: Whether the folder of this Python is first in PATH, as it is for lanes of a host with `python`.
+    """
+    own = [str(Path(sys.executable).parent)] if path_first else []
+    path = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
+    missing = [] if Path(folder).is_dir() else [folder]
+    missing += [name for name in paths if not os.access(Path(folder) / name, os.R_OK)]
+    for name in programs:
+        program = str(Path(folder) / name) if os.sep in name else name
+        if shutil.which(program, path=path) is None:
+            missing.append(name)
+    return {"missing": missing, "digests": {name: digest(Path(folder) / name) for name in paths}}
+
+
+def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
+    """Return the files that are there with another content than here, of an answer to `paths`."""
+    digests: dict[str, str] = read_part(found, "digests", dict[str, str])
+    return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
+
+
+# ---------------- views of its working folder
+
+
+def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
+    from tfmon.probes.views import find_view
+
+    sweep(default_base())
+    return {"view": plain(find_view(folder, default_base(), copy_bytes, kept=kept))}
+
+
+def _settle(view: object, age_s: float) -> Answer:
+    return {"view": plain(settle(read(view, View, strict=False), age_s))}
+
+
+# ---------------- the doctor
+
+
+def _doctor(
+    imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
+) -> Answer:
+    """Gather the doctor's facts; with `others`, for a race that runs, whose lanes are `pids`."""
+    from tfmon.doctor.facts import OthersLoad, Running
+    from tfmon.doctor.gather import Roots, gather
+
+    running = None if others is None else Running(tuple(pids), read(others, OthersLoad, strict=False))
+    roots = Roots(folder=Path(folder))
+    begun = time.monotonic()
+    facts = gather(_own(python) or sys.executable, imports=imports, roots=roots, running=running)
+    return {"facts": plain(facts), "seconds": time.monotonic() - begun}
+
+
+def read_doctor_answer(found: Answer) -> Report:
+    """Return the report on the facts of an answer to `doctor`."""
+    from tfmon.doctor.facts import Facts
+    from tfmon.doctor.report import report_on
+
+    return report_on(read_part(found, "facts", Facts), read_part(found, "seconds", float))
+
+
+_QUESTIONS: dict[str, Callable[..., Answer]] = {
+    "machine": _machine,
+    "gpus": _gpus,
+    "look": _look,
+    "paths": _paths,
+    "view": _view,
+    "settle": _settle,
+    "doctor": _doctor,
+}
+
+
+# ---------------- what it is asked for once, and then reads every second
+
+
+class Readings:
+    """The probes of this machine, each in a thread of its own.
+
+    Stamps are those of this machine, and samples name no host: both are for the monitor to say.
+    """
+
+    def __init__(
+        self,
+        lanes: Callable[[], Mapping[str, int]],
+        emit: Callable[[bytes], object],
+        gpus: Sequence[Gpu] = (),
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        """Start the probes.
+
+        Args:
+            lanes: Returns the pid of each lane's first process by the lane's name.
+            emit: Called with every sample as a line, in the thread of its probe.
+            gpus: Those that are sampled, as the machine itself found them.
+        """
+        self._tickers = [
+            Ticker(probe, lambda event: emit(encode(event)), interval_s=every_s)
+            for probe in choose_probes(lanes, gpus)
+        ]
+        for ticker in self._tickers:
+            ticker.start()
+
+    def close(self) -> None:
+        """End the probes; one that hangs in a driver is left alone."""
+        for ticker in self._tickers:
+            ticker.close()
+
+
+def decode(line: bytes, host: str) -> Sample:
+    """Return the sample that a host sent, with its name and its own stamps.
+
+    Raises: CodecError for anything else. Text is cleaned, and what a newer agent adds is ignored.
+    """
+    sample: Sample = read(parse(line), Sample, strict=False)
+    return sample if isinstance(sample, TreeSample) else replace(sample, host=host)

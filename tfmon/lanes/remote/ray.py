@@ -1,0 +1,122 @@
+"""A Ray cluster, as the monitor sees it: the bridge asks it what it has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon.errors import UsageError
+from tfmon.lanes.remote.host import Host, Reservation, word_of
+from tfmon.lanes.remote.trouble import HostError, bridge_failed, no_bridge
+from tfmon.lanes.remote.wire import KEPT_BYTES
+from tfmon.model.codec import CodecError, read
+from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
+
+ASK_S = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class RayNode:
+    """A node of a cluster."""
+
+    id: str
+    name: str
+    address: str
+    hostname: str = ""
+    kinds: tuple[str, ...] = ()
+    """The kinds of its GPUs, as Ray calls them, such as H100."""
+    cpus: float = 0
+    gpus: float = 0
+    memory_bytes: int = 0
+    free_cpus: float | None = None
+    """What is not reserved; None where Ray does not say it."""
+    free_gpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RayCluster:
+    """One cluster. Thread: any; what asks the cluster takes seconds."""
+
+    address: str = ""
+    """HOST:PORT; empty for RAY_ADDRESS, or else the one that runs on this machine."""
+    python: str = sys.executable
+    """The Python with Ray that runs the bridge."""
+    cpus: float = 1
+    """How many CPUs each reservation takes."""
+
+    def host(self, name: str, gpus: int = 0, python: str = "") -> Host:
+        """Return how a part of the cluster is reached; see `Reservation` for its name."""
+        return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
+
+    def nodes(self) -> tuple[RayNode, ...]:
+        """Return the nodes that are alive.
+
+        Raises:
+            HostError: The cluster cannot be used.
+        """
+        try:
+            found: tuple[RayNode, ...] = read(
+                self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False
+            )
+        except CodecError as error:
+            raise HostError(f"the bridge to Ray said what cannot be read: {error}") from error
+        return found
+
+    def workers(self, place: str) -> int:
+        """Return for how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room now.
+
+        On the CPU there is room for one a node: its lanes use all cores.
+
+        Raises:
+            UsageError: There can be no such place.
+            HostError: The cluster cannot be used, or no node ever has room.
+        """
+        try:
+            spec = parse_lane(place, ())
+        except SpecError as error:
+            raise UsageError(str(error)) from error
+        asked = self._reservation(word_of(spec.host), gpus_needed([spec]))
+        return int(self._ask("rooms", asked))
+
+    def _reservation(self, word: str, gpus: int) -> Reservation:
+        return Reservation(self.python, self.address, word, gpus, self.cpus)
+
+    def _ask(self, what: str, asked: Reservation) -> Any:  # noqa: ANN401 - JSON
+        """Return what the bridge says to one question; see `ray_bridge`."""
+        try:
+            done = subprocess.run(
+                asked.command(what),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=ASK_S,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise HostError(f"the Ray cluster did not answer within {ASK_S:.0f} s") from None
+        except OSError as error:
+            raise no_bridge(self.python, error) from error
+        if done.returncode:
+            said = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
+            raise bridge_failed(said, f"it ended with exit code {done.returncode}")
+        try:
+            return json.loads(done.stdout)
+        except ValueError as error:
+            raise HostError(f"the bridge to Ray said what cannot be read: {error}") from error
+
+
+def gpus_needed(specs: Iterable[LaneSpec]) -> int:
+    """Return how many GPUs a reservation needs for its lanes: they number those that it has from 0.
+
+    Raises:
+        UsageError: a lane is to have all GPUs, of a node that is not known yet.
+    """
+    lanes = [spec for spec in specs if spec.kind == "gpu"]
+    for spec in lanes:
+        if spec.device.endswith(f":{ALL}"):
+            raise UsageError(f"{spec.place}: Ray reserves a number of GPUs", f"name it, as in {spec.host}/4xgpu")
+    return max((max(max(spec.indexes, default=0) + 1, spec.devices) for spec in lanes), default=0)

@@ -1,0 +1,336 @@
+"""The bridge to a Ray cluster: reaches a node as `ssh` reaches a host. Nothing else in tfmon loads Ray here.
+
+    python ray_bridge.py lane WORDS COMMAND…    run a command on a node, and pass its stdin and stdout
+    python ray_bridge.py nodes WORDS            say in one line of JSON which nodes there are
+    python ray_bridge.py rooms WORDS            say how many such reservations have room now
+
+WORDS is a JSON object: see `Reservation.words`. Any Python that has Ray runs it, so it imports the standard
+library and its siblings only, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
+sees. The bridge's own words are lines of JSON on stderr behind `tfmon: `.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[3])
+
+from tfmon.lanes.remote.ray_cluster import (
+    SIGN,
+    Refusal,
+    connect,
+    first_line,
+    free_rooms,
+    lacking,
+    list_nodes,
+    matching,
+    why_silent,
+)
+from tfmon.model.threads import start_thread
+
+if __name__ == "__main__":
+    del sys.path[0]  # Ray has packages of its own, and tells its workers where this process looks for modules
+
+TRIES, AGAIN_S = 3, 2.0
+WRITE_S = 30.0
+WRITES, READS = 16, 64
+"""So many writes, and reads, may be on their way."""
+END_S = 1.8
+"""How long the command gets to end after the end of its stdin."""
+HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
+"""How often the head of the cluster is looked for, and how long it may be away."""
+YIELDING_NICE = 5
+CHUNK_BYTES = 65_536
+KEPT_BYTES = 4_096
+RAYS_OWN = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "SPT_NOENV")
+"""What Ray sets for its workers besides RAY_…; a lane gets what it has on the monitor's machine."""
+
+
+class Channel:
+    """The stdin, stdout and stderr that this process was given; Ray prints into a file instead."""
+
+    def __init__(self) -> None:
+        self.in_fd, self.out_fd, self.error_fd = os.dup(0), os.dup(1), os.dup(2)
+        with tempfile.TemporaryFile() as printed, Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(printed.fileno(), 1)
+            os.dup2(printed.fileno(), 2)
+
+    def tell(self, **words: object) -> None:
+        """Say something to the monitor. Thread: any."""
+        write(self.error_fd, (SIGN + json.dumps(words) + "\n").encode())
+
+    def fail(self, refusal: Refusal) -> NoReturn:
+        """Say why this ends, and end. Thread: any."""
+        with contextlib.suppress(OSError):
+            self.tell(error=" ".join(refusal.error.split())[:400], hint=refusal.hint)
+        os._exit(1)
+
+    def fail_thread(self, reason: str) -> NoReturn:
+        """End because a thread has died. Thread: that one."""
+        self.fail(Refusal(reason))
+
+    def close_out(self) -> None:
+        """Close stdout; what is written to it from now on is lost. Thread: any."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.out_fd)
+
+    def end_with_monitor(self) -> NoReturn:
+        """End a little after the monitor's end of stdin is closed, whatever else is going on. Thread: its own."""
+        ends = select.poll()
+        ends.register(self.in_fd, 0)
+        ends.poll()
+        time.sleep(END_S)
+        os._exit(0)
+
+
+def write(fd: int, data: bytes) -> None:
+    """Write all of it."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+# ---------------------------------------------------------------- what runs on a node
+
+
+class Shell:
+    """A command on a node, and its pipes; Ray sends the class there by value.
+
+    Thread: `write` and `end` one, `read` another, the rest a third.
+    """
+
+    def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
+        """Start the command, and return where it runs.
+
+        Args:
+            command: Its words.
+            given: Variables that it has besides the node's.
+            nice: The nice value that it ought to have.
+        """
+        import ray
+
+        context = ray.get_runtime_context()
+        visible = ",".join(sorted(context.get_accelerator_ids().get("GPU", [])))
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the command runs
+        home = Path.home()
+        self.popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+            bufsize=0,
+            env=surroundings(dict(os.environ), given, visible),
+            cwd=home if home.is_dir() else None,
+            start_new_session=True,
+        )
+        with contextlib.suppress(OSError):  # only root may lower it
+            os.setpriority(os.PRIO_PROCESS, self.popen.pid, nice)
+        self.written = 0
+        return {"node": context.get_node_id(), "visible": visible}
+
+    def write(self, number: int, data: bytes) -> None:
+        """Write to the command's stdin; writes are numbered from 0."""
+        if number != self.written:
+            raise RuntimeError(f"write {number} came in place of {self.written}")
+        self.written += 1
+        assert self.popen.stdin
+        write(self.popen.stdin.fileno(), data)
+
+    def end(self) -> None:
+        """Close the command's stdin."""
+        assert self.popen.stdin
+        self.popen.stdin.close()
+
+    def read(self) -> Iterator[bytes]:
+        """Yield what the command writes, until it closes its stdout."""
+        assert self.popen.stdout
+        while data := os.read(self.popen.stdout.fileno(), CHUNK_BYTES):
+            yield data
+
+    def reap(self) -> tuple[int, str]:
+        """Return the exit code, and the end of what was said on stderr."""
+        code = 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self.popen.wait(1.0)
+        self.said.seek(0)
+        return code, self.said.read()[-KEPT_BYTES:].decode(errors="replace")
+
+
+def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
+    """Return the variables of a command: those of Ray's worker without what Ray added, and with what is given.
+
+    Args:
+        worker: The variables of Ray's worker.
+        given: What the monitor's own lanes have of those that Ray sets.
+        visible: The GPUs that are reserved, as Ray names them: it counts them as the driver does.
+    """
+    kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
+    own = str(Path(sys.executable).parent)
+    path = own + os.pathsep + kept.get("PATH", os.defpath)
+    return {
+        **kept,
+        **given,
+        "PATH": path,
+        "CUDA_VISIBLE_DEVICES": visible or "-1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+
+
+# ---------------------------------------------------------------- the way to it
+
+
+class Lane:
+    """A command on a node, to which the pipes of this process belong."""
+
+    def __init__(self, channel: Channel, words: dict[str, Any], command: list[str]) -> None:
+        """Connect to the cluster."""
+        self._channel, self._words, self._command = channel, words, command
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        # Before Ray sets its own.
+        self._given = {key: os.environ[key] for key in words["variables"] if key in os.environ}
+        with contextlib.suppress(OSError):
+            os.nice(YIELDING_NICE)
+        self._ray = connect(channel.fail, words)
+        self._shell: Any = None
+        self._node = ""
+
+    def run(self) -> NoReturn:
+        """Run the command, and end with it."""
+        start_thread("tfmon-head", self._watch_head, self._channel.fail_thread)
+        placed = self._begin()
+        self._channel.tell(placed={**placed, "nice": self._nice, "name": self._node})
+        start_thread("tfmon-down", self._pass_down, self._channel.fail_thread)
+        self._pass_up()
+
+    def _begin(self) -> dict[str, Any]:
+        """Start the command, once there is room for it, and return where it is."""
+        ray, words = self._ray, self._words
+        for left in range(TRIES - 1, -1, -1):
+            possible = matching(list_nodes(ray), words)
+            shell = self._reserve(possible)
+            try:
+                start = shell.start.remote(self._command, self._given, self._nice)
+                placed: dict[str, Any] = ray.get(start, timeout=words["wait_s"])
+            except ray.exceptions.GetTimeoutError as error:
+                known = {node["id"] for node in possible}
+                latest = [node for node in list_nodes(ray) if node["id"] in known]
+                raise lacking(latest, words, words["wait_s"]) from error
+            except ray.exceptions.RayError as error:
+                if not left or isinstance(error, ray.exceptions.RayTaskError):
+                    cause = getattr(error, "cause", None) or error
+                    raise Refusal(f"Ray could not start a process on a node: {first_line(cause)}") from error
+            else:
+                names = {node["id"]: node["name"] for node in possible}
+                self._node = names.get(placed["node"], placed["node"])
+                if words["visible"] in (None, placed["visible"]):
+                    self._shell = shell
+                    return placed
+                ray.kill(shell)
+            time.sleep(AGAIN_S)  # for Ray, a node that died is still there, and a GPU that was freed not yet free
+        raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
+
+    def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
+        """Return an actor that is about to be made on one of the possible nodes."""
+        ray, words = self._ray, self._words
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options: dict[str, Any] = {"num_cpus": words["cpus"], "num_gpus": words["gpus"], "max_restarts": 0}
+        if len(possible) == 1:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(possible[0]["id"], soft=False)
+        else:
+            options["scheduling_strategy"] = "SPREAD"
+            kinds = [kind for node in possible for kind in node["kinds"] if kind.lower() == words["word"].lower()]
+            options["resources"] = {f"accelerator_type:{kind}": 0.001 for kind in kinds[:1]}
+        # Ray's workers have a nice value of 15 otherwise, and lanes inherit it.
+        options["runtime_env"] = {"env_vars": {"RAY_worker_niceness": str(self._nice)}}
+        # Ray sends a class of the main program by value: tfmon need not be on the node.
+        actor = ray.remote(concurrency_groups={"down": 1, "up": 1})(Shell)
+        return actor.options(**options).remote()
+
+    def _pass_down(self) -> None:
+        """Pass what comes on stdin to the command, and its end."""
+        ray = self._ray
+        write_there = self._shell.write.options(concurrency_group="down")
+        under_way: deque[Any] = deque()
+        number = 0
+        with contextlib.suppress(ray.exceptions.RayError):  # `_pass_up` sees it, too
+            while chunk := os.read(self._channel.in_fd, CHUNK_BYTES):
+                under_way.append(write_there.remote(number, chunk))
+                number += 1
+                if len(under_way) > WRITES:
+                    ray.get(under_way.popleft(), timeout=WRITE_S)
+            self._end()
+
+    def _end(self) -> Any:  # noqa: ANN401
+        """End the command; return Ray's object reference."""
+        return self._shell.end.options(concurrency_group="down").remote()
+
+    def _pass_up(self) -> NoReturn:
+        """Pass what the command writes to stdout, and end with its exit code."""
+        ray, channel = self._ray, self._channel
+        read_there = self._shell.read.options(
+            concurrency_group="up", num_returns="streaming", _generator_backpressure_num_objects=READS
+        )
+        try:
+            for part in read_there.remote():
+                write(channel.out_fd, ray.get(part))
+            code, said = ray.get(self._shell.reap.remote(), timeout=5.0)
+            write(channel.error_fd, said.encode())
+        except ray.exceptions.RayActorError as error:
+            # Of a node that died Ray knows later on that it did.
+            known = not isinstance(error, ray.exceptions.ActorUnavailableError)
+            more = f": {first_line(error)}" if known else ""
+            raise Refusal(f"Ray lost its process on {self._node}{more}") from error
+        except ray.exceptions.RayError as error:
+            raise Refusal(f"the connection to {self._node} broke: {first_line(error)}") from error
+        except OSError:  # nobody reads: the monitor is gone
+            code = 1
+        os._exit(code & 0xFF)
+
+    def _watch_head(self) -> NoReturn:
+        """End with the head of the cluster. The command would go on without it, and Ray for a minute."""
+        address = self._ray.get_runtime_context().gcs_address
+        answered_s = time.monotonic()
+        while time.monotonic() - answered_s < HEAD_AWAY_S:
+            time.sleep(HEAD_EVERY_S)
+            if not why_silent(address):
+                answered_s = time.monotonic()
+        self._channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
+        self._channel.close_out()
+        if self._shell is not None:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.get(self._end(), timeout=HEAD_EVERY_S)
+        os._exit(1)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    what, words, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
+    if what == "lane":
+        start_thread("tfmon-monitor", channel.end_with_monitor, channel.fail_thread)
+    try:
+        if what == "lane":
+            Lane(channel, words, sys.argv[3:]).run()
+        else:
+            nodes = list_nodes(connect(channel.fail, words))
+            write(channel.out_fd, json.dumps(nodes if what == "nodes" else free_rooms(nodes, words)).encode())
+    except Refusal as refusal:
+        channel.fail(refusal)
+    except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
+        channel.fail(Refusal(f"the bridge to Ray failed: {type(error).__name__}: {first_line(error)}"))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

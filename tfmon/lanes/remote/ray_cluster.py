@@ -1,0 +1,251 @@
+"""A Ray cluster: the way into it, its nodes, and which of them a reservation could be on.
+
+Used by the bridge, so it imports the standard library only and stays readable for Python 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfmon.model.threads import call_later
+
+SIGN = "tfmon: "
+"""What the bridge's own words begin with."""
+CONNECT_S = 25.0
+"""How long connecting may take: Ray itself would try for minutes, in silence."""
+REACH_S = 4.0
+MOST_NAMES = 8
+TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
+NONE_RUNS = (
+    "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
+    "`ray start --head` starts one, --ray HOST:PORT names one",
+)
+
+
+class Refusal(Exception):
+    """Why there can be no reservation, and what to do."""
+
+    def __init__(self, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.error, self.hint = error, hint
+
+
+# ---------------------------------------------------------------- the way in
+
+
+def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
+    """Return Ray, connected to a cluster that is there.
+
+    Args:
+        fail: Called in another thread where Ray does not answer, and ends the process.
+        words: Those of the reservation.
+
+    Raises:
+        Refusal: There is none, or it does not take this process.
+    """
+    given = words["address"] or os.environ.get("RAY_ADDRESS", "")
+    address = "" if given == "auto" else given
+    named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
+    slow = Refusal(f"{named} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
+    watch = call_later("tfmon-connect", CONNECT_S, lambda: fail(slow), lambda why: fail(Refusal(why)))
+    if address:
+        reach(address)
+    elif (stale := last_started()) and why_silent(stale):
+        raise Refusal(*NONE_RUNS)
+    ray = load()
+    try:
+        ray.init(address=address or "auto", log_to_driver=False, configure_logging=False, namespace="tfmon")
+    except ConnectionError as error:
+        if not address:
+            raise Refusal(*NONE_RUNS) from error
+        # Ray says no more than that to who has not its token.
+        raise Refusal(f"{named} cannot be used: {first_line(error)}", f"if it wants a token, {TOKEN}") from error
+    except Exception as error:
+        raise refused(named, error) from error
+    watch.cancel()
+    return ray
+
+
+def reach(address: str) -> None:
+    """Raise Refusal where nothing listens at an address."""
+    if not re.fullmatch(r"[^/]+:\d+", address):
+        raise Refusal(
+            f"{address} is not an address of a Ray cluster that lanes can be started on",
+            "name HOST:PORT of its head, such as 10.0.0.5:6379, on a machine that is part of it",
+        )
+    if why := why_silent(address):
+        raise Refusal(
+            f"no Ray cluster answers at {address}: {why}",
+            "/tmp/ray/ray_current_cluster on its head has the address; `ray start --head` starts one",
+        )
+
+
+def why_silent(address: str) -> str:
+    """Return why nothing listens at HOST:PORT; empty where something does, and for what cannot be read."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError:
+        pass
+    return ""
+
+
+def last_started() -> str:
+    """Return the address of the cluster that was started last on this machine, as Ray notes it; empty for none."""
+    try:
+        return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
+    except OSError:
+        return ""
+
+
+def load() -> Any:  # noqa: ANN401
+    """Return Ray; raises Refusal where this Python has none."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        if error.name != "ray":
+            raise Refusal(f"Ray cannot be loaded by {sys.executable}: {error}") from error
+        hint = "pip install 'tfmon[ray]', or --ray-python names a Python that has it"
+        raise Refusal(f"{sys.executable} has no Ray", hint) from error
+    return ray
+
+
+def refused(named: str, error: Exception) -> Refusal:
+    """Return the reason for which a cluster did not take this process."""
+    text = str(error)
+    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
+    if len(found) == 2:
+        (theirs, their_python), (ours, our_python) = found
+        return Refusal(
+            f"{named} runs Ray {theirs} with Python {their_python}; this is Ray {ours} with Python {our_python}",
+            "--ray-python names a Python with the cluster's versions; the lanes keep theirs",
+        )
+    if "token" in text.lower():
+        return Refusal(f"{named} did not take the token, or there is none", TOKEN)
+    return Refusal(f"{named} cannot be used: {first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of one of Ray's errors that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
+    told = [line for line in lines if not line.startswith(facts)]
+    return (told or [type(error).__name__])[0][:200]
+
+
+# ---------------------------------------------------------------- the nodes
+
+
+def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    """Return the nodes that are alive, with what they have and what of it is free."""
+    free: dict[str, dict[str, float]] = {}
+    with contextlib.suppress(Exception):  # not a public part of Ray
+        from ray._private.state import available_resources_per_node
+
+        free = available_resources_per_node()
+    found = []
+    for node in ray.nodes():
+        if not node["Alive"]:
+            continue
+        has = node["Resources"]
+        left = free.get(node["NodeID"])
+        found.append(
+            {
+                "type": "RayNode",
+                "id": node["NodeID"],
+                "name": node.get("NodeName") or node["NodeManagerAddress"],
+                "address": node["NodeManagerAddress"],
+                "hostname": node.get("NodeManagerHostname", ""),
+                "kinds": sorted(key.partition(":")[2] for key in has if key.startswith("accelerator_type:")),
+                "cpus": has.get("CPU", 0),
+                "gpus": has.get("GPU", 0),
+                "memory_bytes": int(has.get("memory", 0)),
+                "free_cpus": left.get("CPU", 0) if left is not None else None,
+                "free_gpus": left.get("GPU", 0) if left is not None else None,
+            }
+        )
+    return sorted(found, key=lambda node: (node["name"], node["id"]))
+
+
+def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the nodes that a reservation could be on; raises Refusal where there is none.
+
+    Args:
+        nodes: Those of the cluster, as `list_nodes` returns them.
+        words: Those of the reservation.
+    """
+    word, gpus, cpus = words["word"], words["gpus"], words["cpus"]
+    have = have_text(nodes)
+    found = [node for node in nodes if words["node"] in ("", node["id"])]
+    if not found:
+        raise Refusal("the node of this lane is no longer in the cluster", "a new race finds another")
+    if word:
+        called = [node for node in found if word in (node["name"], node["address"], node["hostname"], node["id"])]
+        # Ray can be told one node by its name; a machine may be several.
+        called.sort(key=lambda node: node["free_gpus" if gpus else "free_cpus"] or 0)
+        found = called[-1:] or [node for node in found if word.lower() in map(str.lower, node["kinds"])]
+        if not found:
+            names = ", ".join(list(dict.fromkeys(node["name"] for node in nodes))[:MOST_NAMES])
+            raise Refusal(f"no node is called {word} or has such a GPU; {have} on {names}")
+    for what, amount, key in (("GPU", gpus, "gpus"), ("CPU", cpus, "cpus")):
+        found = [node for node in found if node[key] >= amount]
+        if not found:
+            needed = f"a {what}" if amount == 1 else f"{amount:g} {what}s"
+            raise Refusal(f"no node{' ' + word if word else ''} has {needed}; {have}")
+    return found
+
+
+def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a cluster has, such as "there are: 2 × A100, 64 CPUs"."""
+    kinds: dict[str, float] = {}
+    for node in nodes:
+        if node["gpus"]:
+            kind = "/".join(node["kinds"]) or "GPU"
+            kinds[kind] = kinds.get(kind, 0) + node["gpus"]
+    words = [f"{number:g} × {kind}" for kind, number in sorted(kinds.items())]
+    cpus = sum(node["cpus"] for node in nodes)
+    return "there are: " + ", ".join([*words, f"{cpus:g} CPU{'' if cpus == 1 else 's'}"])
+
+
+def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> int:
+    """Return how many such reservations have room now; raises Refusal where there never is any.
+
+    On the CPU there is room for one a node: its lanes use all cores. What a node has counts where Ray does not say
+    what of it is free.
+    """
+    rooms = 0
+    for node in matching(nodes, words):
+        room = int(node["gpus"]) if words["gpus"] else 1
+        for key in ("gpus", "cpus"):
+            free = node[key] if node["free_" + key] is None else node["free_" + key]
+            if words[key]:
+                room = min(room, int(free / words[key]))
+        rooms += room
+    return rooms
+
+
+def lacking(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any], waited_s: float) -> Refusal:
+    """Return why a reservation got no room for so long.
+
+    Args:
+        nodes: Those that it could be on, as they are now.
+    """
+    for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
+        amount = words[key]
+        known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]
+        if amount and len(known) == len(nodes) and all(free < amount for free in known):
+            free, total = sum(known), sum(node[key] for node in nodes)
+            needed = f"a free {unit}" if amount == 1 else f"{amount:g} free {unit}s"
+            waited = f"after {waited_s:.0f} s of waiting {free:g} of {total:g} {unit}s are free"
+            return Refusal(f"no node has {needed} now: {waited}", "`tfmon hosts --ray` says what is used")
+    return Refusal(f"Ray started no process within {waited_s:.0f} s", "`ray status` says what it waits for")

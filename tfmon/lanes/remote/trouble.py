@@ -1,0 +1,201 @@
+"""Why a host cannot be used, in one line, and what to do: from what ssh, a launcher or Python said."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
+from tfmon.lanes.process import signal_name
+from tfmon.lanes.remote.host import Host, told
+from tfmon.model.codec import clean
+
+OLDEST_PYTHON = (3, 10)
+LONGEST = 200
+_KEYS = "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes keys do, `ssh {host} true` tries it"
+_SSH = (
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host key of {host} changed",
+        "if that is right, `{forget}` forgets the old one; then run `ssh {host}` once",
+    ),
+    (
+        "Host key verification failed",
+        "the host key of {host} is not known here",
+        "run `ssh {host}` once and compare the fingerprint",
+    ),
+    ("Too many authentication failures", "{host}: permission denied: {said}", _KEYS),
+    ("Permission denied", "{host}: permission denied: {said}", _KEYS),
+    (
+        "Could not resolve hostname",
+        "there is no host {host}: {said}",
+        "name one as ssh knows it, or one of [hosts] in the settings file",
+    ),
+)
+"""What ssh writes, what it means, and what to do."""
+
+
+class HostError(TfmonError):
+    """A host cannot be used."""
+
+    exit_code = EXIT_DEVICE_ABSENT
+
+
+def no_launcher(host: Host, program: str, error: OSError) -> HostError:
+    """Return the error for a launcher that did not start."""
+    if host.ray is not None:
+        return no_bridge(program, error)
+    if isinstance(error, FileNotFoundError) and _by_ssh(host):
+        return HostError("there is no ssh on this machine", "install the OpenSSH client")
+    why = error.strerror or str(error)
+    return HostError(f"{program}, which reaches {host.name}, did not start: {why}", _look_at_run(host))
+
+
+def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> HostError:
+    """Return the error for a launcher that ended before Python's first word.
+
+    Args:
+        host: The host.
+        code: The launcher's exit code.
+        said: What it wrote to stderr.
+        printed: What came on stdout.
+    """
+    text = "\n".join(said)
+    # ssh knows under which name and port, and in which file, the key is.
+    forget = re.search(r"ssh-keygen -f .*", text)
+    words = {
+        "host": host.name,
+        "said": _last(said),
+        "forget": _cut(forget[0]) if forget else f"ssh-keygen -R {host.name.rpartition('@')[2]}",
+    }
+    if host.ray is not None and (own := _of_bridge(said)):
+        return own
+    if _by_ssh(host):
+        for sign, message, hint in _SSH:
+            if sign in text:
+                return HostError(message.format(**words), hint.format(**words))
+        if code == 255:
+            why = words["said"] or "ssh ended without a word"
+            return HostError(f"{host.name} cannot be reached: {why}", f"`ssh {host.name} true` tries it")
+    if code in (126, 127):
+        why = words["said"] or f"exit code {code}"
+        return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
+    # A banner of sshd comes as ssh's own word: what the shell printed stands before it.
+    why = " · ".join(filter(None, (_last(printed.splitlines()), words["said"]))) or "nothing was said"
+    hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
+    return HostError(f"{host.name} ended with exit code {code} before Python began: {why}", hint)
+
+
+def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
+    """Return the error for a host that did not say the first word in time."""
+    last = " · ".join(filter(None, (_last(printed.splitlines()), _last(said))))
+    why = f", but this: {last}" if last else ""
+    return HostError(
+        f"{host.name} did not answer within {patience_s:.0f} s{why}",
+        f"`ssh {host.name} true` tries it; does it ask something?" if _by_ssh(host) else _look_at_run(host),
+    )
+
+
+def no_python(host: Host) -> HostError:
+    """Return the error for a host without the Python that the settings name, or any."""
+    name = f"no {host.python}" if host.python else "no Python"
+    return HostError(f"there is {name} on {host.name}", f'python = "~/…/bin/python" under {_table(host)} sets one')
+
+
+def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
+    """Return the error for a Python that is too old."""
+    found, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_PYTHON))
+    return HostError(
+        f"{path} on {host.name} is Python {found}; lanes need {oldest} or newer",
+        other_python(host),
+    )
+
+
+def no_tensorflow(host: Host, path: str) -> HostError:
+    """Return the error for a Python without TensorFlow."""
+    return HostError(f"{path} on {host.name} has no TensorFlow", other_python(host))
+
+
+def other_python(host: Host) -> str:
+    """Return how to name another Python of a host."""
+    return f'python = "~/…/bin/python" under {_table(host)} sets another'
+
+
+def no_agent(host: Host, why: str, folder: str = "") -> HostError:
+    """Return the error for code that could not be unpacked or run there.
+
+    Args:
+        host: The host.
+        why: What was raised there.
+        folder: The one that could not be written to, if that is the reason.
+    """
+    message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
+    if not folder:
+        return HostError(message)
+    run = (
+        f'run = ["ssh", "{host.name}", "env", "TMPDIR=FOLDER"]'
+        if _by_ssh(host)
+        else "run, with env TMPDIR=FOLDER,"
+    )
+    hint = f"free some space there, or {run} under {_table(host)} names another folder"
+    return HostError(f"{message}; it writes into {_cut(folder)}", hint)
+
+
+def why_ended(host: Host, code: int | None, said: list[str]) -> str:
+    """Return why a connection that was made has ended."""
+    if host.ray is not None and (own := _of_bridge(said)):
+        return own.message
+    last = _last(said)
+    program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
+    if last:
+        return f"{program} said: {last}"
+    if code == 255 and _by_ssh(host):
+        return "tfmon's agent there was killed, or ssh ended without a word (exit code 255)"
+    if code is not None and code < 0:
+        return f"{program} was killed by {signal_name(-code)}"
+    return f"{program} ended with exit code {code}" if code else "the connection was closed there"
+
+
+def no_bridge(python: str, error: OSError) -> HostError:
+    """Return the error for a Python that does not run the bridge to Ray."""
+    why = error.strerror or str(error)
+    return HostError(f"{python} did not start: {why}", "--ray-python names a Python that has Ray")
+
+
+def bridge_failed(said: list[str], otherwise: str) -> HostError:
+    """Return why the bridge to Ray ended, from what it said; `otherwise` where it said nothing."""
+    return _of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
+
+
+def _of_bridge(said: list[str]) -> HostError | None:
+    """Return the bridge's own words about why it ends."""
+    own = told(said)
+    if not own.get("error"):
+        return None
+    return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))
+
+
+def _last(lines: list[str]) -> str:
+    whole = [line for line in (_cut(line) for line in lines) if line]
+    return whole[-1] if whole else ""
+
+
+def _cut(text: str) -> str:
+    return " ".join(clean(text, LONGEST).split())
+
+
+def _table(host: Host) -> str:
+    """Name the table of a host, and the file that it belongs into."""
+    name = host.name
+    plain = name.replace("-", "").replace("_", "").isalnum()
+    return f"[hosts.{name if plain else json.dumps(name)}] in {host.settings}"
+
+
+def _by_ssh(host: Host) -> bool:
+    return not host.run and host.ray is None
+
+
+def _look_at_run(host: Host) -> str:
+    if host.ray is not None:
+        return "`tfmon hosts --ray` says which nodes there are"
+    return f"see run under {_table(host)}; it must pass stdin and stdout"
