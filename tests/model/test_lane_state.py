@@ -44,19 +44,18 @@ from tfmon.model.lane_state import (
     ABSENT,
     DONE,
     FAILED,
-    HISTORY_WINDOWS,
     NOT_SAMPLED,
     PAUSED,
     RACING,
-    RECENT_NS,
     STARTING,
     Heartbeat,
     LaneState,
     seconds_left,
 )
-from tfmon.model.lane_statistics import Measurements, Point, WindowSums
+from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Measurements, Point
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import WindowSums
 
 
 def applied(request: int = 1, value="off", at_ns: int = 3 * SECOND) -> KnobApplied:
@@ -140,8 +139,9 @@ class TestRestart:
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
             heartbeat=Heartbeat(heard_ns=50), process=1,
         )  # fmt: skip
-        assert replace(state, log=(), history=fresh.history) == fresh
-        assert len(state.log) > 3 and state.history.second.steps == 20
+        measured = replace(state.measurements, history=fresh.history)
+        assert replace(state, log=(), measurements=measured) == fresh
+        assert len(state.log) > 3 and state.history.second.windows.steps == 20
         assert advance(state, phase(RACING)).phase == RACING
 
     def test_a_fresh_process_goes_on_with_the_measurement_and_counts_from_where_the_other_was(self):

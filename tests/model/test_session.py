@@ -14,11 +14,11 @@ from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
-from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, TuneState
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
 from tfmon.model.session import Session, why_mode_stays
 from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.model.window_sums import WindowSums
 
 
 @pytest.fixture

@@ -22,10 +22,11 @@ from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import HOST_LOST, IN_A_STEP, PAUSED, READY
-from tfmon.model.lane_statistics import LATEST, without_stop
+from tfmon.model.lane_statistics import LATEST
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
+from tfmon.model.window_sums import without_stop
 
 OTHER_WORK_S, TIMES_STEP = 3.0, 3
 """A lane that has trained for so long, and for so many times its longest step, does something else than steps."""

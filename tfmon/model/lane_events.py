@@ -26,7 +26,7 @@ contended."""
 FULL = 0.9
 """Share of all cores from which on there is none left that others could use without taking it from the lane."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""A bin of `lane_statistics`, up to 2^64 ns."""
+"""A bin of `window_sums`, up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Window(LaneEvent):
     longest_ns: Amount
     """The longest time from the end of one step to the end of the next."""
     histogram: dict[Bin, Amount]
-    """Step times (end to end), counted in the bins of `tfmon.model.lane_statistics`."""
+    """Step times (end to end), counted in the bins of `tfmon.model.window_sums`."""
     loss: float | None
     """Loss of the window's last step, where it has one."""
     settings: dict[str, KnobValue]

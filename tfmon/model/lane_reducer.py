@@ -43,7 +43,6 @@ from tfmon.model.lane_state import (
     BUILDING,
     DONE,
     FAILED,
-    HISTORY_WINDOWS,
     IMPORTING,
     NOT_SAMPLED,
     RACING,
@@ -54,7 +53,7 @@ from tfmon.model.lane_state import (
     LaneState,
     Trouble,
 )
-from tfmon.model.lane_statistics import KnobMark, Measurements, Point
+from tfmon.model.lane_statistics import KnobMark, Measurements
 from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
@@ -122,6 +121,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
+            measurements = Measurements(earlier=earlier, history=state.history)
             return LaneState(
                 spec=state.spec,
                 started_ns=event.at_ns,
@@ -131,8 +131,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 source=event.source,
                 command=event.command,
                 settings=event.settings,
-                measurements=Measurements(earlier=earlier),
-                history=state.history,
+                measurements=measurements,
                 gpu_memory_used_bytes=NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED,
             )
         case Hello():
@@ -238,7 +237,6 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
     steady, loss = not window.marks, window.loss
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
-    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
     return replace(
         state,
         steps=state.steps_before + window.step,
@@ -249,9 +247,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         losses=state.losses.plus(state.steps_before + window.step, loss),
         trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window, state.process),
-        points=(*state.points[1 - HISTORY_WINDOWS :], point),
         step_clock=state.step_clock.sampled(window.at_ns),
-        history=state.history.with_window(window),
         settings=window.settings,
         computing_share=state.computing_share if window.computing_share is None else window.computing_share,
         traced=window.traced or state.traced,
@@ -272,11 +268,7 @@ def restart_measurement(state: LaneState) -> LaneState:
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
     """Return the state without what was measured while something disturbed the lane."""
     measurements = state.measurements.disturbed(since_ns, until_ns, reason)
-    if measurements is state.measurements:
-        return state
-    out = {one.at_ns for one in state.measurements.latest} - {one.at_ns for one in measurements.latest}
-    points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
-    return replace(state, measurements=measurements, points=points)
+    return state if measurements is state.measurements else replace(state, measurements=measurements)
 
 
 def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
@@ -293,7 +285,7 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
         if racing
         else state.racing_private_bytes,
         tree_at_ns=sample.at_ns,
-        history=state.history.with_sample(
+        measurements=state.measurements.with_sample(
             sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
         ),
         processes=sample.processes,
@@ -342,7 +334,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
         racing_gpu_busy_pct=state.racing_gpu_busy_pct.plus(sample.busy_pct)
         if racing
         else state.racing_gpu_busy_pct,
-        history=state.history.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
+        measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_memory_used_bytes=used,
         gpu_memory_source=source,
         gpu_parts=parts,
@@ -362,15 +354,13 @@ def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
     kept = with_taken(before, more)
     if more is None or kept is before:
         return state
-    points, marks = state.points, state.knob_marks
+    measurements, marks = state.measurements, state.knob_marks
     if more.counts:
         last_ns = max((one.at_ns for one in marks if one.text.startswith(OTHERS_MARK)), default=None)
         if last_ns is None or more.since_ns - last_ns > OTHERS_MARK_EVERY_NS:
             marks = _marks(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
-        since_ns, until_ns = more.since_ns, more.until_ns
-        hit = {one.at_ns for one in points if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns}
-        points = tuple(replace(one, others=True) if one.at_ns in hit else one for one in points)
-    return replace(state, gpu_taken={**state.gpu_taken, index: kept}, points=points, knob_marks=marks)
+        measurements = measurements.with_others(more.since_ns, more.until_ns)
+    return replace(state, gpu_taken={**state.gpu_taken, index: kept}, measurements=measurements, knob_marks=marks)
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:

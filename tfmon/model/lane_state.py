@@ -15,11 +15,12 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History, LossCurve
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
-from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
+from tfmon.model.lane_statistics import KnobMark, Measurements, Point, SliceSpeed
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
+from tfmon.model.window_sums import Mean, WindowSums
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -49,13 +50,9 @@ NO_STEPS_HINT = (
 """What to do about a script in which tfmon sees no step."""
 NOT_SAMPLED = Missing("not sampled yet")
 
-HISTORY_WINDOWS = 1_500
-"""Windows kept for the charts; at five a second these are five minutes."""
 LOG_LINES = 500
 """Lines of a lane's log that are kept; each has 500 characters at most."""
 MOST_SUSPENSIONS = 16
-RECENT_NS = 5_000_000_000
-"""How far back the throughput that is shown as current reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +205,6 @@ class LaneState:
     """What cannot be known of a user's script, such as `examples`, and why."""
     step: str = ""
     """What is counted as a step of a script's own loop, by its file and line; empty where that was not told."""
-    points: tuple[Point, ...] = ()
-    history: History = field(default_factory=History)
-    """Of the last half hour, for the charts; the children before this one included."""
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
     """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
@@ -300,6 +294,16 @@ class LaneState:
         return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
 
     @property
+    def points(self) -> tuple[Point, ...]:
+        """The last windows of its process, the discarded ones included."""
+        return self.measurements.points
+
+    @property
+    def history(self) -> History:
+        """What the charts show of the last half hour."""
+        return self.measurements.history
+
+    @property
     def steady(self) -> WindowSums:
         """Sums since the lane began to race, or a knob or the mode last changed."""
         return self.measurements.steady
@@ -380,21 +384,7 @@ class LaneState:
         """
         if self.over:
             return self.steady
-        if not self.points:
-            return WindowSums()
-        since_ns = self.points[-1].at_ns - RECENT_NS
-        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
-        steps = examples = span_ns = windows = 0
-        for point in reversed(self.points):
-            began_ns = point.at_ns - point.span_ns
-            if began_ns < changed_ns or (began_ns < since_ns and windows):
-                break
-            if point.steady:
-                windows += 1
-                steps += point.steps
-                examples += point.examples
-                span_ns += point.span_ns
-        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
+        return self.measurements.recent(self.knob_marks[-1].at_ns if self.knob_marks else 0)
 
 
 def seconds_left(state: LaneState) -> float | None:

@@ -126,4 +126,5 @@ def in_slices(race: Race, lanes: Lanes) -> bool:
 def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
     """Return a lane with its measurements alone."""
     points = () if sliced else lane.points
-    return replace(lane, points=points, history=History(kept=False), losses=LossCurve(), log=(), stack=None)
+    measurements = replace(lane.measurements, points=points, history=History(kept=False))
+    return replace(lane, measurements=measurements, losses=LossCurve(), log=(), stack=None)

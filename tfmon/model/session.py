@@ -42,6 +42,7 @@ from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample, trains_on
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import Measurements
 from tfmon.model.naming import named
 from tfmon.model.periods import CAUSES, Periods, after_event
 from tfmon.model.race import CONCURRENT, MODE_MARKS, TURNS, Experiment, Machine, Race, RecordingState, TuneState
@@ -210,9 +211,9 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
     match event:
         case RaceBegan():
             at_ns = event.at_ns
-            history = History(kept=known.charted)
+            empty = Measurements(history=History(kept=known.charted))
             lanes = tuple(
-                LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, history=history) for one in event.specs
+                LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, measurements=empty) for one in event.specs
             )
             return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None, periods=())
         case MachineKnown():

@@ -9,9 +9,9 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
-from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
+from tfmon.model.window_sums import WindowSums
 from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
 from tfmon.ui.render.figures import HEIGHT, large
 from tfmon.ui.render.layout import Rect
