@@ -84,7 +84,7 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     if brief:
         return told
     times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
-    losses = [(lane.title, lane.last_loss) for lane in lanes if lane.last_loss is not None]
+    losses = [(lane.title, lane.losses.last) for lane in lanes if lane.losses.last is not None]
     ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
     return f"{told} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
 
@@ -92,7 +92,7 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
 def _differences(lanes: Sequence[LaneState]) -> list[str]:
     """Return a warning for each two lanes whose losses differ by more than they scatter."""
     found = []
-    finite = {lane.title: math.isfinite(lane.last_loss) for lane in lanes if lane.last_loss is not None}
+    finite = {lane.title: math.isfinite(lane.losses.last) for lane in lanes if lane.losses.last is not None}
     if len({*finite.values()}) > 1:
         lost = " and ".join(title for title, one in finite.items() if not one)
         sound = " and ".join(title for title, one in finite.items() if one)

@@ -60,7 +60,7 @@ def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple
 
 
 def _tensorflow(snapshot: Snapshot, lane: LaneState) -> str:
-    return lane.tensorflow or snapshot.machine_of(lane).tensorflow
+    return lane.versions["tensorflow"] or snapshot.machine_of(lane).tensorflow
 
 
 def _cores(snapshot: Snapshot, lane: LaneState) -> str:

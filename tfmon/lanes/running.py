@@ -232,7 +232,7 @@ class RunningLanes:
         for something outside, or look at a clock.
         """
         known = self._session.snapshot().lane(lane)
-        busy = not isinstance(known.tree_cpu_pct, Missing) and known.tree_cpu_pct >= COMPUTING_PCT
+        busy = not isinstance(known.tree.cpu_pct, Missing) and known.tree.cpu_pct >= COMPUTING_PCT
         return busy and known.spec.kind == "cpu" and not known.command
 
     def patience_s(self, lane: str) -> float:

@@ -180,14 +180,16 @@ class LossCurve:
     every: int = 1
     """One of so many losses is kept."""
     seen: int = 0
+    first: float | None = None
+    last: float | None = None
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with the loss of a step; the same one for None."""
         if loss is None:
             return self
-        if self.seen % self.every:
-            return LossCurve(self.points, self.every, self.seen + 1)
-        points = (*self.points, (step, loss))
-        if len(points) < MOST_POINTS:
-            return LossCurve(points, self.every, self.seen + 1)
-        return LossCurve(points[::2], 2 * self.every, self.seen + 1)
+        first, points, every = loss if self.first is None else self.first, self.points, self.every
+        if not self.seen % every:
+            points = (*points, (step, loss))
+        if len(points) >= MOST_POINTS:
+            points, every = points[::2], 2 * every
+        return LossCurve(points, every, self.seen + 1, first, loss)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tfmon.model import gpu_parts
 from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.gpu_others import Taken
-from tfmon.model.gpu_parts import GpuParts
+from tfmon.model.gpu_parts import GpuUse
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History, LossCurve
@@ -18,9 +15,9 @@ from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point, SliceSpeed
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
-from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
-from tfmon.model.window_sums import Mean, WindowSums
+from tfmon.model.tree_use import SliceClock, TreeUse
+from tfmon.model.window_sums import WindowSums
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -48,7 +45,7 @@ NO_STEPS_HINT = (
     "report.step(examples=len(x), loss=loss)"
 )
 """What to do about a script in which tfmon sees no step."""
-NOT_SAMPLED = Missing("not sampled yet")
+VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LOG_LINES = 500
 """Lines of a lane's log that are kept; each has 500 characters at most."""
@@ -158,10 +155,8 @@ class LaneState:
     pid: int | None = None
     process: int = 0
     """Which process of the lane this is, from 1; 0 before the first."""
-    python: str = ""
-    tensorflow: str = ""
-    keras: str = ""
-    numpy: str = ""
+    versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
+    """What it loaded, by the names of `VERSIONS`; "" for unknown."""
     device_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     """Those of its GPUs, as CUDA tells them; empty while they are not known."""
@@ -182,8 +177,6 @@ class LaneState:
     measured_steps: int = 0
     """Steps of steady windows since the lane was started, under all settings: what `--steps` counts."""
     examples: int = 0
-    first_loss: float | None = None
-    last_loss: float | None = None
     losses: LossCurve = field(default_factory=LossCurve)
     """The loss by steps, over the whole race."""
     trained_ns: int = 0
@@ -206,34 +199,12 @@ class LaneState:
     step: str = ""
     """What is counted as a step of a script's own loop, by its file and line; empty where that was not told."""
     knob_marks: tuple[KnobMark, ...] = ()
-    tree_cpu_pct: Reading = NOT_SAMPLED
-    """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
-    slice_clock: SliceClock = field(default_factory=SliceClock)
+    tree: TreeUse = field(default_factory=TreeUse)
+    """What its processes take of its machine."""
+    gpu_use: GpuUse = field(default_factory=GpuUse)
+    """What it takes of its GPUs."""
     step_clock: SliceClock = field(default_factory=SliceClock)
     """How long it has trained in slices since the end of its last window."""
-    private_bytes: Reading = NOT_SAMPLED
-    """Memory that its processes share with no other, at the last sample."""
-    peak_private_bytes: Reading = NOT_SAMPLED
-    racing_private_bytes: Mean = field(default_factory=Mean)
-    """The same while the lane raced, without the last sample: its process may have been about to exit."""
-    tree_at_ns: int | None = None
-    """When CPU and memory were sampled last."""
-    processes: int | None = None
-    pids: tuple[int, ...] = ()
-    racing_cpu_pct: Mean = field(default_factory=Mean)
-    """CPU of the process tree while the lane raced."""
-    racing_gpu_busy_pct: Mean = field(default_factory=Mean)
-    """How busy the lane's GPU was while the lane raced, with the work of all processes."""
-    gpu_memory_used_bytes: Reading = NO_GPU
-    """GPU memory of this lane on all its GPUs, from `gpu_memory_source`."""
-    gpu_memory_source: str = ""
-    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
-    gpu_parts: GpuParts = field(default_factory=dict)
-    """What it uses of each of its GPUs."""
-    gpu_taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
-    """What others took of its GPUs while it raced, by index, since steady state began."""
-    gpu_memory_allocated_bytes: int | None = None
-    gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
@@ -259,11 +230,6 @@ class LaneState:
     """`#` and its id, where another lane has the same device and settings; otherwise empty."""
 
     @property
-    def versions(self) -> dict[str, str]:
-        """What it loaded: TensorFlow, Keras, NumPy and Python; "" for unknown."""
-        return {name: getattr(self, name) for name in ("tensorflow", "keras", "numpy", "python")}
-
-    @property
     def in_effect(self) -> dict[str, KnobValue]:
         """Every knob with its value in effect, or before the lane has reported any, with that of its spec."""
         return {**self.spec.settings, **self.settings}
@@ -276,8 +242,8 @@ class LaneState:
     @property
     def memory_bytes(self) -> Reading:
         """Memory that its processes share with no other: now, or after its end the mean while it raced."""
-        mean = self.racing_private_bytes.value
-        return self.private_bytes if mean is None or not self.over else mean
+        mean = self.tree.racing_private_bytes.value
+        return self.tree.private_bytes if mean is None or not self.over else mean
 
     @property
     def short_title(self) -> str:
@@ -328,7 +294,7 @@ class LaneState:
     @property
     def gpu_training_w(self) -> Reading:
         """About what the lane's GPUs draw while the lane trains, since a knob or the mode last changed."""
-        return NO_GPU if self.spec.kind == "cpu" else gpu_parts.training_w(self.gpu_parts, self.spec.devices)
+        return NO_GPU if self.spec.kind == "cpu" else self.gpu_use.training_w(self.spec.devices)
 
     @property
     def gpu_j_per_1000_examples(self) -> Reading:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_history import History, LossCurve
+from tfmon.model.lane_history import History
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Experiment, Race
 from tfmon.model.records import replace
@@ -127,4 +127,4 @@ def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
     """Return a lane with its measurements alone."""
     points = () if sliced else lane.points
     measurements = replace(lane.measurements, points=points, history=History(kept=False))
-    return replace(lane, measurements=measurements, losses=LossCurve(), log=(), stack=None)
+    return replace(lane, measurements=measurements, losses=replace(lane.losses, points=()), log=(), stack=None)

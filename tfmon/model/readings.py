@@ -21,7 +21,7 @@ class Missing:
 Reading: TypeAlias = float | Missing
 """A number in the unit that its field's name ends in, or why it is unknown. Never 0 for unknown."""
 
-NOT_READ = Missing("not read here")
+NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
 
 
 def known(reading: Reading) -> float | None:

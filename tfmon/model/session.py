@@ -34,13 +34,14 @@ from tfmon.model.hosts import (
     after_host_sample,
     machine_key,
     own_pids,
+    trains_on,
     with_machine,
 )
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_end import explained
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
-from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample, trains_on
+from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.naming import named
@@ -185,8 +186,8 @@ def _measured_anew(lanes: tuple[LaneState, ...]) -> tuple[LaneState, ...]:
 
 
 def _granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
-    clock, step_clock = (one.granted(at_ns, own=own) for one in (lane.slice_clock, lane.step_clock))
-    return replace(lane, slice_clock=clock, step_clock=step_clock)
+    tree = replace(lane.tree, clock=lane.tree.clock.granted(at_ns, own=own))
+    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own))
 
 
 def concerns(known: Snapshot, event: Event) -> bool:

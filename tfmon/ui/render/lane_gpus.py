@@ -59,7 +59,10 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
         return readings.gpu_memory_row(lane, next(iter(gpus), None), width)
     if not gpus:
         return labelled("gpu mem", (units.absent(readings.NO_SAMPLE), DIM))
-    own = [lane.gpu_parts[gpu.key].used_bytes if gpu.key in lane.gpu_parts else readings.NO_SAMPLE for gpu in gpus]
+    own = [
+        lane.gpu_use.parts[gpu.key].used_bytes if gpu.key in lane.gpu_use.parts else readings.NO_SAMPLE
+        for gpu in gpus
+    ]
     by_lane = all(not isinstance(one, Missing) for one in own)
     shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
     values = _each(lane, gpus, shown)
@@ -73,7 +76,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     total = next(iter(totals))
     after = f" {unit} used" if by_lane else f" {unit} used by all programs"
     each = f", each has {units.memory(total)}" if len(totals) == 1 and total is not None else ""
-    allocated = lane.gpu_memory_allocated_bytes
+    allocated = lane.gpu_use.allocated_bytes
     more = "" if allocated is None else f" · {units.memory(allocated)} allocated"
     span = f"{_span([value / size for value in found], digits)} {unit}"
     ends = (after + each + more, after + each, after + more, after, f" {unit}")

@@ -80,10 +80,12 @@ def _bare_ms(value: float) -> str:
 
 def loss_row(lane: LaneState) -> Row:
     """Show the loss of the first and of the last step that was reported."""
-    if lane.first_loss is None or lane.last_loss is None:
+    if lane.losses.first is None or lane.losses.last is None:
         reason = lane.not_measured.get("loss", "")
         return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
-    return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
+    return labelled(
+        "loss", (units.loss(lane.losses.first), TEXT), (" → ", DIM), (units.loss(lane.losses.last), TEXT)
+    )
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
@@ -136,9 +138,9 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
     """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
-    value = known(lane.tree_cpu_pct)
+    value = known(lane.tree.cpu_pct)
     if lane.over or value is None:
-        return labelled("cpu", (_unknown(lane, lane.tree_cpu_pct), DIM))
+        return labelled("cpu", (_unknown(lane, lane.tree.cpu_pct), DIM))
     full = usable_cores * 100
     words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
     return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
@@ -146,9 +148,9 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
 
 def memory_row(lane: LaneState) -> Row:
     """Show the memory that no other process shares."""
-    value = known(lane.private_bytes)
+    value = known(lane.tree.private_bytes)
     if lane.over or value is None:
-        return labelled("memory", (_unknown(lane, lane.private_bytes), DIM))
+        return labelled("memory", (_unknown(lane, lane.tree.private_bytes), DIM))
     return labelled("memory", (units.memory(value), TEXT))
 
 
@@ -189,10 +191,10 @@ def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
     if lane.spec.kind != "gpu":
         return BLANK
     used, allocated, peak = _gpu_used(lane, gpu), "", ""
-    if lane.gpu_memory_allocated_bytes is not None:
-        allocated = f"{units.memory(lane.gpu_memory_allocated_bytes)} allocated"
-        if lane.gpu_memory_peak_bytes is not None:
-            peak = f" (peak {units.memory(lane.gpu_memory_peak_bytes)})"
+    if lane.gpu_use.allocated_bytes is not None:
+        allocated = f"{units.memory(lane.gpu_use.allocated_bytes)} allocated"
+        if lane.gpu_use.peak_bytes is not None:
+            peak = f" (peak {units.memory(lane.gpu_use.peak_bytes)})"
     row: Row = ()
     for parts in ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated)):
         words = " · ".join(filter(None, parts))
@@ -204,9 +206,9 @@ def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
 
 def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
     """Return what the lane uses, or where the driver does not say, what all processes use."""
-    by_lane = known(lane.gpu_memory_used_bytes)
+    by_lane = known(lane.gpu_use.used_bytes)
     if by_lane is not None:
-        source = lane.gpu_memory_source
+        source = lane.gpu_use.source
         return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
     if gpu is None:
         return ""
