@@ -35,7 +35,6 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     Profiled,
-    Progressed,
     SliceEnded,
     SliceLoad,
 )
@@ -50,9 +49,8 @@ from tfmon.model.lane_state import (
     STARTING,
     Heartbeat,
     LaneState,
-    seconds_left,
 )
-from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Measurements, Point
+from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Point
 from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
@@ -265,14 +263,6 @@ class TestRecent:
             window(at_ns=3 * SECOND + 200 * MS, examples=7),
         )
         assert lane("cpu", *events).recent().examples == 7
-
-    def test_the_time_left_includes_what_epochs_take_besides_their_steps(self):
-        state = replace(lane(), measurements=Measurements(steady=WindowSums(steps=100, span_ns=SECOND)))
-        assert seconds_left(state) is None
-        progress = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
-        state = advance(state, Progressed(at_ns=0, validation_ns=2 * SECOND, between_ns=SECOND, **progress))
-        assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)
-        assert seconds_left(replace(state, progress=replace(state.progress, batches=None))) is None
 
 
 class TestKnobs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
@@ -11,6 +11,7 @@ from tfmon.model.gpu_parts import GpuUse
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History, LossCurve
+from tfmon.model.lane_log import LogLine
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point, SliceSpeed
 from tfmon.model.readings import Missing, Reading
@@ -47,8 +48,6 @@ NO_STEPS_HINT = (
 """What to do about a script in which tfmon sees no step."""
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
-LOG_LINES = 500
-"""Lines of a lane's log that are kept; each has 500 characters at most."""
 MOST_SUSPENSIONS = 16
 
 
@@ -59,18 +58,6 @@ class Trouble:
     message: str
     hint: str = ""
     kind: str = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line: what the lane printed, or in our words what happened to it."""
-
-    at_ns: int
-    """For a printed line, when it was read."""
-    kind: Literal["printed", "event", "trouble"]
-    text: str
-    dropped_bytes: int = 0
-    """How much of the output the log lacks, where the line tells that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,18 +338,3 @@ class LaneState:
         if self.over:
             return self.steady
         return self.measurements.recent(self.knob_marks[-1].at_ns if self.knob_marks else 0)
-
-
-def seconds_left(state: LaneState) -> float | None:
-    """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
-
-    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before. Returns None where
-    the pace or the number of batches is not known.
-    """
-    progress, pace = state.progress, state.recent().steps_per_s or state.steady.steps_per_s
-    if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
-        return None
-    epochs = max(0, progress.epochs - progress.epoch)
-    batches = epochs * progress.batches + max(0, progress.batches - progress.batch)
-    beside_ns = (progress.validation_ns + progress.between_ns) / max(1, progress.epochs_done)
-    return batches / pace + (epochs + 1) * beside_ns / 1e9

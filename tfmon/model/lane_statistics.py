@@ -5,7 +5,7 @@ This is the one store of them: recent throughput, slices, charts and statistics 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
@@ -21,6 +21,8 @@ HISTORY_WINDOWS = 1_500
 """Windows kept one by one for the charts; at five a second these are five minutes."""
 RECENT_NS = 5_000_000_000
 """How far back the throughput that is shown as current reaches."""
+SHORTEST_STRETCH_NS = 1_000_000_000
+"""A stretch in which concurrent lanes are compared holds about five windows of each."""
 MOST_SLICES = 2_000
 """Slices kept under the settings in effect."""
 MOST_EARLIER = 96
@@ -214,10 +216,44 @@ class Measurements:
                 span_ns += point.span_ns
         return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
 
+    def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
+        """Return what the windows of steady state came to in each stretch of that length, by its number.
+
+        A window belongs to the stretch that it ends in. They reach as far back as `points`.
+        """
+        found: dict[int, SliceSpeed] = {}
+        for point in self.steady_points:
+            number = point.at_ns // length_ns
+            before = found.get(number)
+            examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
+            found[number] = SliceSpeed(number, point.at_ns, examples + point.examples, span_ns + point.span_ns)
+        return {number: one for number, one in found.items() if one.examples > 0 and one.span_ns > 0}
+
+    @property
+    def steady_points(self) -> Sequence[Point]:
+        """The windows of steady state that are kept one by one."""
+        count = self.steady.windows
+        return [point for point in self.points if point.steady][-count:] if count > 0 else ()
+
     def slices_under(self, settings: Settings, in_effect: Settings) -> tuple[SliceSpeed, ...]:
         """Return every slice that ran under these settings, oldest first, given the settings in effect."""
         before = next((one.slices for one in self.earlier if one.settings == settings), ())
         return (*before, *self.slices) if settings == in_effect else before
+
+
+def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
+    """Return the length of a stretch in nanoseconds, and what each lane did in each stretch that all trained in.
+
+    How lanes share the cores changes from second to second, so only what they did in the same second is compared.
+    The stretches are numbered, like rounds. One is as long as two of the longest windows: a lane whose steps take
+    seconds reports that rarely. The first and the last one of a lane may be cut off; it counts with the time that
+    the lane's windows have in it.
+    """
+    longest_ns = max((point.span_ns for one in lanes for point in one.steady_points), default=0)
+    length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
+    sums = [one.stretches(length_ns) for one in lanes]
+    common = sorted(set.intersection(*map(set, sums))) if sums else []
+    return length_ns, [tuple(one[number] for number in common) for one in sums]
 
 
 def _counted(discarded: dict[str, int], reasons: Iterable[str]) -> dict[str, int]:

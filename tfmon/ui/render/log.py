@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from tfmon import units
-from tfmon.model.lane_state import LogLine
+from tfmon.model.lane_log import LogLine
 from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
 
