@@ -7,8 +7,7 @@ import tracemalloc
 import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
-from tfmon.model.codec import MAX_LINE_BYTES
+from tfmon.lanes.pipes import MAX_LINE_BYTES, TAIL_BYTES, TAIL_LINES
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.requests import Run

@@ -36,7 +36,6 @@ from tfmon.model.lane_events import (
     LibrariesLoaded,
     Profiled,
     SliceEnded,
-    SliceLoad,
 )
 from tfmon.model.lane_log import append_log
 from tfmon.model.lane_reducer import advance
@@ -51,7 +50,7 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Point
-from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing
+from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, SliceLoad
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
 

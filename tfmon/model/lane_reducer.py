@@ -254,6 +254,17 @@ def restart_measurement(state: LaneState) -> LaneState:
     return replace(state, measurements=measurements, gpu_use=state.gpu_use.restarted())
 
 
+def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
+    """Return a lane after a slice began: its own, or another lane's or nobody's."""
+    tree = replace(lane.tree, clock=lane.tree.clock.granted(at_ns, own=own))
+    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own))
+
+
+def measured_again(lane: LaneState) -> LaneState:
+    """Return a lane with a new measurement; one that has ended keeps what it came to."""
+    return lane if lane.over else restart_measurement(lane)
+
+
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
     """Return the state without what was measured while something disturbed the lane."""
     measurements = state.measurements.disturbed(since_ns, until_ns, reason)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import SliceEnded, SliceLoad, Window
+from tfmon.model.lane_events import SliceEnded, Window
 from tfmon.model.lane_history import History
-from tfmon.model.readings import Reading
+from tfmon.model.readings import Reading, SliceLoad
 from tfmon.model.records import replace
 from tfmon.model.window_sums import WindowSums
 

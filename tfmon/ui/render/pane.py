@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon import units
@@ -13,9 +13,8 @@ from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.model.window_sums import WindowSums
 from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
-from tfmon.ui.render.figures import HEIGHT, large
 from tfmon.ui.render.layout import Rect
-from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.view import View
 
@@ -80,7 +79,7 @@ def has_no_chart(lane: LaneState) -> bool:
 
 def figure_height(height: int) -> int:
     """Return the rows of the throughput in a pane with so many rows inside."""
-    return HEIGHT if height >= 14 else 1
+    return LARGE_ROWS if height >= 14 else 1
 
 
 def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
@@ -152,7 +151,7 @@ def _title(pane: Pane, width: int) -> Row:
         state, room = TRAINING[0] if state == TRAINING else "·", width - 8
     name = fitting_name(names, max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
-    device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
+    device = fitting_device(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
         (left + flat, edge), (f" {id} ", strong(pane.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
@@ -161,36 +160,6 @@ def _title(pane: Pane, width: int) -> Row:
     end: Row = ((f" {state} ", style), (flat + right, edge))
     fill = width - cells(spans) - cells(end)
     return fit((*spans, (flat * fill, edge), *end), width)
-
-
-_LEAST_NAME = 3
-"""Cells of the shortest part of a knob's name that is worth showing."""
-
-
-def fitting_name(names: Sequence[str], width: int) -> str:
-    """Return the first name that fits, or the last one with its knobs cut: "bat 16, pre off"; or their values."""
-    if fitting := next((name for name in names if cell_len(name) <= width), ""):
-        return fitting
-    parts = [part.rpartition(" ") for part in names[-1].split(", ")]
-    for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
-        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
-        if cell_len(told) <= width:
-            return told
-    return whole_words(", ".join(value for _, _, value in parts), width)
-
-
-def whole_words(text: str, width: int) -> str:
-    """Return the words of a text that fit, with an ellipsis where some do not; a word is not cut unless alone."""
-    return next(iter(wrap(text, width, 1)), "")
-
-
-def _device_words(name: str, width: int) -> str:
-    """Return the words of a processor's name that fit; nothing rather than its maker alone."""
-    words = name.split()
-    least = min(2, len(words))
-    while words and len(" ".join(words)) > width:
-        words.pop()
-    return " ".join(words) if len(words) >= least else ""
 
 
 def _state(pane: Pane, width: int) -> str:
@@ -349,7 +318,7 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else unknown
     lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
-    if height < HEIGHT:
+    if height < LARGE_ROWS:
         return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
     figure = [row.ljust(max(_FIGURE_CELLS, pane.figure_cells)) for row in large(number)]
     beside = max(len(unit[0]), len("99 999 steps/s")) + 2

@@ -16,8 +16,8 @@ from tfmon.ui.render import chart, final, hosts, plots, series, zoom
 from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
 from tfmon.ui.render.compared import awaited, comparison
 from tfmon.ui.render.layout import Layout, Rect, arrange
-from tfmon.ui.render.pane import chart_rect, chart_width, fitting_name, pane_rows, whole_words
-from tfmon.ui.render.rows import BLANK, Row, cells, fit, wrap
+from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows
+from tfmon.ui.render.rows import BLANK, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.tabs import keys_row, tab_row
 from tfmon.ui.view import Scale, View, focused_index
