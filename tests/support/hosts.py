@@ -21,7 +21,7 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.hosts import shipping
 from tfmon.hosts.connection import Connection
 from tfmon.hosts.host import Host
-from tfmon.lanes.launcher import ProcessLauncher
+from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured

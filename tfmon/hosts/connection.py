@@ -18,8 +18,7 @@ from tfmon.hosts.line import Line
 from tfmon.hosts.remote import RemoteProcess
 from tfmon.hosts.trouble import HostError
 from tfmon.hosts.wire import Greeting, Wire
-from tfmon.lanes.launch import BOOTSTRAP, Command
-from tfmon.lanes.launcher import ProcessLauncher
+from tfmon.lanes.launch import BOOTSTRAP, Command, ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.model.codec import plain

@@ -20,8 +20,7 @@ from tfmon.lanes.plan import digest
 from tfmon.model.codec import CodecError, plain, read
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
-from tfmon.model.view_files import default_base, settle, sweep
-from tfmon.model.views import View
+from tfmon.model.views import View, default_base, settle, sweep
 from tfmon.probes.base import Gpu
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices

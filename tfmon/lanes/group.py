@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan, digest
-from tfmon.lanes.renewal import Renewal
+from tfmon.lanes.process import Place
 from tfmon.lanes.running import RunningLanes
+from tfmon.lanes.spare import Renewal
 from tfmon.model.events import KnobRequested, UserRequested
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import StackReported

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
-from tfmon.lanes.launcher import ProcessLauncher
-from tfmon.lanes.places import Place
+from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started, with_view
-from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
+from tfmon.lanes.process import Place
 from tfmon.lanes.rounds import Stop
 from tfmon.lanes.scheduler import Scheduler
+from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
