@@ -170,9 +170,8 @@ def concerns(known: Snapshot, event: Event) -> bool:
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
 
 
-def after(known: Snapshot, event: Event) -> Snapshot:
-    """Return the snapshot after an event that concerns the race, with the lanes named as they now differ."""
-    then = _after(known, event)
+def _with_names(known: Snapshot, event: Event, then: Snapshot) -> Snapshot:
+    """Return a snapshot with the period that an event ended, and with the lanes named as they differ after it."""
     if isinstance(event, CAUSES):
         periods = after_event(known.periods, event, known.race, known.lanes, then.lanes, known.experiment)
         then = replace(then, periods=periods)
@@ -184,6 +183,7 @@ def after(known: Snapshot, event: Event) -> Snapshot:
 
 
 def _after(known: Snapshot, event: Event) -> Snapshot:
+    """Return the snapshot after an event that concerns the race."""
     match event:
         case RaceBegan():
             at_ns = event.at_ns
@@ -316,7 +316,7 @@ class Session:
         with self._lock:
             taken = concerns(self._known, event)
             if taken:
-                self._known = after(self._known, event)
+                self._known = _with_names(self._known, event, _after(self._known, event))
             if self._journal is not None:
                 self._journal(event, self._known)
         for listener in self._listeners if taken else ():

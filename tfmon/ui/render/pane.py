@@ -92,7 +92,10 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
         if again := hosts.again_words(pane.snapshot, lane):
             body.insert(0, ((again, STRONG),))
     else:
-        body = _body(pane, inner_width, inner_height)
+        body, chart_height = _rows_and_chart(pane, inner_width, inner_height)
+        if chart_height:
+            body += [BLANK] * (inner_height - chart_height - len(body))
+            body += plots.chart_rows(lane, pane.snapshot, view, inner_width, chart_height, pane.accent)
     return framed(pane, body, width, height)
 
 
@@ -185,15 +188,6 @@ def _state(pane: Pane, width: int) -> str:
 
 
 # ---------------------------------------------------------------- the body
-
-
-def _body(pane: Pane, width: int, height: int) -> list[Row]:
-    """Return the lines that fit, the most important ones first and in a fixed order."""
-    rows, chart_height = _rows_and_chart(pane, width, height)
-    if chart_height:
-        rows += [BLANK] * (height - chart_height - len(rows))
-        rows += plots.chart_rows(pane.lane, pane.snapshot, pane.view, width, chart_height, pane.accent)
-    return rows
 
 
 def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int]:
