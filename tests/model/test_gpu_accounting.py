@@ -83,8 +83,7 @@ class SimulatedGpu:
     def __init__(self, slices) -> None:
         self.slices = slices
         self.points = [
-            Point(int(end * SECOND), int((end - begin) * SECOND), examples=1, steps=1, steady=True)
-            for begin, end in slices
+            Point(int(end * SECOND), int((end - begin) * SECOND), examples=1, steps=1) for begin, end in slices
         ]
 
     def joules(self, at_s: float) -> float:

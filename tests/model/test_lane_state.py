@@ -221,7 +221,7 @@ class TestWindows:
     def test_the_chart_keeps_a_limited_number_of_windows(self):
         state = lane("cpu", *(window(at_ns=number) for number in range(HISTORY_WINDOWS + 5)))
         assert len(state.points) == HISTORY_WINDOWS
-        assert state.points[-1] == Point(HISTORY_WINDOWS + 4, 200 * MS, 320, 10, True)
+        assert state.points[-1] == Point(HISTORY_WINDOWS + 4, 200 * MS, 320, 10)
 
     def test_the_first_and_the_last_loss_are_kept(self):
         state = lane("cpu", *(window(loss=loss) for loss in (None, 2.0, 1.0, None)))

@@ -92,7 +92,7 @@ def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers()
 
 
 def test_progress_is_told_on_a_terminal_alone(monkeypatch):
-    measured = (Point(SECOND, SECOND, 2_500, 250, True),)
+    measured = (Point(SECOND, SECOND, 2_500, 250),)
     for points, told in (((), "cpu: racing 5 s"), (measured, "cpu: 2 500 examples/s")):
         terminal = io.StringIO()
         terminal.isatty = lambda: True

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.rows import cells, crop, fit, large, spread, wrap
-from tfmon.ui.render.style import charset, to_ascii
+from tfmon.ui.render.style import to_ascii
+from tfmon.units import charset
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tfmon.lanes.rounds import RoundOrder, Slice, Stop
+from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 
 FIRST_ROUNDS = 8
 """The spare worker does not load between the first rounds: they bring the first verdict."""
-LEAST_ROUNDS = 5
-"""Processes race for so many rounds at least before fresh ones replace them: from fewer nothing is learnt."""
 SHARE = 0.05
 """A slice lasts at least for this share of the longest one beside it: the lane of short steps is then known better
 than the one it waits for, at little cost."""

@@ -128,6 +128,8 @@ PREPARE_S = 10.0
 """So long before, spare workers are started for them, which load between the rounds."""
 PATIENCE_S = 15.0
 """How long fresh processes wait for spare workers that still load."""
+LEAST_ROUNDS = 5
+"""Processes race for so many rounds at least before fresh ones replace them: from fewer nothing is learnt."""
 LEAST_LEFT_S = 10.0
 """Fresh processes that would race for less than this are not started."""
 

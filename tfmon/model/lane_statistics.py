@@ -44,11 +44,17 @@ class Point:
     span_ns: int
     examples: int
     steps: int
-    steady: bool
+    reason: str = ""
+    """Why it is discarded; empty for a window of steady state."""
     in_slice: bool = False
     """True for a window of a slice: another lane trained in the gap before it."""
     others: bool = False
     """True for a window in which others took a share of the lane's GPU; it counts all the same."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether it counts."""
+        return not self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,8 @@ class Measurements:
 
     def plus(self, window: Window, process: int = 0) -> Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""
-        steady, in_slice = not window.marks, window.round is not None
-        point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, in_slice)
+        reason, in_slice = "; ".join(window.marks), window.round is not None
+        point = Point(window.at_ns, window.span_ns, window.examples, window.steps, reason, in_slice)
         kept = replace(
             self,
             windows=self.windows + 1,
@@ -132,7 +138,7 @@ class Measurements:
             points=(*self.points[1 - HISTORY_WINDOWS :], point),
             history=self.history.with_window(window),
         )
-        if not steady:
+        if window.marks:
             return replace(
                 kept,
                 discarded=_counted(self.discarded, window.marks),
@@ -172,7 +178,7 @@ class Measurements:
             steady=steady,
             slices=slices,
             latest=tuple(one for one in self.latest if one.at_ns not in out),
-            points=tuple(replace(one, steady=False) if one.at_ns in out else one for one in self.points),
+            points=tuple(replace(one, reason=reason) if one.at_ns in out else one for one in self.points),
             discarded=_counted(self.discarded, [reason] * len(hit)),
             discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
         )

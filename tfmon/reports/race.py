@@ -233,8 +233,7 @@ def _method(found: Analysis) -> Iterator[str]:
         yield "all lanes trained at once and shared the cores: their figures are contended"
     for one in found.lanes:
         if one.windows:
-            name, lasted = snapshot.called(one.lane), units.seconds(one.lane.steady.span_ns / 1e9)
-            yield f"{name}: measured for {lasted}; {units.discarded(one.lane.discarded_shares)}"
+            yield f"{snapshot.called(one.lane)}: {one.measured_text}; {one.discarded_text}"
     if verdict.interval is not None and not experiments.is_all(found):
         low, high = verdict.interval.low, verdict.interval.high
         yield (

@@ -11,7 +11,6 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.model.window_sums import WindowSums
 from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
@@ -106,7 +105,7 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
     knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
-    speeds = [_figure(one.lane).examples_per_s or 0.0 for one in analysis.lanes]
+    speeds = [one.lane.recent().examples_per_s or 0.0 for one in analysis.lanes]
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
@@ -293,15 +292,10 @@ _FIGURE_CELLS = len(large("8 888")[0])
 """Least width of the large figure, so that the words beside it keep their place."""
 
 
-def _figure(lane: LaneState) -> WindowSums:
-    """Return the windows whose throughput is shown: of a lane that is over, all."""
-    return lane.steady if lane.over else lane.recent()
-
-
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane = pane.lane
-    recent = _figure(lane)
+    recent = lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
         lane, pane.snapshot.at_ns

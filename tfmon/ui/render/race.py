@@ -202,7 +202,7 @@ def one_line(analysis: Analysis, width: int) -> Row:
 
 
 def _short_speed(lane: LaneState) -> str:
-    speed = (lane.steady if lane.over else lane.recent()).examples_per_s
+    speed = lane.recent().examples_per_s
     if speed is None:
         return lane.phase
     return f"{units.short_count(speed)} ex/s"

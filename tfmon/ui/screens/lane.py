@@ -22,10 +22,11 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.ui.screens.scroll import ScrollPage
+from tfmon.units import Charset
 
 _MEANINGS = {
     "input": "waiting for the next batch",
