@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.events import gpu_sample
 
-from tfmon.analysis.machines import machine_differences
+from tfmon.analysis.verdict_notes import machine_differences
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race

@@ -102,7 +102,7 @@ class TestARace:
 
 @pytest.mark.process
 def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
-    lock = progress.state_file.path("race").with_suffix(".lock")
+    lock = progress.state_folder() / "race.lock"
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w") as other:
         progress.fcntl.flock(other, progress.fcntl.LOCK_EX)

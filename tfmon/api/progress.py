@@ -14,8 +14,8 @@ from typing import Any
 from tfmon import units
 from tfmon.api.arguments import refuse
 from tfmon.errors import TfmonError
-from tfmon.runner import state_file
 from tfmon.runner.headless import TOLD_EVERY_S, show_progress
+from tfmon.runner.variance import state_folder
 
 Tell = Callable[[str], None]
 
@@ -100,7 +100,7 @@ def _enter(entered: contextlib.ExitStack) -> bool:
         return False
     with contextlib.ExitStack() as mine:
         mine.callback(_IN_THIS_PROCESS.release)
-        path = state_file.path("race").with_suffix(".lock")
+        path = state_folder() / "race.lock"
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -11,8 +11,8 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.gpu_others import gpu_others
-from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
 from tfmon.model.collisions import collisions
 from tfmon.model.gpu_parts import GpuPart
