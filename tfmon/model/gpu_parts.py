@@ -88,6 +88,12 @@ class GpuUse:
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
     """What others took of them while it raced, by index, since steady state began."""
 
+    def with_allocated(self, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
+        """Return the use with what the framework has allocated now, and at its peak."""
+        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes):
+            return self
+        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
+
     def interrupted(self) -> GpuUse:
         """Return the use with a gap in the energy."""
         return replace(

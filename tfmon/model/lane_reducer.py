@@ -238,11 +238,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         settings=window.settings,
         computing_share=state.computing_share if window.computing_share is None else window.computing_share,
         traced=window.traced or state.traced,
-        gpu_use=replace(
-            state.gpu_use,
-            allocated_bytes=window.gpu_memory_allocated_bytes,
-            peak_bytes=window.gpu_memory_peak_bytes,
-        ),
+        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
     )
