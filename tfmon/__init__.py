@@ -12,9 +12,8 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tfmon.api.gating import diff
     from tfmon.api.racing import race
-    from tfmon.api.result import LaneFailedError, LaneResult, RaceResult
+    from tfmon.api.result import LaneFailedError, LaneResult, RaceResult, diff
     from tfmon.api.sweeping import CombinationResult, SweepResult, sweep
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.recordings.gate import Gate

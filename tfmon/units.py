@@ -1,4 +1,4 @@
-"""How numbers are written: the only place that chooses units and decimals.
+"""How figures are written: the only place that chooses units, decimals and the set of characters.
 
 Memory is in binary multiples (1 MiB = 1,048,576 bytes), as drivers count it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
 
 from tfmon.model.readings import Missing, Reading
 
@@ -168,3 +169,19 @@ def seconds(value: float) -> str:
     if value >= 99.95:
         return clock(value)
     return f"{max(0.0, value):.1f} s"
+
+
+# ---------------- with which characters
+
+
+Charset: TypeAlias = Literal["braille", "block", "ascii"]
+
+
+def charset(encoding: str, environ: Mapping[str, str]) -> Charset:
+    """Return the richest set of characters that is safe: braille, block elements, or ASCII.
+
+    A text console of the kernel has block elements in its font but no braille.
+    """
+    if encoding.lower().replace("-", "").replace("_", "") not in ("utf8", "utf8sig", "utf16", "utf32"):
+        return "ascii"
+    return "block" if environ.get("TERM") == "linux" else "braille"

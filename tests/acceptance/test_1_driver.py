@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tfmon.model.readings import GpuSample
+from tfmon.probes.base import SLOW_NS
 from tfmon.probes.gpus import GpuSearch
-from tfmon.probes.nvidia.backoff import SLOW_NS
 from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
 

@@ -83,13 +83,13 @@ def test_readings_agree_with_nvidia_smi_while_a_lane_trains(step: Step, alone: A
 def test_the_memory_of_the_lane_is_what_nvidia_smi_says(step: Step, alone: Alone):
     state, told = alone.lane, alone.told
     assert state is not None and told is not None
-    used, allocated = state.gpu_memory_used_bytes, state.gpu_memory_allocated_bytes
+    used, allocated = state.gpu_use.used_bytes, state.gpu_use.allocated_bytes
     assert not isinstance(used, Missing), used
     held = f"{allocated / MIB:.0f} MiB" if allocated is not None else "n/a"
-    step.notes.append(f"used {used / MIB:.0f} MiB ({state.gpu_memory_source}), allocated {held}")
+    step.notes.append(f"used {used / MIB:.0f} MiB ({state.gpu_use.source}), allocated {held}")
     if allocated is not None:
         assert allocated <= used + ROOM_BYTES, "what TensorFlow has allocated is a part of what the lane uses"
-    listed = [told.used_by_pid[pid] for pid in state.pids if pid in told.used_by_pid]
+    listed = [told.used_by_pid[pid] for pid in state.tree.pids if pid in told.used_by_pid]
     if not listed:
         pytest.skip("nvidia-smi does not list the lane's process by the number that it has here")
     assert used == pytest.approx(sum(listed), abs=ROOM_BYTES)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tfmon.analysis.contention import NO_DELAYS, NO_SLICES, NO_STOLEN, contention, cpu_ratio
-from tfmon.model.lane_events import SliceLoad
 from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.readings import SliceLoad
 
 MS = 1_000_000
 QUIET = SliceLoad(

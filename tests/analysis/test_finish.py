@@ -6,17 +6,22 @@ import itertools
 import math
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from support.ui import Demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.finish import finish_lines, seconds_left
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
 from tfmon.model.lane_history import MOST_POINTS, LossCurve
+from tfmon.model.lane_reducer import advance
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import Measurements
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import WindowSums
 
 SECOND = 1_000_000_000
 
@@ -109,3 +114,13 @@ def test_a_phase_of_the_script_is_told_as_soon_as_one_lane_reaches_it_and_is_no_
     note = find_verdict(demo.session.snapshot()).note
     assert re.search(r"the script's phases may not be alike: C after step [\d ]+, G after step [\d ]+", note)
     assert "outlying" not in note
+
+
+def test_the_time_left_includes_what_epochs_take_besides_their_steps():
+    measurements = Measurements(steady=WindowSums(steps=100, span_ns=SECOND))
+    state = LaneState(LaneSpec("cpu"), measurements=measurements)
+    assert seconds_left(state) is None
+    progress = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
+    state = advance(state, Progressed(at_ns=0, validation_ns=2 * SECOND, between_ns=SECOND, **progress))
+    assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)
+    assert seconds_left(replace(state, progress=replace(state.progress, batches=None))) is None

@@ -113,8 +113,9 @@ def test_several_processes_are_counted_and_the_greediest_is_named():
 
 def test_of_several_gpus_that_of_which_others_took_the_most_is_told_and_each_on_its_own():
     lane = shared_demo([0, 0, 40, 40, 0]).session.snapshot().lane("gpu:0")
-    (readings,) = lane.gpu_taken.values()
+    (readings,) = lane.gpu_use.taken.values()
     quiet = tuple(replace(one, pct=0.0, processes=0) for one in readings)
-    lane = replace(lane, spec=replace(lane.spec, device="gpu:0+1", host="box"), gpu_taken={0: quiet, 1: readings})
+    use = replace(lane.gpu_use, taken={0: quiet, 1: readings})
+    lane = replace(lane, spec=replace(lane.spec, device="gpu:0+1", host="box"), gpu_use=use)
     assert gpu_others(lane).text.startswith("another process took 40 % of box/gpu:1 during")
     assert (gpu_others(lane, 0).time_share, gpu_others(lane, 1).short) == (0, "others took 40 % of box/gpu:1")

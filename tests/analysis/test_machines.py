@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.events import gpu_sample
 
-from tfmon.analysis.machines import machine_differences
+from tfmon.analysis.verdict_notes import machine_differences
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race
@@ -22,7 +22,10 @@ HERE = Machine(
 def told(*lanes: str, model: str = "H100", tensorflow: str = "", **there: object) -> list[str]:
     """Return what is said to differ between this machine and a host that differs in these facts."""
     states = [LaneState(spec) for spec in name_lanes([parse_lane(text, ()) for text in lanes])]
-    states = [replace(one, tensorflow=tensorflow) if one.spec.host else one for one in states]
+    states = [
+        replace(one, versions={**one.versions, "tensorflow": tensorflow}) if one.spec.host else one
+        for one in states
+    ]
     states = [replace(one, device_name=model if one.spec.host else "H100") for one in states]
     hosts = {"": HostState(HERE), "gpu2": HostState(replace(HERE, **{"boot": "b", **there}))}
     return [one.text for one in machine_differences(Snapshot(0, Race(), tuple(states), hosts), states)]

@@ -14,11 +14,12 @@ from support.ui import Demo
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, Heartbeat, LaneState
-from tfmon.model.lane_statistics import Measurements, SliceSpeed, WindowSums
+from tfmon.model.lane_statistics import Measurements, SliceSpeed
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, GpuSample, Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import WindowSums
 
 LONG_NS = 2_000_000_000_000_000
 

@@ -12,7 +12,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
-from tfmon.api import turnstile
+from tfmon.api import progress
 from tfmon.runner import headless
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
@@ -102,16 +102,16 @@ class TestARace:
 
 @pytest.mark.process
 def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
-    lock = turnstile.state_file.path("race").with_suffix(".lock")
+    lock = progress.state_folder() / "race.lock"
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w") as other:
-        turnstile.fcntl.flock(other, turnstile.fcntl.LOCK_EX)
-        with pytest.raises(tfmon.TfmonError, match="another race"), turnstile.alone(False, None):
+        progress.fcntl.flock(other, progress.fcntl.LOCK_EX)
+        with pytest.raises(tfmon.TfmonError, match="another race"), progress.alone(False, None):
             pass
-    with turnstile.alone(False, None):
+    with progress.alone(False, None):
         pass
-    monkeypatch.setattr(turnstile.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
-    with turnstile.alone(False, None), pytest.raises(tfmon.TfmonError), turnstile.alone(False, None):
+    monkeypatch.setattr(progress.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with progress.alone(False, None), pytest.raises(tfmon.TfmonError), progress.alone(False, None):
         pass
 
 

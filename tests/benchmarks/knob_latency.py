@@ -31,7 +31,7 @@ from tests.benchmarks.common import ANSWER_S, is_steady, met, options_of, plan_o
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
-from tfmon.model.lane_statistics import quantile_ns
+from tfmon.model.window_sums import quantile_ns
 
 GOAL_LATENCY_MS, GOAL_GAP_MS = 60.0, 10.0
 GOAL_STEPS = 3

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.lanes.children.trainer import FakeTrainer
-from tfmon.model import lane_statistics as histogram
+from tfmon.model import window_sums as histogram
 from tfmon.model.lane_events import SliceEnded, Window
 
 WINDOW_S = 0.2

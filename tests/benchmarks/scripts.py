@@ -5,11 +5,11 @@
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
-with a tf.function, `eager` one without, `call` the call of a function that trains nothing, `fit` a step of Keras,
-on one model with two train functions. A value is the median of a block of pairs, since neighbours in time are alike; printed is the mean
-of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares the wait for input in the lane's
-windows with how long the pipeline slept. `at-epoch` changes the prefetch of a running loop; printed is by how much
-the steps around a change are further apart than others.
+with a tf.function, `eager` one without, `call` the call of a function that trains nothing, `fit` a step of
+Keras, on one model with two train functions. A value is the median of a block of pairs, since neighbours in time
+are alike; printed is the mean of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares
+the wait for input in the lane's windows with how long the pipeline slept. `at-epoch` changes the prefetch of a
+running loop; printed is by how much the steps around a change are further apart than others.
 """
 
 from __future__ import annotations

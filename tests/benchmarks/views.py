@@ -18,8 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tfmon.model.view_files import entry, open_place
-from tfmon.model.views import OVERLAY, View
+from tfmon.model.views import OVERLAY, View, entry, open_place
 from tfmon.probes.views import find_view
 
 READ = """

@@ -43,7 +43,7 @@ from tfmon.probes.base import within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
-from tfmon.script.others import OtherLibrary
+from tfmon.script.watching import OtherLibrary
 from tfmon.trainer import channel
 
 __all__ = ["group", "patient"]

@@ -13,8 +13,9 @@ from support.ui import START, Demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.codec import CodecError, decode_event, plain
-from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, SliceLoad, Window
+from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, Window
 from tfmon.model.lane_state import PHASES
+from tfmon.model.readings import SliceLoad
 from tfmon.reports.profile import to_text as profile_text
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from tfmon.model.codec import MAX_LINE_BYTES
+from tfmon.lanes.pipes import MAX_LINE_BYTES
 from tfmon.model.requests import Run
 
 pytestmark = pytest.mark.process

@@ -7,7 +7,7 @@ from support.lanes import RacingGroup
 from support.processes import gone
 from support.waiting import wait_for
 
-from tfmon.lanes.renewal import LEAST_LEFT_S, Renewal
+from tfmon.lanes.spare import LEAST_LEFT_S, Renewal
 from tfmon.model.events import LaneStarted
 from tfmon.model.lane_state import DONE, RACING
 from tfmon.model.race import TURNS

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from support.scheduling import FakeRace
 
 from tfmon.lanes.rounds import RoundOrder
-from tfmon.lanes.scheduler import LEAST_ROUNDS, Scheduler
+from tfmon.lanes.scheduler import Scheduler
+from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import TURNS
 
 

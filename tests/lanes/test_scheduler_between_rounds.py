@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.lanes.scheduler import FIRST_ROUNDS, LEAST_ROUNDS
+from tfmon.lanes.scheduler import FIRST_ROUNDS
+from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import CONCURRENT, TURNS
 
 

@@ -8,9 +8,10 @@ from support.events import window
 from tfmon.lanes.rounds import Stop
 from tfmon.lanes.running import _with_stops
 from tfmon.lanes.scheduler import COMPUTING_S, LONGEST_PART_S, SHARE
-from tfmon.model.lane_events import SliceEnded, SliceLoad
+from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import IN_A_STEP
 from tfmon.model.race import CONCURRENT
+from tfmon.model.readings import SliceLoad
 
 
 def after(race, scheduler, seconds: float) -> None:

@@ -60,7 +60,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     wait_for(lambda: group.processes().get("cpu") == pid, what="the spare is the lane")
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
-    assert (lane.pid, lane.python) == (pid, platform.python_version())
+    assert (lane.pid, lane.versions["python"]) == (pid, platform.python_version())
     assert group._children.find("cpu")._output.lane == "cpu"
     wait_for(lambda: spare_of(group) != pid, what="another spare")
 

@@ -83,8 +83,7 @@ class SimulatedGpu:
     def __init__(self, slices) -> None:
         self.slices = slices
         self.points = [
-            Point(int(end * SECOND), int((end - begin) * SECOND), examples=1, steps=1, steady=True)
-            for begin, end in slices
+            Point(int(end * SECOND), int((end - begin) * SECOND), examples=1, steps=1) for begin, end in slices
         ]
 
     def joules(self, at_s: float) -> float:
@@ -168,13 +167,13 @@ class TestInASession:
         session.accept(replace(SAMPLE, used_bytes=180.0))  # the first one counts: importing may open the GPU
         session.accept(phase(BUILDING, lane="gpu:0"))
         session.accept(SAMPLE)
-        assert isinstance(gpu_lane(session).gpu_memory_used_bytes, Missing)
+        assert isinstance(gpu_lane(session).gpu_use.used_bytes, Missing)
         session.accept(phase(RACING, lane="gpu:0"))
         session.accept(SAMPLE)
         lane = gpu_lane(session)
-        assert (lane.gpu_memory_used_bytes, lane.gpu_memory_source) == (800.0, "device change")
+        assert (lane.gpu_use.used_bytes, lane.gpu_use.source) == (800.0, "device change")
         session.accept(replace(SAMPLE, used_by_pid={7: 120}))
-        assert gpu_lane(session).gpu_memory_source == "driver"
+        assert gpu_lane(session).gpu_use.source == "driver"
 
     def test_it_is_unknown_for_two_lanes_on_one_gpu(self, begin):
         session = begin("gpu:0", "gpu:0")
@@ -182,7 +181,7 @@ class TestInASession:
         for lane in session.snapshot().lanes:
             session.accept(phase(RACING, lane=lane.spec.name))
         session.accept(SAMPLE)
-        assert {lane.gpu_memory_source for lane in session.snapshot().lanes} == {""}
+        assert {lane.gpu_use.source for lane in session.snapshot().lanes} == {""}
 
     def test_busy_time_belongs_to_the_lane_that_trains_on_the_gpu(self, begin):
         session = begin("cpu", "gpu:0")
@@ -190,10 +189,10 @@ class TestInASession:
         for pct, index in ((40.0, 0), (60.0, 0), (90.0, 1)):
             session.accept(phase(RACING, lane="gpu:0"))
             session.accept(gpu_sample(f"GPU-{index}", index, busy_pct=pct, busy_by_pid={7: 35.0, 8: 20.0}))
-        assert gpu_lane(session).gpu_parts["GPU-0"].lane_busy_pct == 35
-        assert gpu_lane(session).racing_gpu_busy_pct.value == 50, "averaged while it races"
+        assert gpu_lane(session).gpu_use.parts["GPU-0"].lane_busy_pct == 35
+        assert gpu_lane(session).gpu_use.racing_busy_pct.value == 50, "averaged while it races"
         cpu = session.snapshot().lane("cpu")
-        assert (cpu.gpu_parts, cpu.racing_gpu_busy_pct.value) == ({}, None)
+        assert (cpu.gpu_use.parts, cpu.gpu_use.racing_busy_pct.value) == ({}, None)
 
     def test_a_mig_instance_is_recognised_by_the_uuid_that_cuda_gives(self, begin):
         session = begin("cpu", "gpu:0")
@@ -215,16 +214,16 @@ class TestInASession:
         session.accept(phase(RACING, lane="gpu:0+2"))
         listed = {"used_by_pid": {7: 120}, "busy_by_pid": {7: 30.0}, "busy_pct": 40.0}
         session.accept(gpu_sample("GPU-a", 0, **listed))
-        assert lane().gpu_memory_used_bytes == NOT_ALL, "half of it is not a figure"
+        assert lane().gpu_use.used_bytes == NOT_ALL, "half of it is not a figure"
         session.accept(gpu_sample("GPU-b", 1, **listed))
         session.accept(gpu_sample("GPU-c", 2, used_by_pid={7: 80}, busy_by_pid={7: 50.0}, busy_pct=60.0))
-        assert (lane().gpu_memory_used_bytes, lane().gpu_memory_source) == (200.0, "driver")
-        assert [part.lane_busy_pct for part in lane().gpu_parts.values()] == [30.0, 50.0]
-        assert lane().racing_gpu_busy_pct.value == 50.0
+        assert (lane().gpu_use.used_bytes, lane().gpu_use.source) == (200.0, "driver")
+        assert [part.lane_busy_pct for part in lane().gpu_use.parts.values()] == [30.0, 50.0]
+        assert lane().gpu_use.racing_busy_pct.value == 50.0
         assert [gpu.key for gpu in session.snapshot().gpus_of(lane())] == ["GPU-a", "GPU-c"]
         session.accept(window(lane="gpu:0+2", gpu_memory_peak_bytes=170))
         session.accept(gpu_sample("GPU-c", 2, busy_pct=60.0))
-        assert (lane().gpu_memory_used_bytes, lane().gpu_memory_source) == (170.0, "TensorFlow's allocator")
+        assert (lane().gpu_use.used_bytes, lane().gpu_use.source) == (170.0, "TensorFlow's allocator")
 
     def test_two_gpus_draw_what_both_draw(self, begin):
         session = begin("gpu:0+1")
@@ -246,7 +245,7 @@ class TestInASession:
         for key, index in (("GPU-a", 0), ("GPU-c", 2)):
             session.accept(gpu_sample(key, index, used_by_pid={7: 50 + index}))
         lane = session.snapshot().lanes[0]
-        assert (set(lane.gpu_parts), lane.gpu_memory_used_bytes) == ({"GPU-a", "GPU-c"}, 102.0)
+        assert (set(lane.gpu_use.parts), lane.gpu_use.used_bytes) == ({"GPU-a", "GPU-c"}, 102.0)
         assert session.snapshot().device_name(lane) == "2x L4"
 
     def test_energy_of_1000_examples(self, begin):

@@ -101,10 +101,10 @@ def test_two_names_of_one_machine_share_its_gpu(session):
         )
     crowded = gpu_sample(host="gpu2", foreign_pids=True, used_by_pid={99: 2**30})
     session.accept(crowded)
-    assert session.snapshot().lane(THERE).gpu_memory_source == ""
+    assert session.snapshot().lane(THERE).gpu_use.source == ""
     session.accept(PhaseEntered(lane="alias/gpu:0", at_ns=9, phase="failed"))
     session.accept(replace(crowded, at_ns=2))
-    assert session.snapshot().lane(THERE).gpu_memory_source == "only process"
+    assert session.snapshot().lane(THERE).gpu_use.source == "only process"
 
 
 def test_what_a_connection_tells_is_kept_until_it_is_made_again(session):

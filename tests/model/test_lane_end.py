@@ -87,7 +87,7 @@ def test_memory_after_the_end_is_that_of_the_race_and_not_of_the_exit():
     state = lane("cpu", phase(RACING), *samples)
     assert state.memory_bytes == 17 * 2**20
     state = advance(state, ended(0, requested=True))
-    assert (state.memory_bytes, state.peak_private_bytes) == (pytest.approx(257.5 * 2**20), 320 * 2**20)
+    assert (state.memory_bytes, state.tree.peak_private_bytes) == (pytest.approx(257.5 * 2**20), 320 * 2**20)
 
 
 class TestReason:

@@ -6,8 +6,7 @@ from support.events import ended, lane, phase, started
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_log import without_chatter
-from tfmon.model.lane_state import LOG_LINES
+from tfmon.model.lane_log import LOG_LINES, without_chatter
 
 
 def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:

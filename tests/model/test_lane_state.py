@@ -25,6 +25,7 @@ from tfmon.model.events import (
     BadLine,
 )
 from tfmon.model.gpu_accounting import NO_GPU
+from tfmon.model.hosts import trains_on
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -34,29 +35,24 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     Profiled,
-    Progressed,
     SliceEnded,
-    SliceLoad,
 )
 from tfmon.model.lane_log import append_log
-from tfmon.model.lane_reducer import advance, trains_on
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import (
     ABSENT,
     DONE,
     FAILED,
-    HISTORY_WINDOWS,
-    NOT_SAMPLED,
     PAUSED,
     RACING,
-    RECENT_NS,
     STARTING,
     Heartbeat,
     LaneState,
-    seconds_left,
 )
-from tfmon.model.lane_statistics import Measurements, Point, WindowSums
-from tfmon.model.readings import HostSample, Missing
+from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Point
+from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, SliceLoad
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import WindowSums
 
 
 def applied(request: int = 1, value="off", at_ns: int = 3 * SECOND) -> KnobApplied:
@@ -74,8 +70,8 @@ def loaded(uuid: str | None) -> LibrariesLoaded:
 class TestPhases:
     def test_nothing_is_known_at_first(self):
         state = lane()
-        assert (state.phase, state.pid, state.parameters, state.first_loss) == (STARTING, None, None, None)
-        assert state.tree_cpu_pct is state.private_bytes is NOT_SAMPLED
+        assert (state.phase, state.pid, state.parameters, state.losses.first) == (STARTING, None, None, None)
+        assert state.tree.cpu_pct is state.tree.private_bytes is NOT_SAMPLED
         assert not state.over
 
     def test_what_the_child_says_of_itself_is_kept(self):
@@ -83,9 +79,9 @@ class TestPhases:
         hello = Hello(at_ns=1, protocol=2, pid=42, python="3.12.1", reports_stack=True, unlike=unlike)
         built = Built(at_ns=1, parameters=5, examples=None, settings={"batch_size": 8})
         state = lane("gpu:0", hello, loaded("GPU-a"), built)
-        assert (state.pid, state.python, state.reports_stack) == (42, "3.12.1", True)
+        assert (state.pid, state.reports_stack) == (42, True)
         assert state.unlike == unlike
-        assert (state.tensorflow, state.keras, state.numpy) == ("2.21", "3", "2.4")
+        assert state.versions == {"tensorflow": "2.21", "keras": "3", "numpy": "2.4", "python": "3.12.1"}
         assert (state.device_name, state.gpu_uuids) == ("A GPU", ("GPU-a",))
         assert (state.parameters, state.data_examples, state.settings) == (5, None, {"batch_size": 8})
 
@@ -140,8 +136,9 @@ class TestRestart:
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
             heartbeat=Heartbeat(heard_ns=50), process=1,
         )  # fmt: skip
-        assert replace(state, log=(), history=fresh.history) == fresh
-        assert len(state.log) > 3 and state.history.second.steps == 20
+        measured = replace(state.measurements, history=fresh.history)
+        assert replace(state, log=(), measurements=measured) == fresh
+        assert len(state.log) > 3 and state.history.second.windows.steps == 20
         assert advance(state, phase(RACING)).phase == RACING
 
     def test_a_fresh_process_goes_on_with_the_measurement_and_counts_from_where_the_other_was(self):
@@ -182,8 +179,8 @@ class TestRestart:
         assert len(state.slices_under(window().settings)) == kept
 
     def test_a_gpu_lane_never_says_that_it_has_no_gpu(self):
-        assert lane("gpu:0", started()).gpu_memory_used_bytes == NOT_SAMPLED
-        assert lane("cpu", started()).gpu_memory_used_bytes == NO_GPU
+        assert lane("gpu:0", started()).gpu_use.used_bytes == NOT_SAMPLED
+        assert lane("cpu", started()).gpu_use.used_bytes == NO_GPU
 
 
 class TestWindows:
@@ -224,17 +221,17 @@ class TestWindows:
     def test_the_chart_keeps_a_limited_number_of_windows(self):
         state = lane("cpu", *(window(at_ns=number) for number in range(HISTORY_WINDOWS + 5)))
         assert len(state.points) == HISTORY_WINDOWS
-        assert state.points[-1] == Point(HISTORY_WINDOWS + 4, 200 * MS, 320, 10, True)
+        assert state.points[-1] == Point(HISTORY_WINDOWS + 4, 200 * MS, 320, 10)
 
     def test_the_first_and_the_last_loss_are_kept(self):
         state = lane("cpu", *(window(loss=loss) for loss in (None, 2.0, 1.0, None)))
-        assert (state.first_loss, state.last_loss) == (2.0, 1.0)
+        assert (state.losses.first, state.losses.last) == (2.0, 1.0)
 
     def test_settings_and_gpu_memory_are_those_of_the_latest_window(self):
         first = window(gpu_memory_allocated_bytes=5, gpu_memory_peak_bytes=9, traced="step")
         state = lane("gpu:0", first, window(settings={"prefetch": 1}))
         assert (state.settings, state.traced) == ({"prefetch": 1}, "step")
-        assert (state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (None, None)
+        assert (state.gpu_use.allocated_bytes, state.gpu_use.peak_bytes) == (None, None)
 
     def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes(self):
         call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
@@ -265,14 +262,6 @@ class TestRecent:
             window(at_ns=3 * SECOND + 200 * MS, examples=7),
         )
         assert lane("cpu", *events).recent().examples == 7
-
-    def test_the_time_left_includes_what_epochs_take_besides_their_steps(self):
-        state = replace(lane(), measurements=Measurements(steady=WindowSums(steps=100, span_ns=SECOND)))
-        assert seconds_left(state) is None
-        progress = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
-        state = advance(state, Progressed(at_ns=0, validation_ns=2 * SECOND, between_ns=SECOND, **progress))
-        assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)
-        assert seconds_left(replace(state, progress=replace(state.progress, batches=None))) is None
 
 
 class TestKnobs:
@@ -312,9 +301,10 @@ class TestSamples:
     def test_only_samples_with_a_value_while_racing_are_averaged(self):
         racing = [tree_sample(pct) for pct in (100.0, HIDDEN, 300.0)]
         state = lane("cpu", tree_sample(900.0), phase(RACING), *racing, phase(PAUSED), tree_sample(0.0))
-        assert state.racing_cpu_pct.value == 200.0
-        assert (state.tree_cpu_pct, state.private_bytes, state.processes, state.pids) == (0.0, 1e6, 2, (7, 8))
-        assert lane("cpu", phase(RACING), tree_sample(HIDDEN)).racing_cpu_pct.value is None
+        assert state.tree.racing_cpu_pct.value == 200.0
+        tree = state.tree
+        assert (tree.cpu_pct, tree.private_bytes, tree.processes, tree.pids) == (0.0, 1e6, 2, (7, 8))
+        assert lane("cpu", phase(RACING), tree_sample(HIDDEN)).tree.racing_cpu_pct.value is None
 
     def test_a_finished_lane_keeps_its_last_samples(self):
         done = lane("cpu", tree_sample(), phase(RACING), Finished(at_ns=1, steps=1))
@@ -329,4 +319,4 @@ class TestSamples:
 
 
 def test_missing_memory_is_not_zero():
-    assert isinstance(lane("gpu:0", tree_sample(), gpu_sample()).gpu_memory_used_bytes, Missing)
+    assert isinstance(lane("gpu:0", tree_sample(), gpu_sample()).gpu_use.used_bytes, Missing)

@@ -22,14 +22,8 @@ from tfmon.model.lane_statistics import (
     EarlierSlices,
     Measurements,
     SliceSpeed,
-    WindowSums,
-    add,
-    bin_of,
-    count,
-    middle_ns,
-    quantile_ns,
-    without_stop,
 )
+from tfmon.model.window_sums import WindowSums, add, bin_of, count, middle_ns, quantile_ns, without_stop
 
 SMALL, LARGE = {"batch_size": 32}, {"batch_size": 64}
 DURATIONS = st.lists(st.integers(1, 10**13), min_size=1, max_size=200)

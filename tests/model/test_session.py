@@ -14,11 +14,12 @@ from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
-from tfmon.model.lane_statistics import WindowSums
+from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, TuneState
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
-from tfmon.model.session import Session, why_mode_stays
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.model.window_sums import WindowSums
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ def test_an_end_keeps_what_was_measured_whatever_mode_is_recorded_after_it():
     known = demo.session.snapshot()
     assert (known.over, known.has_result, known.race.mode) == (True, True, TURNS)
     assert [lane.measurements for lane in known.lanes] == measured
-    assert why_mode_stays(known).startswith("the race is over")
+    assert why_mode_stays(known.lanes).startswith("the race is over")
 
 
 def test_a_lane_that_has_ended_keeps_its_measurement_while_another_one_trains_on():
@@ -280,7 +281,7 @@ def test_a_lane_that_has_ended_keeps_its_measurement_while_another_one_trains_on
     demo.race(6, (7_000, 2_000))
     demo.enter("cpu", "done")
     before = demo.session.snapshot()
-    assert why_mode_stays(before) == "C ended, and what was measured stays: r starts again"
+    assert why_mode_stays(before.lanes) == "C ended, and what was measured stays: r starts again"
     demo.session.set_mode(CONCURRENT)
     demo.session.set_exclusive("gpu:0")
     after = demo.session.snapshot()

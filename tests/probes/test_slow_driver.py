@@ -9,7 +9,7 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
 from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.readings import SlowReading
-from tfmon.probes.nvidia.backoff import Backoff
+from tfmon.probes.base import Backoff
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from support.ui import Demo
 
 from tfmon import __version__
 from tfmon.analysis.analysis import analyse
-from tfmon.model import lane_statistics as histogram
+from tfmon.model import window_sums as histogram
 from tfmon.model.events import (
     HostConnected,
     HostLost,

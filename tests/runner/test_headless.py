@@ -12,10 +12,11 @@ import pytest
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed, WindowSums
+from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import WindowSums
 from tfmon.runner import headless
 
 SECOND = 1_000_000_000
@@ -50,7 +51,7 @@ class Program:
         return self
 
     def snapshot(self) -> Snapshot:
-        lane = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING, points=self.points)
+        lane = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING, measurements=Measurements(points=self.points))
         return Snapshot(5 * SECOND, Race(), (lane,))
 
     def begin(self, _plan) -> None:
@@ -91,7 +92,7 @@ def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers()
 
 
 def test_progress_is_told_on_a_terminal_alone(monkeypatch):
-    measured = (Point(SECOND, SECOND, 2_500, 250, True),)
+    measured = (Point(SECOND, SECOND, 2_500, 250),)
     for points, told in (((), "cpu: racing 5 s"), (measured, "cpu: 2 500 examples/s")):
         terminal = io.StringIO()
         terminal.isatty = lambda: True

@@ -8,7 +8,7 @@ import pytest
 from support.events import gpu_sample, lane
 
 from tfmon.errors import DeviceAbsentError, UsageError
-from tfmon.model.lane_reducer import has_device
+from tfmon.model.hosts import has_device
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch

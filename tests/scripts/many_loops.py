@@ -468,7 +468,7 @@ def main() -> None:
     for name, loop in list(loops.items())[first::every]:
         truth, state = known_of(lambda loop=loop: run(**loop))
         loss = truth.loss[0] if isinstance(truth.loss, list) else truth.loss
-        known = {"steps": state.steps, "examples": state.examples, "loss": state.last_loss}
+        known = {"steps": state.steps, "examples": state.examples, "loss": state.losses.last}
         true = {
             "steps": truth.steps,
             "examples": truth.examples,

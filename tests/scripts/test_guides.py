@@ -57,7 +57,7 @@ def test_eight_guides_race_in_turns_to_the_end_with_their_own_counts(script, tmp
 def test_loops_of_keras_and_legacy_keras_are_counted(watch, script, names):
     race = watch(script(ALL_OF), *paths(*names))
     assert trained(race) == counted(race)
-    assert 0 < race.lane.last_loss < 5
+    assert 0 < race.lane.losses.last < 5
     assert not any(race.lane.not_measured.values())
 
 

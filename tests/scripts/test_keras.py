@@ -65,7 +65,7 @@ def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
     race = watch(script(ALL_OF), *shapes("kinds_of_data", "text_classification", "image_classifier"))
     assert trained(race) == counted(race)
     lane = race.lane
-    assert 0 < lane.last_loss < 5 and lane.tensorflow and lane.keras
+    assert 0 < lane.losses.last < 5 and lane.versions["tensorflow"] and lane.versions["keras"]
     assert lane.parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3
     progress = lane.progress
     assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (4, 4, 14, 14)

@@ -112,7 +112,7 @@ def test_steps_are_seen_whatever_starts_python(watch, script, start):
     race = watch("/bin/sh", "-c", words)
     output(race)
     assert (race.lane.phase, race.lane.steps, race.lane.examples) == (DONE, WARM, 4 * WARM)
-    assert race.lane.first_loss == 1.0, "that of the first step"
+    assert race.lane.losses.first == 1.0, "that of the first step"
 
 
 def test_a_forked_process_is_no_lane(watch, script):
@@ -323,7 +323,7 @@ while True:
     offered = {event.knob: event for event in race.of(KnobOffered)}
     assert (offered["size"].value, offered["size"].choices) == (8, (8, 16))
     assert (offered["rate"].value, offered["rate"].default) == (0.25, 0.5)
-    assert race.lane.last_loss == 0.25
+    assert race.lane.losses.last == 0.25
     race.lanes.set_knob(race.name, "size", 16)
     applied = race.until_event(KnobApplied)
     assert (applied.knob, applied.value) == ("size", 16)
@@ -382,7 +382,7 @@ for _ in range(20_000):
 """
     race = watch(script(text))
     output(race)
-    assert race.lane.phase == DONE and race.lane.last_loss < race.lane.first_loss
+    assert race.lane.phase == DONE and race.lane.losses.last < race.lane.losses.first
 
 
 TORCH = """

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.script import others
-from tfmon.script.others import OtherLibrary
+from tfmon.script import watching
+from tfmon.script.watching import OtherLibrary
 
 
 def jax() -> SimpleNamespace:
@@ -21,8 +21,8 @@ def jax() -> SimpleNamespace:
 
 @pytest.fixture
 def told(monkeypatch) -> queue.Queue[str]:
-    monkeypatch.setattr(others, "ENOUGH_S", 0.01)
-    monkeypatch.setattr(others, "LOADED_S", 3_600)
+    monkeypatch.setattr(watching, "ENOUGH_S", 0.01)
+    monkeypatch.setattr(watching, "LOADED_S", 3_600)
     return queue.Queue()
 
 
@@ -38,7 +38,7 @@ def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they
 
 
 def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
-    monkeypatch.setattr(others, "LOADED_S", 0.01)
+    monkeypatch.setattr(watching, "LOADED_S", 0.01)
     OtherLibrary(told.put).watch(jax())
     assert told.get(timeout=PATIENCE_S).startswith(
         "JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon"

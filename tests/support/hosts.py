@@ -18,7 +18,7 @@ import pytest
 from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.lanes.launcher import ProcessLauncher
+from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.remote import wire

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import Measurements, WindowSums
+from tfmon.model.lane_statistics import Measurements
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import WindowSums
 
 MS = 1_000_000
 KNOBS = (*COMMON, Knob("variant", "slow", "", choices=("slow", "fast")))

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfmon.analysis.sweep_grid import combine
 from tfmon.errors import TfmonError
-from tfmon.model import lane_statistics as histogram
+from tfmon.model import window_sums as histogram
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.knobs import KnobValue, Settings

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfmon.errors import TfmonError
-from tfmon.model import lane_statistics as histogram
+from tfmon.model import window_sums as histogram
 from tfmon.model.events import (
     HostConnected,
     HostLost,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tfmon.model import lane_statistics as histogram
+from tfmon.model import window_sums as histogram
 from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, TakeProfile

@@ -123,7 +123,7 @@ def test_a_scenario_with_neither_model_nor_step_is_told_so(tf: Any) -> None:
 def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
     delivered: queue.Queue[Any] = queue.Queue()
     builder = SetupBuilder(
-        pipelines, OneStep(print), lambda request, result: delivered.put((request, result)), pytest.fail
+        pipelines, OneStep(print), lambda ready: delivered.put((ready.request, ready.result)), pytest.fail
     )
     builder.build(settings(4))
     builder.start()

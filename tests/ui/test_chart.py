@@ -22,7 +22,6 @@ def points(speed: float, begin_s: float, end_s: float, span_s: float = 0.25) -> 
             round(span_s * SECOND),
             round(speed * span_s),
             1,
-            True,
         )
         for place in range(count)
     ]
@@ -71,7 +70,7 @@ def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
 
 def test_a_window_longer_than_a_cell_is_spread_over_all_its_cells():
     axis = chart.time_axis(100 * SECOND, 60)
-    values = throughput([Point(95 * SECOND, 5 * SECOND, 1_000, 1, True)], axis, 1)
+    values = throughput([Point(95 * SECOND, 5 * SECOND, 1_000, 1)], axis, 1)
     assert [round(value) for value in values if value is not None] == [200] * 5
 
 

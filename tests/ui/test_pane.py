@@ -12,7 +12,7 @@ from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render import readings
+from tfmon.ui.render import lane_gpus, readings
 from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.view import SHARED, Scale, View
@@ -89,12 +89,13 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     snapshot = racing_demo().session.snapshot()
 
     def words(**more) -> str:
-        lane = replace(snapshot.lane("gpu:0"), **more)
-        return plain([readings.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
+        lane = snapshot.lane("gpu:0")
+        lane = replace(lane, gpu_use=replace(lane.gpu_use, **more))
+        return plain([lane_gpus.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
 
     of_all = "gpu mem GPU 1.2 GiB of 139 GiB · 38 MiB allocated (peak 51 MiB)"
-    assert words(gpu_memory_used_bytes=Missing("hidden")) == of_all
-    assert "612 MiB used (only process)" in words(gpu_memory_source="only process")
+    assert words(used_bytes=Missing("hidden")) == of_all
+    assert "612 MiB used (only process)" in words(source="only process")
 
 
 def test_importing_is_never_a_blank_screen():

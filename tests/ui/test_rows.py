@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon.ui.canvas import changes
-from tfmon.ui.render.figures import large
-from tfmon.ui.render.rows import cells, crop, fit, spread, wrap
-from tfmon.ui.render.style import charset, to_ascii
+from tfmon.ui.render.rows import cells, crop, fit, large, spread, wrap
+from tfmon.ui.render.style import to_ascii
+from tfmon.units import charset
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

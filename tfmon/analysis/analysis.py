@@ -39,6 +39,16 @@ class LaneAnalysis:
         return self.lane.measurements.windows
 
     @property
+    def measured_text(self) -> str:
+        """For how long it was measured."""
+        return f"measured for {units.seconds(self.lane.steady.span_ns / 1e9)}"
+
+    @property
+    def discarded_text(self) -> str:
+        """What was discarded of its time, and why."""
+        return units.discarded(self.lane.discarded_shares)
+
+    @property
     def discarded(self) -> Mapping[str, int]:
         """Windows that do not count, by reason; one with two reasons is in both."""
         return self.lane.discarded

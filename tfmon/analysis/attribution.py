@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.window_sums import WindowSums
 
 ASYNCHRONOUS = 0.25
 """Work that is left after the call, as a share of the call, from which on the device runs behind the host."""

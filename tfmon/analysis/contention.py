@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.means import trimmed
-from tfmon.model.lane_events import SliceLoad
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Missing, Reading, SliceLoad
 
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
 NO_SLICES = Missing("no slice has ended yet")

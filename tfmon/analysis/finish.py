@@ -1,4 +1,4 @@
-"""What a script's race says at its end besides the verdict: time to finish, and whether all trained the same."""
+"""The end of a script's race: the time left, the time to finish, and whether all lanes trained the same. Pure."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ def ending_line(snapshot: Snapshot) -> str:
     left_s = max(lane.ending.at_ns / 1e9 + lane.ending.grace_s for lane in ending if lane.ending is not None)
     names = " and ".join(lane.title for lane in ending)
     return f"{names} got Ctrl+C; killed in {max(0.0, left_s - snapshot.at_ns / 1e9):.0f} s"
+
+
+def seconds_left(lane: LaneState) -> float | None:
+    """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
+
+    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before. Returns None where
+    the pace or the number of batches is not known.
+    """
+    progress, pace = lane.progress, lane.recent().steps_per_s or lane.steady.steps_per_s
+    if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
+        return None
+    epochs = max(0, progress.epochs - progress.epoch)
+    batches = epochs * progress.batches + max(0, progress.batches - progress.batch)
+    beside_ns = (progress.validation_ns + progress.between_ns) / max(1, progress.epochs_done)
+    return batches / pace + (epochs + 1) * beside_ns / 1e9
 
 
 def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
@@ -84,7 +99,7 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     if brief:
         return told
     times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
-    losses = [(lane.title, lane.last_loss) for lane in lanes if lane.last_loss is not None]
+    losses = [(lane.title, lane.losses.last) for lane in lanes if lane.losses.last is not None]
     ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
     return f"{told} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
 
@@ -92,7 +107,7 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
 def _differences(lanes: Sequence[LaneState]) -> list[str]:
     """Return a warning for each two lanes whose losses differ by more than they scatter."""
     found = []
-    finite = {lane.title: math.isfinite(lane.last_loss) for lane in lanes if lane.last_loss is not None}
+    finite = {lane.title: math.isfinite(lane.losses.last) for lane in lanes if lane.losses.last is not None}
     if len({*finite.values()}) > 1:
         lost = " and ".join(title for title, one in finite.items() if not one)
         sound = " and ".join(title for title, one in finite.items() if one)

@@ -64,7 +64,9 @@ def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
 
     Of several GPUs it is that with `index`, or else the one of which they took the most: its lane waits for it.
     """
-    found = [_of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_taken.items()) if index in (None, at)]
+    found = [
+        _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
+    ]
     return max(found, key=lambda one: one.time_share * one.share_pct, default=None)
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.means import Center, trimmed_in_time
 from tfmon.analysis.tuning import best_of, best_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import concurrent_slices
 from tfmon.model.periods import Period, in_slices
 from tfmon.model.race import CrossoverState, Race
 from tfmon.model.readings import ALWAYS_VALID, Estimate
@@ -103,7 +103,7 @@ def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
 
     It is that of its slices, or where it does not train in slices, of each second or so. None from too few.
     """
-    slices = lane.slices if sliced else stretches([lane])[1][0]
+    slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
     return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
 
 

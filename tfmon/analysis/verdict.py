@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.finish import ended_itself, went_on
 from tfmon.analysis.gpu_others import others_notes
-from tfmon.analysis.intervals import Looks
-from tfmon.analysis.machines import MachineDifference, machine_differences
-from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
+from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
 from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
-from tfmon.analysis.unfinished import unfinished
-from tfmon.analysis.verdict_notes import hangs, hung, note
+from tfmon.analysis.unfinished import falling, longer_text, more_rounds, unfinished
+from tfmon.analysis.verdict_notes import MachineDifference, hangs, hung, machine_differences, note
 from tfmon.model.collisions import collisions
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.lane_statistics import concurrent_slices
 from tfmon.model.naming import also_differing
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
@@ -33,8 +29,6 @@ CONTENDED = "contended: all train at once and share the cores"
 TAKE_TURNS = " (t: take turns)"
 """What to do about it while the race runs."""
 
-LONG_ROUND_S = 5.0
-"""Where a round takes longer, the time that is left is told in rounds, too."""
 VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
 FASTER: VerdictKind = "faster"
 """The interval of the lead excludes 1."""
@@ -165,7 +159,7 @@ Compared = Sequence[tuple[LaneState, Throughput]]
 
 def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
     """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
-    length_ns, slices = stretches(lanes)
+    length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
     found = _judged(snapshot, compared, before, together=True)
     if found is not None:
@@ -193,7 +187,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
     least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
-    more = _more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
+    more = more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
     text, _ = unfinished(lanes, snapshot.at_ns)
     return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
 
@@ -235,7 +229,7 @@ def _judged(
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     answer_ns = None
     if left_s is not None and not over:
-        left_s, answer_ns = _falling(left_s, snapshot, slices, before)
+        left_s, answer_ns = falling(left_s, snapshot, slices, before.answer_ns if before is not None else None)
     within = 1 / (1 + race.margin) <= shown.low and shown.high <= 1 + race.margin
     margin, best, other = f"±{100 * race.margin:g} %", ranking[0].ratio, next_fastest
     kind: VerdictKind
@@ -251,7 +245,7 @@ def _judged(
         text = f"{kind if over else 'too close so far'}: {{first}} over {{second}} {{factor}} ({{interval}})"
         if len(lanes) == 2 and not over:
             text = f"too close so far ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
-        text += _longer_text(left_s, snapshot, lead, looks, over=over)
+        text += longer_text(left_s, snapshot, lead, looks, over=over)
     by_name = {lane.spec.name: (lane, throughput) for lane, throughput in compared}
 
     def ratio(first: LaneState, second: LaneState, choices: int = looks.choices) -> Estimate | None:
@@ -294,48 +288,6 @@ def _ranked(
             who = f"{short_name(knobs[0])} {first} over {second}: {one.spec.id}/{other.spec.id}"
             told.append(ahead(who, found))
     return tuple(told)
-
-
-def _falling(
-    left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], before: Verdict | None
-) -> tuple[float, int]:
-    """Return how much longer it takes, at most what was told before until that has passed, and when it ends."""
-    measured_ns = max(lane[-1].at_ns for lane in slices)
-    now_ns, answer_ns = max(snapshot.at_ns, measured_ns), measured_ns + round(left_s * 1e9)
-    if before is not None and before.answer_ns is not None and before.answer_ns > now_ns:
-        answer_ns = min(answer_ns, before.answer_ns)
-    return max(0.0, (answer_ns - now_ns) / 1e9), answer_ns
-
-
-def _longer_text(
-    left_s: float | None, snapshot: Snapshot, comparison: Comparison, looks: Looks, *, over: bool
-) -> str:
-    """Say how much longer it takes, or that no time of this race is enough."""
-    if left_s is not None and not (over and ended_itself(snapshot.lanes)):
-        about = f"; about {units.about(left_s)}"
-        pace_s = round_s([lane.slices for lane in snapshot.lanes])
-        if pace_s is not None and pace_s > LONG_ROUND_S:
-            about += f" ({max(1, round(left_s / pace_s))} rounds)"
-        return f"{about} more would settle it" if over else about
-    between = comparison.between
-    limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
-    if snapshot.race.fresh or not limited:
-        return ""
-    script = any(lane.command for lane in snapshot.lanes)
-    return "; between-process variance is too large" + ("" if script else "; use --fresh")
-
-
-def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
-    """Say how much longer the race had to last for so many rounds more; empty where no round was measured."""
-    ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
-    if not ends or missing < 1:
-        return ""
-    pace_s = round_s([lane.slices for lane in lanes])
-    if pace_s is None:
-        if snapshot.race.started_ns is None:
-            return ""
-        pace_s = (max(ends) - snapshot.race.started_ns) / 1e9
-    return f"; stopped {max(1, math.ceil(missing * pace_s))} s before a verdict"
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:

@@ -9,9 +9,8 @@ from typing import Literal
 from tfmon.analysis.analysis import analyse
 from tfmon.api import arguments
 from tfmon.api.arguments import named_as_arguments
-from tfmon.api.progress import teller
+from tfmon.api.progress import alone, teller
 from tfmon.api.result import LaneFailedError, RaceResult, result_of
-from tfmon.api.turnstile import alone
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE
 from tfmon.model.knobs import KnobValue

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tfmon.analysis.sweep import LEAST_CI, Found
 from tfmon.api import arguments
 from tfmon.api.arguments import named_as_arguments
-from tfmon.api.progress import teller
+from tfmon.api.progress import alone, teller
 from tfmon.api.racing import slice_of
 from tfmon.api.result import Interval
-from tfmon.api.turnstile import alone
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.knobs import KnobValue, exact
 from tfmon.reports.sweep import to_json, to_text

@@ -116,7 +116,7 @@ def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _devices() -> Iterator[tuple[str, str]]:
     """Yield the devices of this machine with their names; the first GPU also where none is found in a second."""
     from tfmon.probes.gpus import conclude, read_visibility
-    from tfmon.runner.instances import short_name
+    from tfmon.runner.devices import short_name
 
     yield "cpu", ""
     found = conclude(read_visibility(timeout_s=1.0), lambda: None)

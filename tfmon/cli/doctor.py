@@ -41,7 +41,6 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     """
     from tfmon.reports.doctor import to_json, to_text
     from tfmon.runner import variance
-    from tfmon.runner.settings import ascii_only
 
     where = {} if host is None else {"host": host}
     try:
@@ -64,7 +63,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
         click.echo(f"{learnt_text()}\n")
     if host is not None:
         click.echo(f"On {host}, with {clean(report.python)}:\n")
-    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only(), paint=paint))
+    click.echo(to_text(report, verbose=verbose, ascii_only=options.ascii_only(), paint=paint))
     sys.exit(report.exit_code)
 
 

@@ -48,7 +48,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
     from tfmon.reports.hosts import to_json, to_text
-    from tfmon.runner.settings import ascii_only, config_file, find_host
+    from tfmon.runner.settings import config_file, find_host
 
     wanted = tuple(dict.fromkeys(names or config_file().hosts))
     if not wanted:
@@ -60,7 +60,8 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
     found = survey([find_host(name) for name in wanted])
     here = read_machine()
-    text = json.dumps(to_json(found, here), indent=2) if as_json else to_text(found, here, ascii_only=ascii_only())
+    plain = options.ascii_only()
+    text = json.dumps(to_json(found, here), indent=2) if as_json else to_text(found, here, ascii_only=plain)
     click.echo(text)
     unusable = any(one.error or not one.machine.tensorflow for one in found)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
@@ -69,12 +70,11 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
     from tfmon.reports.hosts import nodes_to_json, nodes_to_text
     from tfmon.runner.planner import ray_cluster
-    from tfmon.runner.settings import ascii_only
 
     with options.errors_as_json(as_json):
         cluster = ray_cluster(address, python, 1.0)
         assert cluster is not None
         nodes = cluster.nodes()
-    text = nodes_to_text(nodes, ascii_only=ascii_only())
+    text = nodes_to_text(nodes, ascii_only=options.ascii_only())
     click.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else text)
     sys.exit(EXIT_FINE)

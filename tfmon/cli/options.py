@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
-from tfmon.runner.settings import LONGEST_WAIT_MIN, MODES, THEME, Seconds, resolve
+from tfmon.model.race import MODES
+from tfmon.runner.settings import LONGEST_WAIT_MIN, THEME, Seconds, resolve
+from tfmon.units import charset
 
 if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
@@ -282,3 +284,8 @@ def print_result(text: str, path: str) -> None:
         if error.errno == errno.EPIPE:
             raise
         raise unwritable(error, f"the result is in {path}" if path else "it is not recorded either") from None
+
+
+def ascii_only() -> bool:
+    """Return whether stdout shows ASCII alone."""
+    return charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"

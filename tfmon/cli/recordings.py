@@ -164,9 +164,7 @@ def _sweep_lines() -> list[str]:
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     """List what the lanes of a recorded race wrote, or copy what one of them did."""
-    from tfmon.model.locks import is_locked
-    from tfmon.model.view_files import WRITTEN, files_of, take_out, tidy
-    from tfmon.model.views import IN_PLACE, View
+    from tfmon.model.views import IN_PLACE, WRITTEN, View, files_of, is_locked, take_out, tidy
     from tfmon.recordings.library import run_id
     from tfmon.recordings.reader import peek
 

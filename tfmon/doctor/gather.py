@@ -12,7 +12,7 @@ from tfmon.doctor.children import import_tensorflow, open_libraries
 from tfmon.doctor.facts import VARIABLES, Build, Distribution, Facts, Import, Library, Running
 from tfmon.doctor.interpreter import describe_interpreter, find_shadows, read_build, shadows_on
 from tfmon.doctor.machine import LoadWatch, read_driver_files, read_host, read_platform
-from tfmon.model.view_files import default_base
+from tfmon.model.views import default_base
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import read_visibility
 from tfmon.probes.obstacles import LIBRARY

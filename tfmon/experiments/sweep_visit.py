@@ -185,7 +185,7 @@ class Visit:
         """Return the other readings of the combination."""
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
-        memory = lane.gpu_memory_used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
+        memory = lane.gpu_use.used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
         found = find_bottleneck(snapshot, lane)
         missing = memory.reason if isinstance(memory, Missing) else ""
         return Figures(

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 from tfmon.lanes.launch import Launched
 
@@ -15,14 +15,19 @@ LAST_CHUNKS = 32
 """Most that is read of a pipe after the process has ended: more than a pipe holds, so nothing is lost."""
 
 
-class Child(ABC):
+class Child:
     """A child of this process, which is the monitor or an agent.
 
     Thread: `read_metrics`, `read_output`, `poll` and `_reap` one; the rest any.
     """
 
+    _take_metrics: Callable[[bytes], object]
+    """Takes a chunk of the metric pipe."""
+    _take_output: Callable[[bytes], object]
+    """Takes a chunk of what the child printed."""
+
     def __init__(self, launched: Launched) -> None:
-        """Take over a process that was started."""
+        """Take over a process that was started; the subclass says what takes its bytes."""
         self._popen, self._guard = launched.popen, launched.guard
         self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
         self._request_fd = launched.request_fd
@@ -35,14 +40,6 @@ class Child(ABC):
         self.metrics_open = True
         """False once the child's end of the metric pipe is closed."""
         self.output_open = True
-
-    @abstractmethod
-    def _take_metrics(self, chunk: bytes) -> None:
-        """Take a chunk of the metric pipe."""
-
-    @abstractmethod
-    def _take_output(self, chunk: bytes) -> None:
-        """Take a chunk of what the child printed."""
 
     # ---------------------------------------------------------------- to the child
 

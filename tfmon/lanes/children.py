@@ -8,12 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command
-from tfmon.lanes.launcher import ProcessLauncher
+from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
 from tfmon.lanes.local import LocalProcess
-from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan, device_word
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.process import LaneProcess, Place
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
 from tfmon.lanes.suspend import Suspendable

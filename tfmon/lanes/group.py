@@ -10,16 +10,17 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan, digest
-from tfmon.lanes.renewal import Renewal
+from tfmon.lanes.process import Place
 from tfmon.lanes.running import RunningLanes
+from tfmon.lanes.spare import Renewal
 from tfmon.model.events import KnobRequested, UserRequested
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import StackReported
 from tfmon.model.lane_state import FAILED
+from tfmon.model.periods import why_mode_stays
 from tfmon.model.requests import ReportStack, SetKnob, TakeProfile
-from tfmon.model.session import Session, why_mode_stays
+from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 
 
@@ -151,7 +152,7 @@ class LaneGroup(RunningLanes):
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or concurrently, where `why_mode_stays` has nothing against it."""
         with self._lock:
-            if why_mode_stays(self._session.snapshot()):
+            if why_mode_stays(self._session.snapshot().lanes):
                 return
             self._session.set_mode(mode)
             self._scheduler.set_mode(mode)

@@ -1,4 +1,4 @@
-"""How a lane's process is started: its pipes, its environment, and a guard that ends it."""
+"""How a lane's process is started: its pipes, its environment, its priority, and a guard that ends it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import tfmon
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
-from tfmon.model.view_files import entry, open_place
-from tfmon.model.views import View
+from tfmon.model.views import View, entry, open_place
 
 BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 SITE = Path(tfmon.__file__).parent / "script" / "site"
@@ -193,3 +194,50 @@ def _start_guard(group: int, output_fd: int, command: Command | None) -> Guard |
     finally:
         os.close(over_fd)
     return Guard(popen, pipe_fd)
+
+
+# ---------------- at which priority
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+YIELDING_NICE = 5
+"""A lane gets three times the CPU of a thread with this nice value that wants the same core."""
+
+
+class ProcessLauncher:
+    """Calls functions in one thread that keeps the priority the program was started with.
+
+    A child inherits the nice value of the thread that starts it, and only root may lower it again. So a thread
+    that yields to the lanes must not start them.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-launcher")
+        # Make the thread now: at the first start, the caller may have yielded already.
+        self._pool.submit(threading.get_native_id).result()
+
+    def __call__(
+        self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
+        """Call a function in the thread that starts processes; its result and exceptions are passed on."""
+        return self._pool.submit(function, *args, **kwargs).result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=True)
+
+
+def yield_to_lanes() -> None:
+    """Give the calling thread, and those it will start, a lower priority than the lanes have.
+
+    Linux only, where each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
+    Source: setpriority(2), "C library/kernel differences".
+    """
+    if sys.platform != "linux":
+        return
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, max(nice, min(19, nice + YIELDING_NICE)))

@@ -48,6 +48,7 @@ class LocalProcess(Child, LaneProcess):
         """
         Child.__init__(self, launch(python, environment, script, command))
         LaneProcess.__init__(self, lane, sink)
+        self._take_metrics, self._take_output = self._metrics.take, self._output.take
         self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 
@@ -61,12 +62,6 @@ class LocalProcess(Child, LaneProcess):
             self._signal_now(signal.SIGCONT)
 
     # ---------------------------------------------------------------- the reader's side
-
-    def _take_metrics(self, chunk: bytes) -> None:
-        self._metrics.take(chunk)
-
-    def _take_output(self, chunk: bytes) -> None:
-        self._output.take(chunk)
 
     @property
     def ends_soon(self) -> bool:

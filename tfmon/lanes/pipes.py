@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tfmon.model.codec import MAX_LINE_BYTES, CodecError, clean, decode_event
+from tfmon.model.codec import CodecError, clean, decode_event
 from tfmon.model.events import BadLine, Event, LanePrinted
 
+MAX_LINE_BYTES = 65_536
+"""Longest line on a pipe; longer ones are dropped and counted."""
 AHEAD_NS = 1_000_000_000
 """All processes of a machine share one clock: an event that is further ahead of it is wrong."""
 MOST_PROBLEMS = 8

@@ -6,9 +6,11 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeAlias
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 from tfmon.lanes.pipes import ChildOutput, MetricLines
+from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_log import without_chatter
@@ -156,3 +158,39 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+# ---------------- where it runs besides the monitor's own machine
+
+
+class Place(Protocol):
+    """Another machine that lanes can be started on."""
+
+    def ensure(self) -> None:
+        """Connect again where the connection is lost. Thread: any that may block for seconds.
+
+        Raises:
+            TfmonError: It cannot be reached.
+        """
+
+    def start_lane(
+        self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
+    ) -> LaneProcess:
+        """Start the process of a lane.
+
+        Args:
+            lane: The lane.
+            plan: Its race.
+            script: What the process runs that has no user's command, if it is not tfmon's own.
+            sink: Takes the process and each of its events.
+            ended: Called after the process has ended.
+
+        Raises:
+            OSError: It did not start.
+        """
+
+    def suspend_with_monitor(self) -> None:
+        """Suspend its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
+
+    def continue_with_monitor(self) -> None:
+        """Continue its lanes. Thread: also a signal's handler."""

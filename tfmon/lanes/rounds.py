@@ -30,6 +30,21 @@ class Slice:
     computing: bool = False
     stops: list[Stop] = field(default_factory=list)
 
+    def suspend(self, now_ns: int, *, computing: bool) -> None:
+        """End a part in the middle of the slice; `computing` says what the step does, as of `Stop`."""
+        self.trained_ns += now_ns - self.since_ns
+        self.since_ns, self.computing = now_ns, computing
+
+    def resume(self, now_ns: int) -> None:
+        """Begin another part."""
+        self.stops.append(Stop(self.since_ns, now_ns, self.computing))
+        self.since_ns, self.parts = now_ns, self.parts + 1
+
+    def end(self, now_ns: int) -> None:
+        """End the last part, and the slice."""
+        self.trained_ns += now_ns - self.since_ns
+        self.ended = True
+
 
 class RoundOrder:
     """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes alike.

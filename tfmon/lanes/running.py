@@ -10,22 +10,23 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
-from tfmon.lanes.launcher import ProcessLauncher
-from tfmon.lanes.places import Place
+from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started, with_view
-from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
+from tfmon.lanes.process import Place
 from tfmon.lanes.rounds import Stop
 from tfmon.lanes.scheduler import Scheduler
+from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import HOST_LOST, IN_A_STEP, PAUSED, READY
-from tfmon.model.lane_statistics import LATEST, without_stop
+from tfmon.model.lane_statistics import LATEST
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
+from tfmon.model.window_sums import without_stop
 
 OTHER_WORK_S, TIMES_STEP = 3.0, 3
 """A lane that has trained for so long, and for so many times its longest step, does something else than steps."""
@@ -231,7 +232,7 @@ class RunningLanes:
         for something outside, or look at a clock.
         """
         known = self._session.snapshot().lane(lane)
-        busy = not isinstance(known.tree_cpu_pct, Missing) and known.tree_cpu_pct >= COMPUTING_PCT
+        busy = not isinstance(known.tree.cpu_pct, Missing) and known.tree.cpu_pct >= COMPUTING_PCT
         return busy and known.spec.kind == "cpu" and not known.command
 
     def patience_s(self, lane: str) -> float:

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tfmon.lanes.rounds import RoundOrder, Slice, Stop
-from tfmon.model.race import TURNS
+from tfmon.lanes.spare import LEAST_ROUNDS
+from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 
 FIRST_ROUNDS = 8
 """The spare worker does not load between the first rounds: they bring the first verdict."""
-LEAST_ROUNDS = 5
-"""Processes race for so many rounds at least before fresh ones replace them: from fewer nothing is learnt."""
 SHARE = 0.05
 """A slice lasts at least for this share of the longest one beside it: the lane of short steps is then known better
 than the one it waits for, at little cost."""
@@ -63,11 +62,6 @@ class RaceActions(Protocol):
 
     def patience_s(self, lane: str) -> float:
         """Return after how many seconds a lane that has not ended its slice does something else than its steps."""
-
-
-def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
-    """Return whether the lanes train in slices, one at a time on each machine."""
-    return bool(exclusive) or (mode == TURNS and lanes > 1)
 
 
 class Scheduler:
@@ -265,14 +259,12 @@ class Scheduler:
         self._training.discard(lane)
         self._processes.suspend(lane)
         if lane in self._slices:
-            now_ns, one = self._clock_ns(), self._slices[lane]
-            one.trained_ns, one.since_ns, one.computing = one.trained_ns + now_ns - one.since_ns, now_ns, computing
+            self._slices[lane].suspend(self._clock_ns(), computing=computing)
 
     def _stopped(self, lane: str) -> None:
         current = self._slices.get(lane)
         if current is not None and not current.ended:
-            current.ended = True
-            current.trained_ns += self._clock_ns() - current.since_ns
+            current.end(self._clock_ns())
         self._training.discard(lane)
         self._unresponsive.discard(lane)
         if self._interleaved and lane not in self._ended:
@@ -349,8 +341,7 @@ class Scheduler:
         before, now_ns = self._slices.get(lane), self._clock_ns()
         in_middle = before is not None and not before.ended
         if before is not None and in_middle:
-            before.stops.append(Stop(before.since_ns, now_ns, before.computing))
-            before.since_ns, before.parts = now_ns, before.parts + 1
+            before.resume(now_ns)
         elif isinstance(request, RunSlice):
             again = before is not None and before.round == request.round
             self._slices[lane] = Slice(request.round, now_ns, before.parts if before is not None and again else 1)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from tfmon.lanes.scheduler import interleaved
 from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
+from tfmon.model.race import interleaved
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
 

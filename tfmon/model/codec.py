@@ -20,14 +20,12 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
 
 from tfmon.model.lane_events import PROTOCOL, FromLane
 from tfmon.model.readings import Range
 from tfmon.model.requests import Request
 
-MAX_LINE_BYTES = 65_536
-"""Longest line on a pipe; the reader drops and counts longer ones."""
 LONGEST_TEXT = 65_536
 """Longest text of a recording, in characters."""
 LONGEST_MESSAGE_TEXT = 4_000
@@ -125,14 +123,12 @@ def decode_event(line: bytes, lane: str) -> FromLane:
     """
     body = _parse_message(line)
     body["lane"] = lane
-    event: FromLane = read(body, FromLane, strict=False)
-    return event
+    return cast(FromLane, _reader(FromLane, False)(body))
 
 
 def decode_request(line: bytes) -> Request:
     """Read a request that the monitor sent over a pipe; raises CodecError as `decode_event` does."""
-    request: Request = read(_parse_message(line), Request, strict=False)
-    return request
+    return cast(Request, _reader(Request, False)(_parse_message(line)))
 
 
 def _parse_message(line: bytes) -> dict[str, Any]:
@@ -333,9 +329,9 @@ def _read_float(value: object) -> float:
     return _WORDS[value] if isinstance(value, str) and value in _WORDS else _read_int(value)
 
 
-def _read_bool(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise CodecError(f"{cut(value)} is not true or false")
+def _read_exactly(kind: type, said: str, value: object) -> object:
+    if type(value) is not kind:
+        raise CodecError(f"{cut(value)} is not {said}")
     return value
 
 
@@ -345,9 +341,9 @@ def _read_text(limit: int, value: object) -> str:
     return clean(value, limit)
 
 
-def _read_none(value: object) -> None:
-    if value is not None:
-        raise CodecError(f"{cut(value)} is not null")
-
-
-_SCALARS: dict[object, _Reader] = {int: _read_int, float: _read_float, bool: _read_bool, type(None): _read_none}
+_SCALARS: dict[object, _Reader] = {
+    int: _read_int,
+    float: _read_float,
+    bool: functools.partial(_read_exactly, bool, "true or false"),
+    type(None): functools.partial(_read_exactly, type(None), "null"),
+}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from tfmon.model import gpu_accounting
-from tfmon.model.gpu_accounting import ALLOCATOR, DRIVER, ONLY_PROCESS, GpuEnergy
+from tfmon.model.gpu_accounting import ALLOCATOR, DRIVER, NO_GPU, ONLY_PROCESS, GpuEnergy
+from tfmon.model.gpu_others import Taken
 from tfmon.model.lane_statistics import Point
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.records import replace
+from tfmon.model.window_sums import Mean
 
-NOT_YET = Missing("not sampled yet")
 NOT_ALL = Missing("not every GPU of this lane is sampled yet")
 
 
@@ -20,11 +20,11 @@ NOT_ALL = Missing("not every GPU of this lane is sampled yet")
 class GpuPart:
     """What a lane uses of one of its GPUs."""
 
-    busy_pct: Reading = NOT_YET
+    busy_pct: Reading = NOT_SAMPLED
     """How busy the GPU is, with the work of all processes."""
-    lane_busy_pct: Reading = NOT_YET
+    lane_busy_pct: Reading = NOT_SAMPLED
     """Share of its time that the lane's own processes took."""
-    used_bytes: Reading = NOT_YET
+    used_bytes: Reading = NOT_SAMPLED
     """Its memory that the lane uses, from `source`."""
     source: str = ""
     used_before: float | None = None
@@ -70,33 +70,66 @@ class GpuPart:
         return GpuPart(sample.busy_pct, lane_busy, used, source, first, energy)
 
 
-GpuParts: TypeAlias = Mapping[str, GpuPart]
-"""By the key of the GPU."""
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What a lane uses of all its GPUs, and what others took of them."""
 
+    parts: Mapping[str, GpuPart] = field(default_factory=dict)
+    """By the key of the GPU."""
+    used_bytes: Reading = NO_GPU
+    """GPU memory on all of them, from `source`."""
+    source: str = ""
+    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
+    allocated_bytes: int | None = None
+    peak_bytes: int | None = None
+    """What the framework has allocated now, and at its peak."""
+    racing_busy_pct: Mean = field(default_factory=Mean)
+    """How busy the GPUs were while the lane raced, with the work of all processes."""
+    taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
+    """What others took of them while it raced, by index, since steady state began."""
 
-def interrupted(parts: GpuParts) -> GpuParts:
-    """Return the parts with a gap in their energy."""
-    return {key: replace(part, energy=part.energy.interrupted()) for key, part in parts.items()}
+    def with_allocated(self, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
+        """Return the use with what the framework has allocated now, and at its peak."""
+        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes):
+            return self
+        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
 
+    def interrupted(self) -> GpuUse:
+        """Return the use with a gap in the energy."""
+        return replace(
+            self, parts={key: replace(part, energy=part.energy.interrupted()) for key, part in self.parts.items()}
+        )
 
-def measured_anew(parts: GpuParts) -> GpuParts:
-    """Return the parts with no energy measured."""
-    return {key: replace(part, energy=GpuEnergy()) for key, part in parts.items()}
+    def restarted(self) -> GpuUse:
+        """Return the use with no energy measured, and nothing taken by others."""
+        parts = {key: replace(part, energy=GpuEnergy()) for key, part in self.parts.items()}
+        return replace(self, parts=parts, taken={})
 
+    def with_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> GpuUse:
+        """Return the use after a sample of one of `count` GPUs.
 
-def used_of(parts: GpuParts, count: int, peak_bytes: int | None) -> tuple[Reading, str]:
-    """Return the memory used on all of the lane's GPUs, and the source of the figure.
+        What the framework allocated on all of them counts where the driver does not list the lane's processes on
+        every one.
+        """
+        parts = {**self.parts, key: part}
+        sources = dict.fromkeys(one.source for one in parts.values())
+        total, source = summed([one.used_bytes for one in parts.values()]), " + ".join(sources)
+        peak_bytes = self.peak_bytes or self.allocated_bytes
+        if len(parts) < count:
+            total = NOT_ALL
+        elif count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
+            total, source = float(peak_bytes), ALLOCATOR
+        busy = self.racing_busy_pct.plus(part.busy_pct) if racing else self.racing_busy_pct
+        source = "" if isinstance(total, Missing) else source
+        return replace(self, parts=parts, used_bytes=total, source=source, racing_busy_pct=busy)
 
-    `peak_bytes` is what the framework allocated on all of them: it counts where the driver does not list the
-    lane's processes on every one.
-    """
-    if len(parts) < count:
-        return NOT_ALL, ""
-    sources = dict.fromkeys(part.source for part in parts.values())
-    if count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
-        return float(peak_bytes), ALLOCATOR
-    total = summed([part.used_bytes for part in parts.values()])
-    return total, "" if isinstance(total, Missing) else " + ".join(sources)
+    def training_w(self, count: int) -> Reading:
+        """Return about what the lane's `count` GPUs draw together while it trains."""
+        if count > 1 and len(self.parts) < count:
+            return NOT_ALL
+        if not self.parts:
+            return GpuEnergy().training_w
+        return summed([part.energy.training_w for part in self.parts.values()])
 
 
 def counted(names: Sequence[str]) -> str:
@@ -113,10 +146,3 @@ def summed(readings: Sequence[Reading]) -> Reading:
             return reading
         total += reading
     return total if readings else NOT_ALL
-
-
-def training_w(parts: GpuParts, count: int) -> Reading:
-    """Return about what the GPUs of a lane draw together while it trains."""
-    if count > 1 and len(parts) < count:
-        return NOT_ALL
-    return summed([part.energy.training_w for part in parts.values()]) if parts else GpuEnergy().training_w

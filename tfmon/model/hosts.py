@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
-from tfmon.model.lane_reducer import disturbed, has_device, take_gpu_sample, take_others, trains_on
-from tfmon.model.lane_state import LaneState
+from tfmon.model.gpu_others import Taken
+from tfmon.model.gpu_parts import GpuPart
+from tfmon.model.lane_reducer import disturbed, marked
+from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
 from tfmon.model.records import replace
@@ -20,6 +22,10 @@ from tfmon.model.records import replace
 HISTORY_SAMPLES = 60
 """Samples of a GPU or of a machine that are kept: a minute at one a second."""
 SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
+
+OTHERS_MARK = "others "
+"""Beginning of a mark in the charts: others use the lane's GPU from here on."""
+OTHERS_MARK_EVERY_NS = 30_000_000_000
 
 SWAP_BYTES_PER_S = 1e6
 THROTTLED_PCT = 5.0
@@ -100,7 +106,14 @@ def _same_start(before: Machine, now: Machine) -> Machine:
     )
 
 
-def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
+def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> tuple[Hosts, Lanes]:
+    """Return the hosts and the lanes after a sample of a machine or of a GPU."""
+    if isinstance(sample, GpuSample):
+        return _after_gpu_sample(hosts, lanes, sample)
+    return _after_host_sample(hosts, lanes, sample)
+
+
+def _after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
     """Return the hosts after a sample of a machine; its disturbances count for its own lanes."""
     state = hosts.get(sample.host, HostState())
     if state.sample is not None:
@@ -112,7 +125,7 @@ def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[H
     return {**hosts, sample.host: replace(state, sample=sample, history=history)}, lanes
 
 
-def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
+def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
     """Return the hosts after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
@@ -143,7 +156,83 @@ def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
     """Return the processes of all lanes that train on the machine of a host."""
     key = machine_key(hosts, host)
     here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
-    return {pid for lane in here for pid in (*lane.pids, lane.pid) if pid is not None}
+    return {pid for lane in here for pid in (*lane.tree.pids, lane.pid) if pid is not None}
+
+
+# ---------------- the GPUs of a lane
+
+
+def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
+    """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
+    if state.over or not trains_on(state, sample):
+        return state
+    racing, count, use = state.phase == RACING, state.spec.devices, state.gpu_use
+    opening = state.phase in (STARTING, IMPORTING)
+    part = use.parts.get(sample.key, GpuPart()).plus(
+        sample,
+        state.tree.pids,
+        state.points,
+        before=opening,
+        only_lane=only_lane and not opening and state.phase != BUILDING,
+        racing=racing,
+        shared=not only_lane,
+        peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
+    )
+    known_ones = {key: one for key, one in use.parts.items() if _is_one_of(state, key)}
+    return replace(
+        state,
+        measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
+        gpu_use=replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing),
+    )
+
+
+def _is_one_of(state: LaneState, key: str) -> bool:
+    """Return whether a GPU that was taken for the lane's by its index is one of those that CUDA told."""
+    return not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
+
+
+def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
+    """Return the lane's state after a reading of what others took of one of its GPUs; such windows are marked."""
+    if state.phase != RACING:
+        return state
+    before = state.gpu_use.taken.get(index, ())
+    kept = gpu_others.with_taken(before, more)
+    if more is None or kept is before:
+        return state
+    state = replace(state, gpu_use=replace(state.gpu_use, taken={**state.gpu_use.taken, index: kept}))
+    if not more.counts:
+        return state
+    state = replace(state, measurements=state.measurements.with_others(more.since_ns, more.until_ns))
+    marks = [one.at_ns for one in state.knob_marks if one.text.startswith(OTHERS_MARK)]
+    if marks and more.since_ns - max(marks) <= OTHERS_MARK_EVERY_NS:
+        return state
+    return marked(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
+
+
+def trains_on(state: LaneState, gpu: GpuSample) -> bool:
+    """Return whether a lane of the sample's host trains on this GPU."""
+    return gpu.host == state.spec.host and has_device(state, gpu)
+
+
+def has_device(state: LaneState, gpu: GpuSample) -> bool:
+    """Return whether a GPU of a lane's machine is the lane's: by UUID, or by index until it has told its UUID.
+
+    CUDA gives the UUID of a MIG instance with the prefix of a physical GPU, so the prefixes are not compared.
+    """
+    if state.spec.kind != "gpu" or gpu.hidden:
+        return False
+    if state.gpu_uuids:
+        return any(_is_uuid(gpu.key, uuid) for uuid in state.gpu_uuids)
+    if state.spec.is_instance:
+        return gpu.key.lower().startswith(state.spec.device.lower())
+    return gpu.index in (state.spec.indexes or (0,)) and not gpu.part_of
+
+
+def _is_uuid(key: str, uuid: str) -> bool:
+    return key.removeprefix("MIG-") == uuid.removeprefix("GPU-") or key == uuid
+
+
+# ---------------- disturbances
 
 
 def _disturbed(

@@ -12,21 +12,14 @@ from typing import Annotated, TypeAlias
 
 from tfmon.model.knobs import FiniteFloat, KnobValue
 from tfmon.model.profile import Profile
-from tfmon.model.readings import Range
+from tfmon.model.readings import Amount, Range, SliceLoad
 
 PROTOCOL = 2
 """Version of the pipe between a lane and the monitor; a child that says another one is refused."""
-Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
-"""What is counted or summed up. In ns the limit is three years; no window has so many steps or examples."""
 Stamp: TypeAlias = Annotated[int, Range(-(10**17), 10**17)]
 """A stamp; one of a machine whose clock is behind may lie before this machine was started."""
-CONTENDED = 0.05
-"""Share of its CPU time that a lane waits for a core, and of all cores that others use, from which on a slice is
-contended."""
-FULL = 0.9
-"""Share of all cores from which on there is none left that others could use without taking it from the lane."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""A bin of `lane_statistics`, up to 2^64 ns."""
+"""A bin of `window_sums`, up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +111,7 @@ class Window(LaneEvent):
     longest_ns: Amount
     """The longest time from the end of one step to the end of the next."""
     histogram: dict[Bin, Amount]
-    """Step times (end to end), counted in the bins of `tfmon.model.lane_statistics`."""
+    """Step times (end to end), counted in the bins of `tfmon.model.window_sums`."""
     loss: float | None
     """Loss of the window's last step, where it has one."""
     settings: dict[str, KnobValue]
@@ -191,39 +184,6 @@ class LaneFailed(LaneEvent):
     message: str
     """One line: what failed, with the last frame in the user's own file where there is one."""
     hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceLoad:
-    """Who used the CPU in a slice, its discarded start included."""
-
-    span_ns: Amount
-    """Wall time from the beginning to the end of the slice."""
-    examples: Amount
-    """Examples trained in it, those that are discarded included."""
-    cpu_ns: Amount
-    """CPU time of all threads of the lane's process."""
-    delay_ns: Amount | None = None
-    """How long threads of the lane were ready to run and waited for a core; None where that is not reported."""
-    others_ns: Amount | None = None
-    """CPU time of all other programs of the machine; None where that is not reported."""
-    stolen_ns: Amount | None = None
-    """CPU time that the hypervisor gave to other machines; None where that is not reported."""
-    cores: Amount | None = None
-    """How many cores the lane may use; None where that is not known."""
-
-    @property
-    def contended(self) -> bool | None:
-        """Whether other programs took CPU time from the lane; None where that is not known.
-
-        The lane's threads also wait for each other, a quarter of their time with small steps, so that others must
-        have used the CPU as well, and no core may have been left for them.
-        """
-        if self.delay_ns is None or self.others_ns is None or self.cores is None:
-            return None
-        taken_ns, all_ns = self.others_ns + (self.stolen_ns or 0), self.cores * self.span_ns
-        waited = self.delay_ns > CONTENDED * self.cpu_ns
-        return waited and taken_ns > CONTENDED * all_ns and self.cpu_ns + taken_ns > FULL * all_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tfmon.model.lane_events import Window
-from tfmon.model.lane_statistics import Mean, add, quantile_ns
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
+from tfmon.model.window_sums import Mean, WindowSums
 
 FINE_NS = 1_000_000_000
 COARSE_NS = 5 * FINE_NS
@@ -61,11 +61,7 @@ class _Sums:
     since_ns: int = 0
     until_ns: int = 0
     in_slice: bool = False
-    span_ns: int = 0
-    examples: int = 0
-    steps: int = 0
-    input_ns: int = 0
-    histogram: dict[int, int] = field(default_factory=dict)
+    windows: WindowSums = field(default_factory=WindowSums)
     loss: float | None = None
     cpu_pct: Mean = field(default_factory=Mean)
     private_bytes: Mean = field(default_factory=Mean)
@@ -78,54 +74,41 @@ class _Sums:
             since_ns=window.at_ns - window.span_ns if first else self.since_ns,
             until_ns=window.at_ns,
             in_slice=window.round is not None if first else self.in_slice,
-            span_ns=self.span_ns + window.span_ns,
-            examples=self.examples + window.examples,
-            steps=self.steps + window.steps,
-            input_ns=self.input_ns + window.input_ns,
-            histogram=add(self.histogram, window.histogram),
+            windows=self.windows.plus(window),
             loss=self.loss if window.loss is None else window.loss,
         )
 
-    def with_sums(self, other: _Sums) -> _Sums:
+    def joined(self, later: _Sums) -> _Sums:
         first = not self.until_ns
-        return replace(
-            self,
-            since_ns=other.since_ns if first else self.since_ns,
-            until_ns=other.until_ns or self.until_ns,
-            in_slice=other.in_slice if first else self.in_slice,
-            span_ns=self.span_ns + other.span_ns,
-            examples=self.examples + other.examples,
-            steps=self.steps + other.steps,
-            input_ns=self.input_ns + other.input_ns,
-            histogram=add(self.histogram, other.histogram),
-            loss=self.loss if other.loss is None else other.loss,
-            cpu_pct=_joined(self.cpu_pct, other.cpu_pct),
-            private_bytes=_joined(self.private_bytes, other.private_bytes),
-            gpu_busy_pct=_joined(self.gpu_busy_pct, other.gpu_busy_pct),
+        return _Sums(
+            start_ns=self.start_ns,
+            since_ns=later.since_ns if first else self.since_ns,
+            until_ns=later.until_ns or self.until_ns,
+            in_slice=later.in_slice if first else self.in_slice,
+            windows=self.windows.plus(later.windows),
+            loss=self.loss if later.loss is None else later.loss,
+            cpu_pct=self.cpu_pct.joined(later.cpu_pct),
+            private_bytes=self.private_bytes.joined(later.private_bytes),
+            gpu_busy_pct=self.gpu_busy_pct.joined(later.gpu_busy_pct),
         )
 
     def stretch(self, length_ns: int) -> Stretch:
-        p50_ns, p95_ns = quantile_ns(self.histogram, 0.5), quantile_ns(self.histogram, 0.95)
-        counted = self.span_ns > 0 and (self.examples > 0 or not self.steps)
+        sums = self.windows
         return Stretch(
             start_ns=self.start_ns,
             length_ns=length_ns,
             since_ns=self.since_ns,
             until_ns=self.until_ns,
             in_slice=self.in_slice,
-            examples_per_s=self.examples / self.span_ns * 1e9 if counted else None,
-            p50_ms=None if p50_ns is None else p50_ns / 1e6,
-            p95_ms=None if p95_ns is None else p95_ns / 1e6,
-            input_pct=100 * self.input_ns / self.span_ns if self.span_ns else None,
+            examples_per_s=sums.examples_per_s,
+            p50_ms=sums.step_ms(0.5),
+            p95_ms=sums.step_ms(0.95),
+            input_pct=100 * sums.input_ns / sums.span_ns if sums.span_ns else None,
             loss=self.loss,
             cpu_pct=self.cpu_pct.value,
             private_bytes=self.private_bytes.value,
             gpu_busy_pct=self.gpu_busy_pct.value,
         )
-
-
-def _joined(one: Mean, other: Mean) -> Mean:
-    return Mean(one.total + other.total, one.samples + other.samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +167,7 @@ class History:
                 coarse = (*coarse[1 - MOST_COARSE :], five.stretch(COARSE_NS))
             five = replace(self.second, start_ns=since_ns)
         else:
-            five = five.with_sums(self.second)
+            five = five.joined(self.second)
         return History(fine, coarse, new, five)
 
 
@@ -197,14 +180,16 @@ class LossCurve:
     every: int = 1
     """One of so many losses is kept."""
     seen: int = 0
+    first: float | None = None
+    last: float | None = None
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with the loss of a step; the same one for None."""
         if loss is None:
             return self
-        if self.seen % self.every:
-            return LossCurve(self.points, self.every, self.seen + 1)
-        points = (*self.points, (step, loss))
-        if len(points) < MOST_POINTS:
-            return LossCurve(points, self.every, self.seen + 1)
-        return LossCurve(points[::2], 2 * self.every, self.seen + 1)
+        first, points, every = loss if self.first is None else self.first, self.points, self.every
+        if not self.seen % every:
+            points = (*points, (step, loss))
+        if len(points) >= MOST_POINTS:
+            points, every = points[::2], 2 * every
+        return LossCurve(points, every, self.seen + 1, first, loss)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
@@ -21,8 +22,9 @@ from tfmon.model.lane_events import (
     ProfileFailed,
     Window,
 )
-from tfmon.model.lane_state import LOG_LINES, LogLine
 
+LOG_LINES = 500
+"""Lines of a lane's log that are kept; each has 500 characters at most."""
 _OF_A_PROFILE = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
     r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
@@ -34,6 +36,18 @@ _CHATTER = re.compile(
     r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
 )
 """What TensorFlow prints of itself when it is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: what the lane printed, or in our words what happened to it."""
+
+    at_ns: int
+    """For a printed line, when it was read."""
+    kind: Literal["printed", "event", "trouble"]
+    text: str
+    dropped_bytes: int = 0
+    """How much of the output the log lacks, where the line tells that."""
 
 
 def without_chatter(lines: Iterable[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tfmon.model import gpu_parts
 from tfmon.model.events import (
     BadLine,
     EndRequested,
@@ -13,8 +12,7 @@ from tfmon.model.events import (
     Suspended,
 )
 from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.gpu_others import Taken, with_taken
-from tfmon.model.gpu_parts import GpuPart
+from tfmon.model.gpu_parts import GpuUse
 from tfmon.model.knobs import show
 from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
@@ -40,12 +38,8 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_log import append_log
 from tfmon.model.lane_state import (
     ABSENT,
-    BUILDING,
     DONE,
     FAILED,
-    HISTORY_WINDOWS,
-    IMPORTING,
-    NOT_SAMPLED,
     RACING,
     STARTING,
     SUSPENDED,
@@ -54,16 +48,12 @@ from tfmon.model.lane_state import (
     LaneState,
     Trouble,
 )
-from tfmon.model.lane_statistics import KnobMark, Measurements, Point
-from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.lane_statistics import KnobMark, Measurements
+from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
 from tfmon.model.records import replace
-from tfmon.model.slice_clock import WAITS
 
 MOST_KNOB_MARKS = 64
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
-OTHERS_MARK = "others "
-"""Beginning of a mark in the charts: others use the lane's GPU from here on."""
-OTHERS_MARK_EVERY_NS = 30_000_000_000
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -83,7 +73,7 @@ def advance(state: LaneState, event: Event) -> LaneState:
 def _advance(state: LaneState, event: Event) -> LaneState:
     match event:
         case TreeSample():
-            return _after_tree_sample(state, event)
+            return take_tree_sample(state, event, sliced=False, cores=0)
         case PhaseEntered():
             return state if state.over else _enter(state, event.phase, event.at_ns)
         case KnobRequested():
@@ -110,18 +100,18 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 phase_since_ns=event.at_ns,
                 started_ns=event.at_ns,
                 pid=event.pid,
-                pids=(),
                 process=state.process + 1,
-                processes=None,
+                tree=replace(state.tree, pids=(), processes=None),
                 settings=event.settings,
                 requested={},
                 ended=None,
                 steps_before=state.steps,
-                gpu_parts=gpu_parts.interrupted(state.gpu_parts),
+                gpu_use=state.gpu_use.interrupted(),
             )
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
+            measurements = Measurements(earlier=earlier, history=state.history)
             return LaneState(
                 spec=state.spec,
                 started_ns=event.at_ns,
@@ -131,23 +121,20 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 source=event.source,
                 command=event.command,
                 settings=event.settings,
-                measurements=Measurements(earlier=earlier),
-                history=state.history,
-                gpu_memory_used_bytes=NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED,
+                measurements=measurements,
+                gpu_use=GpuUse(used_bytes=NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED),
             )
         case Hello():
             stack = event.reports_stack
             told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
-            greeted = replace(
-                state, pid=event.pid, python=event.python, not_measured=told, steps_before=state.steps
-            )
+            versions = {**state.versions, "python": event.python}
+            greeted = replace(state, pid=event.pid, versions=versions, not_measured=told, steps_before=state.steps)
             return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
+            loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
             return replace(
                 state,
-                tensorflow=event.tensorflow,
-                keras=event.keras,
-                numpy=event.numpy,
+                versions={**state.versions, **loaded},
                 device_name=event.device_name,
                 gpu_uuids=event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ()),
             )
@@ -227,7 +214,9 @@ def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
     if event.what == "examples" and event.reason and state.examples:
         return replace(restart_measurement(state), examples=0)
-    return replace(state, first_loss=None, last_loss=None) if event.what == "loss" and event.reason else state
+    if event.what == "loss" and event.reason:
+        return replace(state, losses=replace(state.losses, first=None, last=None))
+    return state
 
 
 def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
@@ -235,28 +224,21 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         window = replace(window, examples=0, sampled_examples=0)
     if state.not_measured.get("loss"):
         window = replace(window, loss=None)
-    steady, loss = not window.marks, window.loss
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
-    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
     return replace(
         state,
         steps=state.steps_before + window.step,
-        measured_steps=state.measured_steps + (window.steps if steady else 0),
+        measured_steps=state.measured_steps + (0 if window.marks else window.steps),
         examples=state.examples + window.examples + window.sampled_examples,
-        first_loss=loss if state.first_loss is None else state.first_loss,
-        last_loss=loss if loss is not None else state.last_loss,
-        losses=state.losses.plus(state.steps_before + window.step, loss),
+        losses=state.losses.plus(state.steps_before + window.step, window.loss),
         trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window, state.process),
-        points=(*state.points[1 - HISTORY_WINDOWS :], point),
         step_clock=state.step_clock.sampled(window.at_ns),
-        history=state.history.with_window(window),
         settings=window.settings,
         computing_share=state.computing_share if window.computing_share is None else window.computing_share,
         traced=window.traced or state.traced,
-        gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
-        gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
+        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
     )
@@ -265,135 +247,37 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
 def restart_measurement(state: LaneState) -> LaneState:
     """Return the lane with a new steady state, because something else is measured from now on."""
     measurements = state.measurements.restarted(state.settings)
-    parts = gpu_parts.measured_anew(state.gpu_parts)
-    return replace(state, measurements=measurements, gpu_parts=parts, gpu_taken={})
+    return replace(state, measurements=measurements, gpu_use=state.gpu_use.restarted())
+
+
+def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
+    """Return a lane after a slice began: its own, or another lane's or nobody's."""
+    tree = replace(lane.tree, clock=lane.tree.clock.granted(at_ns, own=own))
+    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own))
+
+
+def measured_again(lane: LaneState) -> LaneState:
+    """Return a lane with a new measurement; one that has ended keeps what it came to."""
+    return lane if lane.over else restart_measurement(lane)
 
 
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
     """Return the state without what was measured while something disturbed the lane."""
     measurements = state.measurements.disturbed(since_ns, until_ns, reason)
-    if measurements is state.measurements:
-        return state
-    out = {one.at_ns for one in state.measurements.latest} - {one.at_ns for one in measurements.latest}
-    points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
-    return replace(state, measurements=measurements, points=points)
-
-
-def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
-    if state.over:
-        return state
-    racing = state.phase == RACING
-    memory = [one for one in (sample.private_bytes, state.peak_private_bytes) if not isinstance(one, Missing)]
-    return replace(
-        state,
-        tree_cpu_pct=sample.cpu_pct,
-        private_bytes=sample.private_bytes,
-        peak_private_bytes=max(memory, default=NOT_SAMPLED),
-        racing_private_bytes=state.racing_private_bytes.plus(state.private_bytes)
-        if racing
-        else state.racing_private_bytes,
-        tree_at_ns=sample.at_ns,
-        history=state.history.with_sample(
-            sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
-        ),
-        processes=sample.processes,
-        pids=sample.pids,
-        racing_cpu_pct=state.racing_cpu_pct.plus(sample.cpu_pct) if racing else state.racing_cpu_pct,
-    )
+    return state if measurements is state.measurements else replace(state, measurements=measurements)
 
 
 def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
-    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays.
-
-    CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
-    """
-    clock, before = state.slice_clock, state.tree_cpu_pct
-    if sliced and state.phase == RACING:
-        cpu_pct = clock.in_slices(sample.cpu_pct, sample.at_ns)
-        if cores and not isinstance(cpu_pct, Missing):
-            cpu_pct = min(cpu_pct, 100 * cores)
-        sample = replace(sample, cpu_pct=cpu_pct)
-    after = replace(advance(state, sample), slice_clock=clock.sampled(sample.at_ns))
-    return replace(after, tree_cpu_pct=before) if sample.cpu_pct == WAITS else after
-
-
-def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
-    """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
-    if state.over or not trains_on(state, sample):
+    """Return the lane's state after a sample of its processes; CPU of a `sliced` lane counts over its slices."""
+    if state.over:
         return state
-    racing, count = state.phase == RACING, state.spec.devices
-    opening = state.phase in (STARTING, IMPORTING)
-    peak = state.gpu_memory_peak_bytes or state.gpu_memory_allocated_bytes
-    part = state.gpu_parts.get(sample.key, GpuPart()).plus(
-        sample,
-        state.pids,
-        state.points,
-        before=opening,
-        only_lane=only_lane and not opening and state.phase != BUILDING,
-        racing=racing,
-        shared=not only_lane,
-        peak_bytes=peak if count == 1 else None,
+    racing = state.phase == RACING
+    if sliced and racing:
+        sample = state.tree.in_slices(sample, cores)
+    measurements = state.measurements.with_sample(
+        sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
-    known_ones = {key: one for key, one in state.gpu_parts.items() if _is_one_of(state, key)}
-    parts = {**known_ones, sample.key: part}
-    used, source = gpu_parts.used_of(parts, count, peak)
-    return replace(
-        state,
-        racing_gpu_busy_pct=state.racing_gpu_busy_pct.plus(sample.busy_pct)
-        if racing
-        else state.racing_gpu_busy_pct,
-        history=state.history.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
-        gpu_memory_used_bytes=used,
-        gpu_memory_source=source,
-        gpu_parts=parts,
-    )
-
-
-def _is_one_of(state: LaneState, key: str) -> bool:
-    """Return whether a GPU that was taken for the lane's by its index is one of those that CUDA told."""
-    return not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
-
-
-def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
-    """Return the lane's state after a reading of what others took of one of its GPUs; such windows are marked."""
-    if state.phase != RACING:
-        return state
-    before = state.gpu_taken.get(index, ())
-    kept = with_taken(before, more)
-    if more is None or kept is before:
-        return state
-    points, marks = state.points, state.knob_marks
-    if more.counts:
-        last_ns = max((one.at_ns for one in marks if one.text.startswith(OTHERS_MARK)), default=None)
-        if last_ns is None or more.since_ns - last_ns > OTHERS_MARK_EVERY_NS:
-            marks = _marks(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
-        since_ns, until_ns = more.since_ns, more.until_ns
-        hit = {one.at_ns for one in points if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns}
-        points = tuple(replace(one, others=True) if one.at_ns in hit else one for one in points)
-    return replace(state, gpu_taken={**state.gpu_taken, index: kept}, points=points, knob_marks=marks)
-
-
-def trains_on(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane of the sample's host trains on this GPU."""
-    return gpu.host == state.spec.host and has_device(state, gpu)
-
-
-def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a GPU of a lane's machine is the lane's: by UUID, or by index until it has told its UUID.
-
-    CUDA gives the UUID of a MIG instance with the prefix of a physical GPU, so the prefixes are not compared.
-    """
-    if state.spec.kind != "gpu" or gpu.hidden:
-        return False
-    if state.gpu_uuids:
-        return any(_is_uuid(gpu.key, uuid) for uuid in state.gpu_uuids)
-    if state.spec.is_instance:
-        return gpu.key.lower().startswith(state.spec.device.lower())
-    return gpu.index in (state.spec.indexes or (0,)) and not gpu.part_of
-
-
-def _is_uuid(key: str, uuid: str) -> bool:
-    return key.removeprefix("MIG-") == uuid.removeprefix("GPU-") or key == uuid
+    return replace(state, tree=state.tree.plus(sample, racing=racing), measurements=measurements)
 
 
 # ---------------- how a lane's child ended

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
-from tfmon.model import gpu_parts
 from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.gpu_others import Taken
-from tfmon.model.gpu_parts import GpuParts
+from tfmon.model.gpu_parts import GpuUse
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History, LossCurve
+from tfmon.model.lane_log import LogLine
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
-from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
+from tfmon.model.lane_statistics import KnobMark, Measurements, Point, SliceSpeed
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
-from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
+from tfmon.model.tree_use import SliceClock, TreeUse
+from tfmon.model.window_sums import WindowSums
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -47,15 +46,9 @@ NO_STEPS_HINT = (
     "report.step(examples=len(x), loss=loss)"
 )
 """What to do about a script in which tfmon sees no step."""
-NOT_SAMPLED = Missing("not sampled yet")
+VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
-HISTORY_WINDOWS = 1_500
-"""Windows kept for the charts; at five a second these are five minutes."""
-LOG_LINES = 500
-"""Lines of a lane's log that are kept; each has 500 characters at most."""
 MOST_SUSPENSIONS = 16
-RECENT_NS = 5_000_000_000
-"""How far back the throughput that is shown as current reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +58,6 @@ class Trouble:
     message: str
     hint: str = ""
     kind: str = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line: what the lane printed, or in our words what happened to it."""
-
-    at_ns: int
-    """For a printed line, when it was read."""
-    kind: Literal["printed", "event", "trouble"]
-    text: str
-    dropped_bytes: int = 0
-    """How much of the output the log lacks, where the line tells that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +142,8 @@ class LaneState:
     pid: int | None = None
     process: int = 0
     """Which process of the lane this is, from 1; 0 before the first."""
-    python: str = ""
-    tensorflow: str = ""
-    keras: str = ""
-    numpy: str = ""
+    versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
+    """What it loaded, by the names of `VERSIONS`; "" for unknown."""
     device_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     """Those of its GPUs, as CUDA tells them; empty while they are not known."""
@@ -185,8 +164,6 @@ class LaneState:
     measured_steps: int = 0
     """Steps of steady windows since the lane was started, under all settings: what `--steps` counts."""
     examples: int = 0
-    first_loss: float | None = None
-    last_loss: float | None = None
     losses: LossCurve = field(default_factory=LossCurve)
     """The loss by steps, over the whole race."""
     trained_ns: int = 0
@@ -208,38 +185,13 @@ class LaneState:
     """What cannot be known of a user's script, such as `examples`, and why."""
     step: str = ""
     """What is counted as a step of a script's own loop, by its file and line; empty where that was not told."""
-    points: tuple[Point, ...] = ()
-    history: History = field(default_factory=History)
-    """Of the last half hour, for the charts; the children before this one included."""
     knob_marks: tuple[KnobMark, ...] = ()
-    tree_cpu_pct: Reading = NOT_SAMPLED
-    """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
-    slice_clock: SliceClock = field(default_factory=SliceClock)
+    tree: TreeUse = field(default_factory=TreeUse)
+    """What its processes take of its machine."""
+    gpu_use: GpuUse = field(default_factory=GpuUse)
+    """What it takes of its GPUs."""
     step_clock: SliceClock = field(default_factory=SliceClock)
     """How long it has trained in slices since the end of its last window."""
-    private_bytes: Reading = NOT_SAMPLED
-    """Memory that its processes share with no other, at the last sample."""
-    peak_private_bytes: Reading = NOT_SAMPLED
-    racing_private_bytes: Mean = field(default_factory=Mean)
-    """The same while the lane raced, without the last sample: its process may have been about to exit."""
-    tree_at_ns: int | None = None
-    """When CPU and memory were sampled last."""
-    processes: int | None = None
-    pids: tuple[int, ...] = ()
-    racing_cpu_pct: Mean = field(default_factory=Mean)
-    """CPU of the process tree while the lane raced."""
-    racing_gpu_busy_pct: Mean = field(default_factory=Mean)
-    """How busy the lane's GPU was while the lane raced, with the work of all processes."""
-    gpu_memory_used_bytes: Reading = NO_GPU
-    """GPU memory of this lane on all its GPUs, from `gpu_memory_source`."""
-    gpu_memory_source: str = ""
-    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
-    gpu_parts: GpuParts = field(default_factory=dict)
-    """What it uses of each of its GPUs."""
-    gpu_taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
-    """What others took of its GPUs while it raced, by index, since steady state began."""
-    gpu_memory_allocated_bytes: int | None = None
-    gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
@@ -265,11 +217,6 @@ class LaneState:
     """`#` and its id, where another lane has the same device and settings; otherwise empty."""
 
     @property
-    def versions(self) -> dict[str, str]:
-        """What it loaded: TensorFlow, Keras, NumPy and Python; "" for unknown."""
-        return {name: getattr(self, name) for name in ("tensorflow", "keras", "numpy", "python")}
-
-    @property
     def in_effect(self) -> dict[str, KnobValue]:
         """Every knob with its value in effect, or before the lane has reported any, with that of its spec."""
         return {**self.spec.settings, **self.settings}
@@ -282,8 +229,8 @@ class LaneState:
     @property
     def memory_bytes(self) -> Reading:
         """Memory that its processes share with no other: now, or after its end the mean while it raced."""
-        mean = self.racing_private_bytes.value
-        return self.private_bytes if mean is None or not self.over else mean
+        mean = self.tree.racing_private_bytes.value
+        return self.tree.private_bytes if mean is None or not self.over else mean
 
     @property
     def short_title(self) -> str:
@@ -298,6 +245,16 @@ class LaneState:
         if progress is None or not progress.restored:
             return ""
         return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The last windows of its process, the discarded ones included."""
+        return self.measurements.points
+
+    @property
+    def history(self) -> History:
+        """What the charts show of the last half hour."""
+        return self.measurements.history
 
     @property
     def steady(self) -> WindowSums:
@@ -324,7 +281,7 @@ class LaneState:
     @property
     def gpu_training_w(self) -> Reading:
         """About what the lane's GPUs draw while the lane trains, since a knob or the mode last changed."""
-        return NO_GPU if self.spec.kind == "cpu" else gpu_parts.training_w(self.gpu_parts, self.spec.devices)
+        return NO_GPU if self.spec.kind == "cpu" else self.gpu_use.training_w(self.spec.devices)
 
     @property
     def gpu_j_per_1000_examples(self) -> Reading:
@@ -380,33 +337,4 @@ class LaneState:
         """
         if self.over:
             return self.steady
-        if not self.points:
-            return WindowSums()
-        since_ns = self.points[-1].at_ns - RECENT_NS
-        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
-        steps = examples = span_ns = windows = 0
-        for point in reversed(self.points):
-            began_ns = point.at_ns - point.span_ns
-            if began_ns < changed_ns or (began_ns < since_ns and windows):
-                break
-            if point.steady:
-                windows += 1
-                steps += point.steps
-                examples += point.examples
-                span_ns += point.span_ns
-        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
-
-
-def seconds_left(state: LaneState) -> float | None:
-    """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
-
-    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before. Returns None where
-    the pace or the number of batches is not known.
-    """
-    progress, pace = state.progress, state.recent().steps_per_s or state.steady.steps_per_s
-    if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
-        return None
-    epochs = max(0, progress.epochs - progress.epoch)
-    batches = epochs * progress.batches + max(0, progress.batches - progress.batch)
-    beside_ns = (progress.validation_ns + progress.between_ns) / max(1, progress.epochs_done)
-    return batches / pace + (epochs + 1) * beside_ns / 1e9
+        return self.measurements.recent(self.knob_marks[-1].at_ns if self.knob_marks else 0)

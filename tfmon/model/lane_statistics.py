@@ -1,18 +1,28 @@
-"""What is kept of a lane's windows and samples: sums, means, slices, histograms, and what is discarded and why."""
+"""The windows of a lane: their sums, slices and last minutes, and which were discarded and why. Pure.
+
+This is the one store of them: recent throughput, slices, charts and statistics are read from it.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import SliceEnded, SliceLoad, Window
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.lane_events import SliceEnded, Window
+from tfmon.model.lane_history import History
+from tfmon.model.readings import Reading, SliceLoad
 from tfmon.model.records import replace
+from tfmon.model.window_sums import WindowSums
 
 SLICE_START = "after a switch"
 """Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
+HISTORY_WINDOWS = 1_500
+"""Windows kept one by one for the charts; at five a second these are five minutes."""
+RECENT_NS = 5_000_000_000
+"""How far back the throughput that is shown as current reaches."""
+SHORTEST_STRETCH_NS = 1_000_000_000
+"""A stretch in which concurrent lanes are compared holds about five windows of each."""
 MOST_SLICES = 2_000
 """Slices kept under the settings in effect."""
 MOST_EARLIER = 96
@@ -24,140 +34,6 @@ RARE = 0.5
 SETTLED_WINDOWS = 20
 """That share is known from so many windows on."""
 
-_SUMS = (
-    "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps", "traced_ns",
-    "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
-)  # fmt: skip
-
-
-# ---------------- histograms of durations: bins grow geometrically, so that windows can be added up
-
-
-BINS_PER_OCTAVE = 64
-
-
-def bin_of(duration_ns: float) -> int:
-    """Return the bin that holds a duration; everything up to 1 ns lies in bin 0."""
-    return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
-
-
-def middle_ns(bin_index: int) -> float:
-    """Return the geometric middle of a bin, in nanoseconds."""
-    return float(2.0 ** ((bin_index + 0.5) / BINS_PER_OCTAVE))
-
-
-def count(durations_ns: Iterable[float]) -> dict[int, int]:
-    """Count durations into bins."""
-    bins: dict[int, int] = {}
-    for duration_ns in durations_ns:
-        index = bin_of(duration_ns)
-        bins[index] = bins.get(index, 0) + 1
-    return bins
-
-
-def add(left: Mapping[int, int], right: Mapping[int, int], sign: int = 1) -> dict[int, int]:
-    """Return the histogram of both sets of durations; with sign -1, of the left ones without the right ones."""
-    total = dict(left)
-    for index, amount in right.items():
-        total[index] = total.get(index, 0) + sign * amount
-    return {index: amount for index, amount in total.items() if amount}
-
-
-def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
-    """Return the duration below which `fraction` of the counts lie, or None for an empty histogram.
-
-    Units: nanoseconds, to within 0.55 %. Uses the nearest-rank definition.
-    """
-    rank = max(1, math.ceil(fraction * sum(bins.values())))
-    seen = 0
-    for index in sorted(bins):
-        seen += bins[index]
-        if seen >= rank:
-            return middle_ns(index)
-    return None
-
-
-def without_stop(window: Window, stopped_ns: int) -> Window:
-    """Return a window without a time in which the lane was suspended in the middle of its longest step."""
-    longest_ns = max(1, window.longest_ns - stopped_ns)
-    bins = add(window.histogram, {bin_of(window.longest_ns): 1}, -1)
-    return replace(
-        window,
-        span_ns=window.span_ns - stopped_ns,
-        call_ns=window.call_ns - stopped_ns,
-        longest_ns=longest_ns,
-        histogram=add(bins, {bin_of(longest_ns): 1}),
-    )
-
-
-# ---------------- sums and points
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSums:
-    """Sums over steady windows, those without a mark; `lane_events.Window` says what each field means."""
-
-    windows: int = 0
-    steps: int = 0
-    examples: int = 0
-    span_ns: int = 0
-    input_ns: int = 0
-    call_ns: int = 0
-    sync_ns: int = 0
-    report_ns: int = 0
-    traced_steps: int = 0
-    traced_ns: int = 0
-    sampled: int = 0
-    sampled_input_ns: int = 0
-    sampled_copy_ns: int | None = None
-    sampled_call_ns: int = 0
-    sampled_tail_ns: int = 0
-    histogram: dict[int, int] = field(default_factory=dict)
-
-    def plus(self, window: Window, sign: int = 1) -> WindowSums:
-        """Return the sums with one more window; with sign -1, without a window that is in them."""
-        copied_ns = self.sampled_copy_ns
-        if window.sampled_copy_ns is not None:
-            copied_ns = (copied_ns or 0) + sign * window.sampled_copy_ns
-        return WindowSums(
-            windows=self.windows + sign,
-            sampled_copy_ns=copied_ns,
-            histogram=add(self.histogram, window.histogram, sign),
-            **{name: getattr(self, name) + sign * getattr(window, name) for name in _SUMS},
-        )
-
-    @property
-    def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows; None before the first or without examples."""
-        return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
-
-    @property
-    def steps_per_s(self) -> float | None:
-        """Steps over the wall time of the windows; None before the first."""
-        return self.steps / self.span_ns * 1e9 if self.span_ns else None
-
-    def step_ms(self, fraction: float) -> float | None:
-        """Return a quantile of the time from step end to step end, in milliseconds, to within 0.55 %."""
-        quantile = quantile_ns(self.histogram, fraction)
-        return None if quantile is None else quantile / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """The mean of samples taken at even intervals."""
-
-    total: float = 0.0
-    samples: int = 0
-
-    def plus(self, reading: Reading) -> Mean:
-        """Return the mean with one more sample; one without a value changes nothing."""
-        return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
-
-    @property
-    def value(self) -> float | None:
-        """The mean, None before the first sample."""
-        return self.total / self.samples if self.samples else None
-
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -168,11 +44,17 @@ class Point:
     span_ns: int
     examples: int
     steps: int
-    steady: bool
+    reason: str = ""
+    """Why it is discarded; empty for a window of steady state."""
     in_slice: bool = False
     """True for a window of a slice: another lane trained in the gap before it."""
     others: bool = False
     """True for a window in which others took a share of the lane's GPU; it counts all the same."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether it counts."""
+        return not self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,22 +122,30 @@ class Measurements:
     """Disturbances that are there most of the time, so that nothing is discarded for them."""
     latest: tuple[Window, ...] = ()
     """The last steady windows, which a late reading may still discard."""
+    points: tuple[Point, ...] = ()
+    """The last windows of this process, the discarded ones included."""
+    history: History = field(default_factory=History)
+    """Of the last half hour, for the charts; the processes before this one included."""
 
     def plus(self, window: Window, process: int = 0) -> Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""
-        windows, span_ns = self.windows + 1, self.span_ns + window.span_ns
+        reason, in_slice = "; ".join(window.marks), window.round is not None
+        point = Point(window.at_ns, window.span_ns, window.examples, window.steps, reason, in_slice)
+        kept = replace(
+            self,
+            windows=self.windows + 1,
+            span_ns=self.span_ns + window.span_ns,
+            points=(*self.points[1 - HISTORY_WINDOWS :], point),
+            history=self.history.with_window(window),
+        )
         if window.marks:
             return replace(
-                self,
-                windows=windows,
-                span_ns=span_ns,
+                kept,
                 discarded=_counted(self.discarded, window.marks),
                 discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
             )
         return replace(
-            self,
-            windows=windows,
-            span_ns=span_ns,
+            kept,
             steady=self.steady.plus(window),
             slices=_with_window(self.slices, window, process),
             latest=(*self.latest[-(LATEST - 1) :], window),
@@ -282,11 +172,13 @@ class Measurements:
         steady, slices = self.steady, self.slices
         for window in hit:
             steady, slices = steady.plus(window, -1), _without_window(slices, window)
+        out = {one.at_ns for one in hit}
         return replace(
             self,
             steady=steady,
             slices=slices,
-            latest=tuple(one for one in self.latest if one not in hit),
+            latest=tuple(one for one in self.latest if one.at_ns not in out),
+            points=tuple(replace(one, reason=reason) if one.at_ns in out else one for one in self.points),
             discarded=_counted(self.discarded, [reason] * len(hit)),
             discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
         )
@@ -301,10 +193,73 @@ class Measurements:
             earlier = (*others[-(MOST_EARLIER - 1) :], EarlierSlices(dict(settings), slices))
         return replace(self, steady=WindowSums(), slices=(), latest=(), earlier=earlier)
 
+    def with_sample(self, at_ns: int, **readings: Reading) -> Measurements:
+        """Return the measurements with a sample of the lane's processes or of its GPU, for the charts."""
+        return replace(self, history=self.history.with_sample(at_ns, **readings))
+
+    def with_others(self, since_ns: int, until_ns: int) -> Measurements:
+        """Return the measurements with the windows marked in which others took a share of the lane's GPU."""
+        return replace(
+            self,
+            points=tuple(
+                replace(one, others=True) if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns else one
+                for one in self.points
+            ),
+        )
+
+    def recent(self, changed_ns: int) -> WindowSums:
+        """Return the sums over the steady windows of the last 5 s, and at least one, since a change."""
+        since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
+        steps = examples = span_ns = windows = 0
+        for point in reversed(self.points):
+            began_ns = point.at_ns - point.span_ns
+            if began_ns < changed_ns or (began_ns < since_ns and windows):
+                break
+            if point.steady:
+                windows += 1
+                steps += point.steps
+                examples += point.examples
+                span_ns += point.span_ns
+        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
+
+    def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
+        """Return what the windows of steady state came to in each stretch of that length, by its number.
+
+        A window belongs to the stretch that it ends in. They reach as far back as `points`.
+        """
+        found: dict[int, SliceSpeed] = {}
+        for point in self.steady_points:
+            number = point.at_ns // length_ns
+            before = found.get(number)
+            examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
+            found[number] = SliceSpeed(number, point.at_ns, examples + point.examples, span_ns + point.span_ns)
+        return {number: one for number, one in found.items() if one.examples > 0 and one.span_ns > 0}
+
+    @property
+    def steady_points(self) -> Sequence[Point]:
+        """The windows of steady state that are kept one by one."""
+        count = self.steady.windows
+        return [point for point in self.points if point.steady][-count:] if count > 0 else ()
+
     def slices_under(self, settings: Settings, in_effect: Settings) -> tuple[SliceSpeed, ...]:
         """Return every slice that ran under these settings, oldest first, given the settings in effect."""
         before = next((one.slices for one in self.earlier if one.settings == settings), ())
         return (*before, *self.slices) if settings == in_effect else before
+
+
+def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
+    """Return the length of a stretch in nanoseconds, and what each lane did in each stretch that all trained in.
+
+    How lanes share the cores changes from second to second, so only what they did in the same second is compared.
+    The stretches are numbered, like rounds. One is as long as two of the longest windows: a lane whose steps take
+    seconds reports that rarely. The first and the last one of a lane may be cut off; it counts with the time that
+    the lane's windows have in it.
+    """
+    longest_ns = max((point.span_ns for one in lanes for point in one.steady_points), default=0)
+    length_ns = max(SHORTEST_STRETCH_NS, 2 * longest_ns)
+    sums = [one.stretches(length_ns) for one in lanes]
+    common = sorted(set.intersection(*map(set, sums))) if sums else []
+    return length_ns, [tuple(one[number] for number in common) for one in sums]
 
 
 def _counted(discarded: dict[str, int], reasons: Iterable[str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_history import History, LossCurve
+from tfmon.model.lane_history import History
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Experiment, Race
 from tfmon.model.records import replace
@@ -123,7 +123,20 @@ def in_slices(race: Race, lanes: Lanes) -> bool:
     return race.mode == TURNS and len(lanes) > 1
 
 
+def why_mode_stays(lanes: Lanes) -> str:
+    """Return why the lanes cannot share the machine in another way; empty where they can."""
+    if len(lanes) < 2:
+        return "one lane has the machine for itself: turns need two lanes"
+    if all(lane.over for lane in lanes):
+        return "the race is over and its result stays: r races again"
+    ended = [lane.spec.id or lane.spec.name for lane in lanes if lane.over and lane.steady.windows]
+    if ended:
+        return f"{' and '.join(ended)} ended, and what was measured stays: r starts again"
+    return ""
+
+
 def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
     """Return a lane with its measurements alone."""
     points = () if sliced else lane.points
-    return replace(lane, points=points, history=History(kept=False), losses=LossCurve(), log=(), stack=None)
+    measurements = replace(lane.measurements, points=points, history=History(kept=False))
+    return replace(lane, measurements=measurements, losses=replace(lane.losses, points=()), log=(), stack=None)

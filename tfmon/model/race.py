@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model.knobs import Knob, KnobValue
+from tfmon.model.lane_events import KnobOffered
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
 from tfmon.model.views import View
 
@@ -64,6 +65,11 @@ class BetweenProcesses:
     """From how many races it was learnt."""
 
 
+def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
+    """Return whether the lanes train in slices, one at a time on each machine."""
+    return bool(exclusive) or (mode == TURNS and lanes > 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Race:
     """What is raced, and how it goes."""
@@ -103,6 +109,14 @@ class Race:
     """What else differs between the lanes' machines, in words, such as the content of a file; known before it."""
     views: dict[str, View] = field(default_factory=dict)
     """How the lanes of a user's command see the working folder, by host; none where there is one lane."""
+
+    def with_knob(self, offered: KnobOffered) -> Race:
+        """Return the race with a knob that one of its lanes, a user's script, has offered."""
+        if any(knob.name == offered.knob for knob in self.knobs):
+            return self
+        limits = (offered.choices, offered.low, offered.high)
+        knob = Knob(offered.knob, offered.default, offered.help, "live", *limits)
+        return replace(self, knobs=(*self.knobs, knob))
 
 
 @dataclass(frozen=True, slots=True)

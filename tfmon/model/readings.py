@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Missing:
 Reading: TypeAlias = float | Missing
 """A number in the unit that its field's name ends in, or why it is unknown. Never 0 for unknown."""
 
-NOT_READ = Missing("not read here")
+NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
 
 
 def known(reading: Reading) -> float | None:
@@ -270,3 +270,48 @@ class HostSample:
     """Time for which they were then stopped, summed over the cores that they needed."""
     package_power_w: Reading = NOT_READ
     """All CPU packages together: cores, caches and what else is on the chip, without memory modules."""
+
+
+# ---------------- the CPU in a slice
+
+
+Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
+"""What is counted or summed up. In ns the limit is three years; no window has so many steps or examples."""
+CONTENDED = 0.05
+"""Share of its CPU time that a lane waits for a core, and of all cores that others use, from which on a slice is
+contended."""
+FULL = 0.9
+"""Share of all cores from which on there is none left that others could use without taking it from the lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceLoad:
+    """Who used the CPU in a slice, its discarded start included."""
+
+    span_ns: Amount
+    """Wall time from the beginning to the end of the slice."""
+    examples: Amount
+    """Examples trained in it, those that are discarded included."""
+    cpu_ns: Amount
+    """CPU time of all threads of the lane's process."""
+    delay_ns: Amount | None = None
+    """How long threads of the lane were ready to run and waited for a core; None where that is not reported."""
+    others_ns: Amount | None = None
+    """CPU time of all other programs of the machine; None where that is not reported."""
+    stolen_ns: Amount | None = None
+    """CPU time that the hypervisor gave to other machines; None where that is not reported."""
+    cores: Amount | None = None
+    """How many cores the lane may use; None where that is not known."""
+
+    @property
+    def contended(self) -> bool | None:
+        """Whether other programs took CPU time from the lane; None where that is not known.
+
+        The lane's threads also wait for each other, a quarter of their time with small steps, so that others must
+        have used the CPU as well, and no core may have been left for them.
+        """
+        if self.delay_ns is None or self.others_ns is None or self.cores is None:
+            return None
+        taken_ns, all_ns = self.others_ns + (self.stolen_ns or 0), self.cores * self.span_ns
+        waited = self.delay_ns > CONTENDED * self.cpu_ns
+        return waited and taken_ns > CONTENDED * all_ns and self.cpu_ns + taken_ns > FULL * all_ns

@@ -25,26 +25,25 @@ from tfmon.model.events import (
     UserRequested,
 )
 from tfmon.model.gpu_parts import counted
-from tfmon.model.hosts import HISTORY_SAMPLES as HISTORY_SAMPLES
 from tfmon.model.hosts import (
     Hosts,
     HostState,
     after_connection,
-    after_gpu_sample,
-    after_host_sample,
+    after_sample,
     machine_key,
     own_pids,
+    trains_on,
     with_machine,
 )
-from tfmon.model.knobs import Knob
 from tfmon.model.lane_end import explained
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
-from tfmon.model.lane_reducer import advance, marked, restart_measurement, take_tree_sample, trains_on
+from tfmon.model.lane_reducer import advance, granted, marked, measured_again, take_tree_sample
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import Measurements
 from tfmon.model.naming import named
-from tfmon.model.periods import CAUSES, Periods, after_event
-from tfmon.model.race import CONCURRENT, MODE_MARKS, TURNS, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
+from tfmon.model.race import CONCURRENT, MODE_MARKS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec
@@ -166,36 +165,13 @@ class Snapshot:
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
-def why_mode_stays(known: Snapshot) -> str:
-    """Return why the lanes cannot share the machine in another way; empty where they can."""
-    if len(known.lanes) < 2:
-        return "one lane has the machine for itself: turns need two lanes"
-    if known.over:
-        return "the race is over and its result stays: r races again"
-    ended = [lane.spec.id or lane.spec.name for lane in known.lanes if lane.over and lane.steady.windows]
-    if ended:
-        return f"{' and '.join(ended)} ended, and what was measured stays: r starts again"
-    return ""
-
-
-def _measured_anew(lanes: tuple[LaneState, ...]) -> tuple[LaneState, ...]:
-    """Return the lanes with a new measurement; one that has ended keeps what it came to."""
-    return tuple(lane if lane.over else restart_measurement(lane) for lane in lanes)
-
-
-def _granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
-    clock, step_clock = (one.granted(at_ns, own=own) for one in (lane.slice_clock, lane.step_clock))
-    return replace(lane, slice_clock=clock, step_clock=step_clock)
-
-
 def concerns(known: Snapshot, event: Event) -> bool:
     """Return whether an event is about this race, and not about a lane that is not in it."""
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
 
 
-def after(known: Snapshot, event: Event) -> Snapshot:
-    """Return the snapshot after an event that concerns the race, with the lanes named as they now differ."""
-    then = _after(known, event)
+def _with_names(known: Snapshot, event: Event, then: Snapshot) -> Snapshot:
+    """Return a snapshot with the period that an event ended, and with the lanes named as they differ after it."""
     if isinstance(event, CAUSES):
         periods = after_event(known.periods, event, known.race, known.lanes, then.lanes, known.experiment)
         then = replace(then, periods=periods)
@@ -207,12 +183,13 @@ def after(known: Snapshot, event: Event) -> Snapshot:
 
 
 def _after(known: Snapshot, event: Event) -> Snapshot:
+    """Return the snapshot after an event that concerns the race."""
     match event:
         case RaceBegan():
             at_ns = event.at_ns
-            history = History(kept=known.charted)
+            empty = Measurements(history=History(kept=known.charted))
             lanes = tuple(
-                LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, history=history) for one in event.specs
+                LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, measurements=empty) for one in event.specs
             )
             return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None, periods=())
         case MachineKnown():
@@ -226,7 +203,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case ModeChanged():
             lanes = known.lanes
             if event.mode != known.race.mode:
-                lanes = tuple(marked(lane, event.at_ns, MODE_MARKS[event.mode]) for lane in _measured_anew(lanes))
+                text = MODE_MARKS[event.mode]
+                lanes = tuple(marked(measured_again(lane), event.at_ns, text) for lane in lanes)
             return replace(known, race=replace(known.race, mode=event.mode, training=()), lanes=lanes)
         case UserRequested(action="end"):
             lanes = tuple(
@@ -237,14 +215,14 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             lanes = known.lanes
             alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
             if known.race.mode == CONCURRENT and alone:
-                lanes = _measured_anew(lanes)
+                lanes = tuple(map(measured_again, lanes))
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
             training = tuple(name for name in (event.lane, *event.beside) if name)
-            lanes = tuple(_granted(lane, event.at_ns, own=lane.spec.name in training) for lane in known.lanes)
+            lanes = tuple(granted(lane, event.at_ns, own=lane.spec.name in training) for lane in known.lanes)
             return replace(known, race=replace(known.race, training=training), lanes=lanes)
         case TreeSample():
-            sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
+            sliced = in_slices(known.race, known.lanes) or bool(known.race.exclusive)
             told = known.lane(event.lane)
             lane = take_tree_sample(told, event, sliced=sliced, cores=known.machine_of(told).cores)
             return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
@@ -257,14 +235,11 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, views=event.views))
         case RecordingChanged():
             return replace(known, recording=event.recording)
-        case GpuSample():
-            hosts, lanes = after_gpu_sample(known.hosts, known.lanes, event)
-            return replace(known, hosts=hosts, lanes=lanes)
-        case HostSample():
-            hosts, lanes = after_host_sample(known.hosts, known.lanes, event)
+        case GpuSample() | HostSample():
+            hosts, lanes = after_sample(known.hosts, known.lanes, event)
             return replace(known, hosts=hosts, lanes=lanes)
         case _:
-            race = with_knob(known.race, event) if isinstance(event, KnobOffered) else known.race
+            race = known.race.with_knob(event) if isinstance(event, KnobOffered) else known.race
             lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
             if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
                 own = {lane.spec.host: own_pids(known.hosts, known.lanes, lane.spec.host) for lane in lanes}
@@ -274,14 +249,6 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
                 )
                 lanes = tuple(by_collision(lane, lanes, race.views) for lane in lanes)
             return replace(known, race=race, lanes=lanes)
-
-
-def with_knob(race: Race, offered: KnobOffered) -> Race:
-    """Return the race with a knob that one of its lanes, a user's script, has offered."""
-    if any(knob.name == offered.knob for knob in race.knobs):
-        return race
-    limits = (offered.choices, offered.low, offered.high)
-    return replace(race, knobs=(*race.knobs, Knob(offered.knob, offered.default, offered.help, "live", *limits)))
 
 
 # ---------------- the session
@@ -349,7 +316,7 @@ class Session:
         with self._lock:
             taken = concerns(self._known, event)
             if taken:
-                self._known = after(self._known, event)
+                self._known = _with_names(self._known, event, _after(self._known, event))
             if self._journal is not None:
                 self._journal(event, self._known)
         for listener in self._listeners if taken else ():

@@ -1,10 +1,22 @@
-"""How the lanes of a user's command see the working folder. Pure; `view_files` keeps what they write."""
+"""How the lanes of a user's command see the working folder, and the files that they write in their views of it.
+
+What they write is kept beside recordings. Each race has a store, a folder that only its user can read and that is
+locked while the race runs. In it each process of a lane has a place, such as `A`, and `A-2` after a restart. A
+place has `written`, which is an overlay's upper folder or the copy, and until the race is over `work`, which
+overlays need.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import itertools
 import os
+import shutil
+import stat
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -57,3 +69,178 @@ class View:
 def describe(views: Mapping[str, View]) -> list[str]:
     """Return a line for each machine that says where lanes write."""
     return [f"on {host}: {view.text}" if host else view.text for host, view in views.items()]
+
+
+# ---------------- what lanes write
+
+
+WRITTEN, WORK = "written", "work"
+LIMIT_BYTES = 4 * 2**30
+"""Most that all kept files take together when a race begins."""
+MOST_ENTRIES = 20_000
+"""Entries of a folder that are looked at, which takes some tenths of a second."""
+MOST_EDITED = 3
+"""Files that are named of those that were edited while lanes ran."""
+_ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
+_locked: dict[Path, int] = {}
+"""Descriptors of the stores of races that run."""
+
+
+def default_base() -> Path:
+    """Return where stores are on Linux, if no setting of the library of recordings says otherwise."""
+    named = os.environ.get("TFMON_RECORDINGS")
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(named) if named else Path(state).expanduser() / "tfmon" / "recordings"
+
+
+def open_place(view: View) -> None:
+    """Make the place of a lane, in a store that stays locked until it is settled; raises OSError."""
+    place = Path(view.store)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if place.parent not in _locked:
+        _locked[place.parent] = os.open(place.parent, os.O_RDONLY)
+        lock(_locked[place.parent])
+    for path in (place, place / WORK, place / WRITTEN):
+        path.mkdir(mode=0o700)
+    if view.kind != COPY:  # an overlay shows what its upper folder is like
+        if os.geteuid() == 0:
+            found = Path(view.folder).stat()
+            os.chown(place / WRITTEN, found.st_uid, found.st_gid)
+        shutil.copystat(view.folder, place / WRITTEN)
+
+
+def entry(view: View) -> list[str]:
+    """Return what runs the command behind it in a lane's view, once its place is open."""
+    package = str(Path(__file__).parents[2])
+    return [sys.executable, "-I", "-S", "-c", _ENTER, package, view.kind, view.folder, view.store]
+
+
+def settle(view: View, age_s: float) -> View:
+    """Leave in the store of a race that is over only what its lanes wrote, and return the view with what that is.
+
+    Args:
+        view: The view of the race.
+        age_s: How long ago it began.
+
+    Thread: any; takes as long as looking at the files.
+    """
+    store, written = Path(view.store), {}
+    edited = tuple(itertools.islice(_edited(view, time.time() - age_s), MOST_EDITED))
+    for place in sorted(store.glob("*")) if view.store.endswith(KEPT) else ():
+        tidy(place, view)
+        sizes = [size for _, size in files_of(place / WRITTEN) if size is not None]
+        written[place.name] = (len(sizes), sum(sizes))
+    close_store(store)
+    return replace(view, written=written, edited=edited)
+
+
+def close_store(store: Path) -> None:
+    """Unlock a store, and remove it if its files are not kept or there are none."""
+    if store in _locked:
+        os.close(_locked.pop(store))
+    if store.name.endswith(NOT_KEPT):
+        remove(store)
+    for empty, *_ in os.walk(store, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(empty).rmdir()
+
+
+def tidy(place: Path, view: View) -> None:
+    """Leave in a place only what its lane wrote; nothing to do where that was done."""
+    if view.kind == COPY and (place / WORK).exists():
+        for name, _ in files_of(place / WRITTEN):
+            if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
+                (place / WRITTEN / name).unlink()
+    remove(place / WORK)
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return found.st_mode, found.st_size, found.st_mtime_ns
+    return None
+
+
+def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
+    """Yield the path and size of each file and link that a lane wrote; None for what it removed."""
+    for root, folders, files in os.walk(written):
+        for path in (Path(root, name) for name in (*files, *folders)):
+            with contextlib.suppress(OSError):
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
+                    yield str(path.relative_to(written)), found.st_size
+                elif stat.S_ISCHR(found.st_mode):
+                    yield str(path.relative_to(written)), None
+
+
+def take_out(place: Path, target: Path) -> int:
+    """Copy the files of a place into a new folder, and return how many they are; raises OSError."""
+    if not (place / WRITTEN).is_dir():
+        raise FileNotFoundError(2, "it kept no files", str(place))
+    target.mkdir(parents=True)
+    names = [name for name, size in files_of(place / WRITTEN) if size is not None]
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(place / WRITTEN / name, target / name, follow_symlinks=False)
+    return len(names)
+
+
+def sweep(base: Path) -> None:
+    """Remove what killed races left and nobody wants, and of all kept files the oldest beyond the limit."""
+    total = 0
+    for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
+        if not is_locked(store):
+            kept = store.name.endswith(KEPT)
+            total += sum(size or 0 for _, size in files_of(store)) if kept else 0
+            if not kept or total > LIMIT_BYTES:
+                remove(store)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with what is in it, also where a script, or an overlay, made it unreadable."""
+    for root, names, _ in os.walk(folder):
+        for path in (Path(root, name) for name in names):
+            with contextlib.suppress(OSError):
+                if not path.is_symlink():
+                    path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the path and status of what is in a folder; of a large one, of its first entries."""
+    paths = (os.path.join(root, name) for root, *names in os.walk(folder) for name in itertools.chain(*names))  # noqa: PTH118
+    for path in itertools.islice(paths, MOST_ENTRIES):
+        with contextlib.suppress(OSError):  # it has gone
+            yield path, os.lstat(path)
+
+
+def _edited(view: View, since_s: float) -> Iterator[str]:
+    own = os.path.dirname(view.store)  # noqa: PTH120 - of recordings and stores
+    for path, found in entries(Path(view.folder)):
+        changed = stat.S_ISREG(found.st_mode) and found.st_ctime > since_s and not path.startswith(own)
+        if changed and not is_locked(Path(path)):  # as the recording of the race is
+            yield os.path.relpath(path, view.folder)
+
+
+# ---------------- locks on files and folders in use, which end with the process that holds them
+
+
+def lock(fd: int) -> None:
+    """Lock an open file or folder until it is closed, where its file system has locks."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process has locked a file or folder, or it cannot be opened."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False

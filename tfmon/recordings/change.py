@@ -16,9 +16,9 @@ from tfmon.analysis.history import center_of
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.means import AT_THE_END, Center
 from tfmon.analysis.repeated import Shift, shift
-from tfmon.model.lane_state import NOT_SAMPLED, LaneState
+from tfmon.model.lane_state import LaneState
 from tfmon.model.race import BetweenProcesses
-from tfmon.model.readings import Reading
+from tfmon.model.readings import NOT_SAMPLED, Reading
 from tfmon.model.readings import known as known_value
 from tfmon.model.session import Snapshot
 

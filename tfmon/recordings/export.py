@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tfmon.model import codec
-from tfmon.model import lane_statistics as histogram
+from tfmon.model import window_sums as histogram
 from tfmon.model.events import Event, LaneStarted
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import KnobApplied, Window

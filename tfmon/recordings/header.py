@@ -159,7 +159,7 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
         seconds=raced_s(known),
         verdict=found.outcome,
         ratio=found.verdict.ratio,
-        tensorflow=next((lane.tensorflow for lane in known.lanes if lane.tensorflow), None),
+        tensorflow=next((one for lane in known.lanes if (one := lane.versions["tensorflow"])), None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),
     )

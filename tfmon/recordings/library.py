@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfmon.model.locks import is_locked, lock
 from tfmon.model.ports import RunInfo
-from tfmon.model.view_files import remove
-from tfmon.model.views import KEPT
+from tfmon.model.views import KEPT, is_locked, lock, remove
 from tfmon.recordings.header import Closed, Header, RecordingError
 from tfmon.recordings.reader import peek
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from tfmon.model import codec
 from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
+from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample
-from tfmon.model.session import HISTORY_SAMPLES, Session, Snapshot
+from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.recordings import library
 from tfmon.recordings.header import Closed, Header, RecordingError, closed_of, header_of

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from tfmon.model.events import Event, RecordingChanged, Suspended
-from tfmon.model.hosts import gpu_disturbances, host_disturbances
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, Window
-from tfmon.model.lane_state import RACING, STALL, SUSPENDED, LaneState
+from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
@@ -148,14 +147,11 @@ class _Keeper:
             case TreeSample():
                 lane = _lane(known, event.lane)
                 self._sampled(event, without="" if lane is not None and lane.phase == RACING else CPU)
-            case HostSample():
+            case HostSample() | GpuSample():
                 self._sampled(event)
-                self._discard(known, host_disturbances(event))
-            case GpuSample():
-                self._sampled(event)
-                self._discard(known, gpu_disturbances(event))
+                self._discard(known)
             case Suspended():
-                self._discard(known, (SUSPENDED,))
+                self._discard(known)
             case KnobApplied():
                 self.moments.append(
                     Moment(event.at_ns, f"{event.knob} {show(event.value)}", "knob", event.lane, event.gap_ns)
@@ -166,21 +162,17 @@ class _Keeper:
     def _window(self, window: Window, lane: LaneState | None) -> None:
         if lane is None:
             return
-        reasons = window.marks
-        if not reasons and lane.points and not lane.points[-1].steady:
-            reasons = lane.heartbeat.marks(window) or (STALL,)
         examples = window.examples if window.examples or not window.steps else None
         self.windows.setdefault(window.lane, []).append(
-            Measured(window.at_ns, window.span_ns, examples, window.loss, "; ".join(reasons))
+            Measured(window.at_ns, window.span_ns, examples, window.loss, lane.points[-1].reason)
         )
 
-    def _discard(self, known: Snapshot, reasons: Sequence[str]) -> None:
+    def _discard(self, known: Snapshot) -> None:
         """Note which of the latest windows a reading has discarded after they had ended."""
-        for lane in known.lanes if reasons else ():
-            steady = {point.at_ns: point.steady for point in lane.points[-LATEST:]}
+        for lane in known.lanes:
+            reasons = {point.at_ns: point.reason for point in lane.points[-LATEST:]}
             for one in self.windows.get(lane.spec.name, [])[-LATEST:]:
-                if not one.reason and not steady.get(one.at_ns, True):
-                    one.reason = "; ".join(reasons)
+                one.reason = reasons.get(one.at_ns, one.reason)
 
     def _sampled(self, event: Event, without: str = "") -> None:
         for one in samples_of(event):

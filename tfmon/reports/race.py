@@ -172,12 +172,12 @@ def _interval_text(found: LaneAnalysis) -> str:
 
 
 def _loss_text(found: LaneAnalysis) -> str:
-    losses = (found.lane.first_loss, found.lane.last_loss)
+    losses = (found.lane.losses.first, found.lane.losses.last)
     return " → ".join("n/a" if loss is None else units.loss(loss) for loss in losses)
 
 
 def _memory_text(found: LaneAnalysis) -> str:
-    memory, most = found.lane.memory_bytes, known(found.lane.peak_private_bytes)
+    memory, most = found.lane.memory_bytes, known(found.lane.tree.peak_private_bytes)
     if isinstance(memory, Missing):
         return "n/a"
     above = most is not None and most > NOTABLE_PEAK * memory
@@ -197,11 +197,11 @@ _COLUMNS = (
     _column("step p50", lambda lane: lane.steady.step_ms(0.5), units.milliseconds),
     _column("p95", lambda lane: lane.steady.step_ms(0.95), units.milliseconds),
     _column("p99", lambda lane: lane.steady.step_ms(0.99), units.milliseconds),
-    ("loss", lambda one: one.lane.last_loss, _loss_text),
+    ("loss", lambda one: one.lane.losses.last, _loss_text),
     ("memory", lambda one: known(one.lane.memory_bytes), _memory_text),
-    _column("CPU", lambda lane: lane.racing_cpu_pct.value, units.percent),
-    _column("GPU busy", lambda lane: lane.racing_gpu_busy_pct.value, units.percent),
-    _column("GPU memory", lambda lane: known(lane.gpu_memory_used_bytes), units.memory),
+    _column("CPU", lambda lane: lane.tree.racing_cpu_pct.value, units.percent),
+    _column("GPU busy", lambda lane: lane.gpu_use.racing_busy_pct.value, units.percent),
+    _column("GPU memory", lambda lane: known(lane.gpu_use.used_bytes), units.memory),
     _column("J per 1,000 examples", lambda lane: known(lane.gpu_j_per_1000_examples), units.joules),
 )
 """Of the table of lanes: the title, the number to sort by (None where it is not known), and how it is written."""
@@ -235,8 +235,7 @@ def _method(found: Analysis) -> Iterator[str]:
         yield "all lanes trained at once and shared the cores: their figures are contended"
     for one in found.lanes:
         if one.windows:
-            name, lasted = snapshot.called(one.lane), units.seconds(one.lane.steady.span_ns / 1e9)
-            yield f"{name}: measured for {lasted}; {units.discarded(one.lane.discarded_shares)}"
+            yield f"{snapshot.called(one.lane)}: {one.measured_text}; {one.discarded_text}"
     if verdict.interval is not None and not experiments.is_all(found):
         low, high = verdict.interval.low, verdict.interval.high
         yield (

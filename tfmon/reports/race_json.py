@@ -11,8 +11,8 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.gpu_others import gpu_others
-from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
 from tfmon.model.collisions import collisions
 from tfmon.model.gpu_parts import GpuPart
@@ -181,8 +181,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
         "versions": {
-            name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
-            for name in ("tensorflow", "keras", "numpy", "python")
+            name: named(f"versions.{name}", version, "the lane did not say")
+            for name, version in lane.versions.items()
         },
         "disturbed_by": list(lane.unlike),
         "source": named("source", lane.source, "the scenario's file was not read"),
@@ -198,20 +198,22 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             for percent in (50, 95, 99)
         },
         "loss": {
-            "first": number("loss.first", lane.first_loss, unknown.get("loss", "no loss was read")),
-            "last": number("loss.last", lane.last_loss, unknown.get("loss", "no loss was read")),
+            "first": number("loss.first", lane.losses.first, unknown.get("loss", "no loss was read")),
+            "last": number("loss.last", lane.losses.last, unknown.get("loss", "no loss was read")),
         },
         "private_bytes": whole("private_bytes", lane.memory_bytes),
-        "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
-        "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
-        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
-        "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
+        "peak_private_bytes": whole("peak_private_bytes", lane.tree.peak_private_bytes),
+        "cpu_pct": number("cpu_pct", lane.tree.racing_cpu_pct.value, "not sampled while the lane raced"),
+        "gpu_busy_pct": number(
+            "gpu_busy_pct", lane.gpu_use.racing_busy_pct.value, no_gpu or _no_load(snapshot, lane)
+        ),
+        "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_use.used_bytes),
         "gpu_memory_allocated_bytes": whole(
             "gpu_memory_allocated_bytes",
-            lane.gpu_memory_allocated_bytes,
+            lane.gpu_use.allocated_bytes,
             no_gpu or "TensorFlow's allocator keeps no figures here",
         ),
-        "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be used"),
+        "gpu_memory_source": named("gpu_memory_source", lane.gpu_use.source, "no memory is known to be used"),
         "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
         "gpu_j_per_1000_examples": number("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
@@ -231,7 +233,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
 
 def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
     """Return a GPU of a lane as it was sampled last, and what the lane used of it; None for unknown."""
-    part = lane.gpu_parts.get(gpu.key, GpuPart())
+    part = lane.gpu_use.parts.get(gpu.key, GpuPart())
     return {
         "index": gpu.index,
         "uuid": gpu.key,

@@ -10,8 +10,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
 from tfmon.model.several import obstacle
-from tfmon.model.spec import ALL, ANY_GPU, LaneSpec, parse_lane
-from tfmon.runner import instances
+from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, parse_lane
 
 if TYPE_CHECKING:
     from tfmon.probes.base import Gpu
@@ -51,7 +50,7 @@ def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
-        return (instances.instance_of(spec, found),), 1
+        return (instance_of(spec, found),), 1
     if not found.usable:
         if found.plugin is not None and spec.device in (ANY_GPU, f"gpu:{found.plugin.index}"):
             return (found.plugin,), 1
@@ -61,7 +60,7 @@ def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
     if spec.device == ANY_GPU:
         return found.usable, 1
     if not found.whole:
-        raise DeviceAbsentError(f"{spec.place} is not there: every GPU is split up (MIG)", instances.listed(found))
+        raise DeviceAbsentError(f"{spec.place} is not there: every GPU is split up (MIG)", listed(found))
     count = len(found.whole) if spec.device == EVERY else spec.devices
     if count > len(found.whole):
         there = "is one GPU" if len(found.whole) == 1 else f"are {len(found.whole)} GPUs"
@@ -80,14 +79,14 @@ def _named(spec: LaneSpec, found: GpuSearch) -> tuple[Gpu, ...]:
     for gpu in named:
         if gpu.split:
             place = f"{spec.place_of(gpu.index)} ({gpu.name})"
-            raise DeviceAbsentError(f"{place} is split up (MIG)", instances.listed(found, gpu.uuid))
+            raise DeviceAbsentError(f"{place} is split up (MIG)", listed(found, gpu.uuid))
     return named
 
 
 def _listed(spec: LaneSpec, found: GpuSearch) -> str:
     """Return the names that are allowed."""
     if not found.whole:
-        return instances.listed(found)
+        return listed(found)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.whole)
     if len(found.whole) > MOST_LISTED and len({gpu.name for gpu in found.gpus}) == 1:
         known = f"{len(found.whole)} GPUs from gpu:{found.whole[0].index} on ({found.whole[0].name})"
@@ -97,7 +96,7 @@ def _listed(spec: LaneSpec, found: GpuSearch) -> str:
 def device_of(gpus: Sequence[Gpu], found: GpuSearch) -> str:
     """Return GPUs as the device of a lane, such as `gpu:0+1`; an instance by as much of its UUID as is unique."""
     if gpus[0].part_of:
-        return instances.short_name(gpus[0], found)
+        return short_name(gpus[0], found)
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
@@ -106,3 +105,49 @@ def check_together(spec: LaneSpec, settings: Settings) -> None:
     reason = obstacle(settings, spec.devices)
     if reason:
         raise UsageError(f"{spec.place}: {reason}")
+
+
+# ---------------- instances of GPUs that are split up (MIG)
+
+
+if TYPE_CHECKING:
+    from tfmon.probes.base import Gpu
+    from tfmon.probes.gpus import GpuSearch
+
+_SHORTEST = len(INSTANCE) + 8
+"""Characters of a UUID that name an instance on the screen, if no other has the same."""
+
+
+def instance_of(spec: LaneSpec, found: GpuSearch) -> Gpu:
+    """Return the instance that a lane names.
+
+    Raises:
+        DeviceAbsentError: there is no such instance.
+        UsageError: the beginning of a UUID fits several.
+    """
+    fitting = [one for one in found.instances if one.uuid.lower().startswith(spec.device.lower())]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UsageError(f"{spec.place} fits {len(fitting)} instances", listed(found))
+    if not found.usable:
+        raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
+    raise DeviceAbsentError(f"{spec.place} is not there", listed(found))
+
+
+def short_name(instance: Gpu, found: GpuSearch) -> str:
+    """Return as much of an instance's UUID as tells it from the others, 8 digits at least."""
+    others = [one.uuid for one in found.instances if one.uuid != instance.uuid]
+    length = _SHORTEST
+    while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
+        length += 1
+    return instance.uuid[:length]
+
+
+def listed(found: GpuSearch, part_of: str = "") -> str:
+    """Return the names that are allowed."""
+    instances = [one for one in found.instances if part_of in ("", one.part_of)]
+    if not instances:
+        return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"
+    words = ", ".join(f"--lane {short_name(one, found)} ({one.name})" for one in instances)
+    return f"name an instance: {words}"

@@ -20,7 +20,7 @@ import click
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
-from tfmon.lanes.launcher import yield_to_lanes
+from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender, has_shell, suspend_job, suspend_with
 from tfmon.model.ports import RunInfo

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.lanes.renewal import FRESH_EVERY_S
+from tfmon.lanes.spare import FRESH_EVERY_S
 from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind

@@ -18,6 +18,8 @@ import click
 
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
+from tfmon.model.race import MODES
+from tfmon.units import Charset
 
 if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
@@ -27,12 +29,10 @@ else:
     Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
 
 Value: TypeAlias = str | bool | float
-Characters: TypeAlias = Literal["braille", "block", "ascii"]
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
-LONGEST_S = 365 * 86_400
-LONGEST_WAIT_MIN = 10_080
-"""For how long a race waits for a GPU at most: a week."""
+LONGEST_S, LONGEST_WAIT_MIN = 365 * 86_400, 10_080
+"""The longest span of time, a year, and the longest wait for a GPU, a week."""
 
 
 # ---------------- kinds of values
@@ -124,7 +124,6 @@ class Setting:
             raise ValueError(error.message.rstrip(".")) from None
 
 
-MODES = ("turns", "concurrent")
 THEME = OneOf(_themes)
 SETTINGS = (
     Setting("scenario", "small-dense", click.STRING, "What is raced where no scenario is named."),
@@ -182,7 +181,7 @@ class ScreenSettings:
 
     theme: str
     lane_colours: str
-    charset: Characters | None
+    charset: Charset | None
     """What charts and frames are drawn with; None for what the locale allows."""
     mouse: bool
     readonly: bool
@@ -224,7 +223,7 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
         lane_colours=str(resolve("lane_colours").value),
-        charset=None if characters == "auto" else cast(Characters, characters),
+        charset=None if characters == "auto" else cast(Charset, characters),
         mouse=bool(resolve("mouse", mouse).value),
         readonly=bool(resolve("readonly", readonly).value),
         keymap=config_file().keys,
@@ -249,13 +248,6 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
     return replace(host or Host(name), settings=str(config_path()))
-
-
-def ascii_only() -> bool:
-    """Return whether stdout shows ASCII alone."""
-    from tfmon.ui.render.style import charset
-
-    return charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
 
 
 # ---------------- the file
@@ -315,9 +307,14 @@ def read_file(path: Path) -> ConfigFile:
     except tomllib.TOMLDecodeError as error:
         return ConfigFile(path, exists=True, mistakes=(f"{path} is not TOML: {error}",))
     values, mistakes = _values(table)
-    keys, wrong = _keys(table.get("keys", {}))
+    keys: Mapping[str, str] = {}
+    if "keys" in table:
+        from tfmon.ui.keys import read_keymap
+
+        keys, wrong = read_keymap(table["keys"])
+        mistakes += [f"keys: {line}" for line in wrong]
     hosts, unreachable = read_hosts(table.get("hosts", {}))
-    told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *wrong, *unreachable))
+    told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *unreachable))
     return ConfigFile(path, exists=True, values=values, keys=keys, hosts=hosts, mistakes=told)
 
 
@@ -350,29 +347,6 @@ def _kind_of(value: object) -> str:
     if isinstance(value, int | float):
         return "a number"
     return 'text in quotes, such as "this"' if isinstance(value, str) else "something else"
-
-
-def _keys(table: object) -> tuple[Mapping[str, str], list[str]]:
-    """Return the keys, and what is wrong with them; `a.b = "c"` and `"a.b" = "c"` are the same."""
-    if not isinstance(table, dict):
-        return {}, ['keys: this is a table; below [keys] write for example prefetch.next = "f"']
-    wanted: dict[str, str] = {}
-    mistakes: list[str] = []
-    waiting: list[tuple[str, object]] = list(table.items())
-    while waiting:
-        name, value = waiting.pop(0)
-        if isinstance(value, dict):
-            waiting += [(f"{name}.{part}", inner) for part, inner in value.items()]
-        elif isinstance(value, str):
-            wanted[name] = value
-        else:
-            mistakes.append(f'keys: {name}: {value!r} is not text in quotes, such as "f" or "f,ctrl+f"')
-    if not wanted:
-        return {}, mistakes
-    from tfmon.ui.keys import read_keymap
-
-    keymap, wrong = read_keymap(wanted)
-    return keymap, [*mistakes, *(f"keys: {line}" for line in wrong)]
 
 
 def template() -> str:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tfmon import units
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
-from tfmon.runner import state_file
 
+FOLDER_VARIABLE = "TFMON_STATE"
+"""Environment variable that names another folder for what outlives a run of tfmon."""
 NOISY = 2 * BETWEEN_PROCESSES_SD
 """Where the standard error of the speed of one process is larger, a race tells nothing of others."""
 MOST = 300
 """Most scenarios that are remembered; those that were raced longest ago are dropped first."""
 
 
+def state_folder() -> Path:
+    """Return the folder for what outlives a run of tfmon; it may not exist."""
+    from platformdirs import user_state_path
+
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else user_state_path("tfmon", appauthor=False)
+
+
 def path() -> Path:
     """Return the file; it may not exist."""
-    return state_file.path("between-processes")
+    return state_folder() / "between-processes.json"
 
 
 def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
@@ -30,7 +44,7 @@ def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -
         scenario: The scenario's name.
         devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
     """
-    return _read_entry(state_file.read(path()).get(_key(machines, scenario, devices)))
+    return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
 def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: Comparison) -> None:
@@ -46,12 +60,12 @@ def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str],
 
     Nothing is remembered where the file cannot be written.
     """
-    table, key = state_file.read(path()), _key(machines, scenario, devices)
+    table, key = _read(), _key(machines, scenario, devices)
     before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
     part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
     table[key] = {"squares": squares * part, "degrees": degrees * part, "races": before.races + 1}
-    state_file.write(path(), {name: table[name] for name in list(table)[-MOST:]})
+    _write({name: table[name] for name in list(table)[-MOST:]})
 
 
 def forget() -> int:
@@ -60,14 +74,14 @@ def forget() -> int:
     Raises:
         OSError: the file cannot be removed.
     """
-    count = len(state_file.read(path()))
+    count = len(_read())
     path().unlink(missing_ok=True)
     return count
 
 
 def lines() -> list[str]:
     """Return a line for each known variance."""
-    table = sorted(state_file.read(path()).items())
+    table = sorted(_read().items())
     return [f"{key}: {_text(entry)}" for key, value in table if (entry := _read_entry(value)) is not None]
 
 
@@ -96,3 +110,28 @@ def _read_entry(value: object) -> BetweenProcesses | None:
         return None
     squares, degrees, races = (float(one) for one in numbers if isinstance(one, int | float))
     return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
+
+
+# ---------------- the file
+
+
+def _read() -> dict[str, Any]:
+    """Return the table; empty for a file that is missing or broken: no race depends on it."""
+    try:
+        table = json.loads(path().read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _write(table: Mapping[str, Any]) -> None:
+    """Replace the file as a whole, so that no reader sees half of it; where that is not possible, it stays."""
+    with contextlib.suppress(OSError):
+        path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path().parent, prefix=path().name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(table, file, indent=1)
+            Path(name).replace(path())
+        except OSError:
+            Path(name).unlink(missing_ok=True)

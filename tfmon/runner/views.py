@@ -14,8 +14,7 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, FilesWritten, RaceBegan
 from tfmon.model.session import Session
-from tfmon.model.view_files import settle, sweep
-from tfmon.model.views import IN_PLACE, View
+from tfmon.model.views import IN_PLACE, View, settle, sweep
 from tfmon.probes.views import find_view
 from tfmon.recordings import library
 from tfmon.runner.settings import resolve

@@ -119,21 +119,18 @@ def start_inbox(
     """
     file = identity(fd)
 
-    def take(line: bytes) -> None:
-        try:
-            request = decode_request(line)
-        except CodecError:
-            return
-        deliver(request)
-        if isinstance(request, Stop) and end is None:
-            call_later("tfmon-stop", GRACE_S, lambda: exit_now(0), failed)
-
     def read() -> None:
         rest = b""
         while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                take(line)
+                try:
+                    request = decode_request(line)
+                except CodecError:
+                    continue
+                deliver(request)
+                if isinstance(request, Stop) and end is None:
+                    call_later("tfmon-stop", GRACE_S, lambda: exit_now(0), failed)
         if identity(fd) != file:
             return  # the script has closed it, and its number may be another file's
         if end is None:

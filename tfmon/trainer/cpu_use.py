@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfmon.model.lane_events import SliceLoad
+from tfmon.model.readings import SliceLoad
 
 TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 """Unit of /proc/stat; it also counts in steps of this length."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,7 +17,7 @@ from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureE
 from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.control import PROFILE, LaneControl
 from tfmon.trainer.pipeline import Pipelines
-from tfmon.trainer.setups import Setup, SetupBuilder, Steps
+from tfmon.trainer.setups import SetupBuilder, SetupReady, Steps
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS
 from tfmon.trainer.step_clock import (
     CAPACITY,
@@ -37,14 +36,6 @@ faster than the one before by `STILL_RISING`, or `WARM_UP_NS` have passed. Where
 step, and another one if a profile of two follows."""
 PREPARING = "preparing pipelines"
 """Mark of windows in which the background threads took time from the steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetupReady:
-    """The setup for a request, or the error that building it raised."""
-
-    request: int
-    result: Setup | BaseException
 
 
 Message: TypeAlias = Request | SetupReady
@@ -83,9 +74,7 @@ class Loop(LaneControl):
         self._collector = CollectorWatch()
         self._shares = ComputingShares(assign.device)
         self._calls_ns: deque[float] = deque(maxlen=WINDOWS)
-        self._builder = SetupBuilder(
-            pipelines, steps, lambda number, setup: mailbox.post(SetupReady(number, setup)), reporter.fail
-        )
+        self._builder = SetupBuilder(pipelines, steps, mailbox.post, reporter.fail)
         setup = self._builder.build(self.settings)
         assert setup.feed is not None and setup.step is not None
         # A step of several devices splits the batch on the host, and copies the parts itself.

@@ -125,6 +125,14 @@ class Setup:
     step: Callable[..., Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class SetupReady:
+    """The setup for a request, or the error that building it raised."""
+
+    request: int
+    result: Setup | BaseException
+
+
 class _Worker:
     """Runs jobs in a thread, the urgent ones first, and those of equal urgency in their order."""
 
@@ -172,7 +180,7 @@ class SetupBuilder:
         self,
         pipelines: Pipelines,
         steps: Steps,
-        deliver: Callable[[int, Setup | BaseException], None],
+        deliver: Callable[[SetupReady], object],
         failed: Failed,
     ) -> None:
         """Build with `pipelines` and `steps`.
@@ -180,7 +188,7 @@ class SetupBuilder:
         Args:
             pipelines: Makes the input.
             steps: Makes the step.
-            deliver: Takes the number of a request and its setup or error.
+            deliver: Takes the answer to each request.
             failed: Takes the reason if a thread dies.
         """
         self._pipelines = pipelines
@@ -230,9 +238,10 @@ class SetupBuilder:
 
         def job() -> None:
             try:
-                self._deliver(request, self.build({**(self._settings or {}), knob: value}))
+                result: Setup | BaseException = self.build({**(self._settings or {}), knob: value})
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop reports it
-                self._deliver(request, error)
+                result = error
+            self._deliver(SetupReady(request, result))
 
         self._building.put(0, job)
 

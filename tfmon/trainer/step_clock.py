@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.lane_statistics import BINS_PER_OCTAVE
+from tfmon.model.window_sums import BINS_PER_OCTAVE
 
 try:
     import numpy as np

@@ -19,10 +19,11 @@ from textual.theme import Theme
 
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
-from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
+from tfmon.ui.render.style import LANE_COLOURS, Look, palette
 from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp
+from tfmon.units import Charset, charset
 
 PULL_S = 0.5
 STILL_TICKS = 10

@@ -220,14 +220,26 @@ _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _BUILT_IN = {key.id for key in KEYS}
 
 
-def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def read_keymap(table: object) -> tuple[dict[str, str], list[str]]:
     """Return the keys by id as Textual names them, and a line for each mistake.
 
-    `wanted` has one key, or some with commas between, for the id of a binding in `tfmon.ui.keys`.
+    Args:
+        table: Has one key, or some with commas between, for the id of a binding of `KEYS`. A table
+            may hold others: `a.b = "c"` and `"a.b" = "c"` are the same.
     """
+    if not isinstance(table, dict):
+        return {}, ['this is a table; below [keys] write for example prefetch.next = "f"']
     keymap: dict[str, str] = {}
-    mistakes = []
-    for binding, words in wanted.items():
+    mistakes: list[str] = []
+    waiting: list[tuple[str, object]] = list(table.items())
+    while waiting:
+        binding, words = waiting.pop(0)
+        if isinstance(words, dict):
+            waiting += [(f"{binding}.{part}", inner) for part, inner in words.items()]
+            continue
+        if not isinstance(words, str):
+            mistakes.append(f'{binding}: {words!r} is not text in quotes, such as "f" or "f,ctrl+f"')
+            continue
         if binding not in _BUILT_IN:
             near = difflib.get_close_matches(binding, _BUILT_IN, n=1)
             mistakes.append(f"there is no key {binding!r}; " + (f"did you mean {near[0]!r}?" if near else _some()))

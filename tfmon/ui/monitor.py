@@ -17,17 +17,15 @@ from textual.screen import Screen
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
-from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
-from tfmon.model.threads import start_thread
 from tfmon.ui.keys import Key, key_of, listed_keys
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.render.style import Charset
 from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp
 from tfmon.ui.view import View, focused_index, with_failures
+from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
 MESSAGE_S = 5.0
@@ -325,22 +323,7 @@ class Monitor:
             then: Takes what it returns; by default the screen is drawn.
             failed: Takes the line of a TfmonError; by default it is said.
         """
-        app = self.app
-
-        def run() -> None:
-            try:
-                found = do()
-            except TfmonError as error:
-                app.call_later(failed or self.say, error.line)
-            except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
-                app.call_later(app.fail, error)
-            else:
-                if then is None:
-                    app.call_later(self.pull)
-                else:
-                    app.call_later(then, found)
-
-        start_thread("tfmon-ui", run, lambda reason: app.call_later(app.fail, RuntimeError(reason)))
+        self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
 
     def save_report(self) -> None:
         """Write a report of what is recorded, and say where."""

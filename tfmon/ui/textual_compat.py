@@ -30,11 +30,15 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.widget import Widget
 
+from tfmon.errors import TfmonError
+from tfmon.model.threads import start_thread
+
 RATE_S = 10.0
 """Bytes a second are averaged over this time."""
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: the terminal shows what is between them at once."""
 Result = TypeVar("Result")
+Found = TypeVar("Found")
 
 
 class TerminalOutput:
@@ -159,6 +163,23 @@ class TerminalApp(App[Result]):
     def fail(self, error: Exception) -> None:
         """End the app as for an error in a handler: unless `take_error` does, Textual shows the traceback."""
         self._handle_exception(error)
+
+    def work(
+        self, do: Callable[[], Found], then: Callable[[Found], object], failed: Callable[[str], object]
+    ) -> None:
+        """Call `do` in a thread, then `then` with its result in the app's, or `failed` with the error's line."""
+
+        def run() -> None:
+            try:
+                found = do()
+            except TfmonError as error:
+                self.call_later(failed, error.line)
+            except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
+                self.call_later(self.fail, error)
+            else:
+                self.call_later(then, found)
+
+        start_thread("tfmon-ui", run, lambda reason: self.call_later(self.fail, RuntimeError(reason)))
 
     def take_error(self, error: Exception) -> bool:
         """Return whether an error in a handler has been dealt with, so that Textual does nothing about it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.style import Charset
+from tfmon.units import Charset
 
 SHARED, OWN, LOG = "shared", "own", "log"
 SCALES = (SHARED, OWN, LOG)

@@ -12,7 +12,7 @@ from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.launcher import ProcessLauncher, yield_to_lanes
+from tfmon.lanes.launch import ProcessLauncher, yield_to_lanes
 from tfmon.model.events import HostConnected, HostConnecting
 from tfmon.model.lane_events import PhaseEntered, Profiled
 from tfmon.model.requests import Pause, TakeProfile

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.launch import BOOTSTRAP, Command
-from tfmon.lanes.launcher import ProcessLauncher
+from tfmon.lanes.launch import BOOTSTRAP, Command, ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.lanes.remote.frames import Kind

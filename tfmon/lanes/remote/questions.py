@@ -21,8 +21,7 @@ from tfmon.model.codec import CodecError, encode, parse, plain, read
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
-from tfmon.model.view_files import default_base, settle, sweep
-from tfmon.model.views import View
+from tfmon.model.views import View, default_base, settle, sweep
 from tfmon.probes.base import Gpu
 from tfmon.probes.choice import choose_probes, look
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices

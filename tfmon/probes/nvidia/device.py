@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.base import Gpu, Readings, absent_gpu, kind_of
+from tfmon.probes.base import Backoff, Gpu, Readings, absent_gpu, kind_of
 from tfmon.probes.machine import read_text
 from tfmon.probes.names import ProcessNames
-from tfmon.probes.nvidia.backoff import Backoff
 from tfmon.probes.nvidia.faults import EccMeter
 from tfmon.probes.nvidia.gpm import GpmMeter
 from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceFailedError, Nvml, NvmlFailure

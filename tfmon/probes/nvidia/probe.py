@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
-from tfmon.probes.base import Gpu, Readings
+from tfmon.probes.base import Backoff, Gpu, Readings
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.names import ProcessNames
-from tfmon.probes.nvidia.backoff import Backoff
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.faults import FaultLog
 from tfmon.probes.nvidia.nvml import (

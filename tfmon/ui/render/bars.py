@@ -105,8 +105,8 @@ def _gpus(machine: Machine, no_gpu: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    found = dict.fromkeys(lane.tensorflow for lane in snapshot.lanes if lane.tensorflow)
-    return f"TF {', '.join(found)}" if found else ""
+    found = ", ".join(filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes)))
+    return f"TF {found}" if found else ""
 
 
 # ---------------------------------------------------------------- the bottom lines

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_statistics import KnobMark
-from tfmon.ui.render.style import Charset
+from tfmon.units import Charset
 
 SPAN_S = 60
 LABEL_CELLS = 6

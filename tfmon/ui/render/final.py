@@ -79,7 +79,7 @@ def _result(analysis: Analysis, view: View, width: int, height: int) -> list[Row
 
 def _discarded(analysis: Analysis) -> str:
     """Return what was discarded of each lane's time; of one lane, or where all tell the same, once."""
-    told = {one.lane.spec.id: units.discarded(one.lane.discarded_shares) for one in analysis.lanes if one.windows}
+    told = {one.lane.spec.id: one.discarded_text for one in analysis.lanes if one.windows}
     if len(set(told.values())) < 2:
         return next(iter(told.values()), "")
     parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in told.items()]
@@ -144,6 +144,5 @@ def _advice(bottleneck: Bottleneck | None) -> str:
 
 def _told(found: LaneAnalysis, room: int) -> str:
     """Return for how long the lane was measured, and, where so many cells hold it, what was discarded."""
-    measured = f"measured for {units.seconds(found.lane.steady.span_ns / 1e9)}"
-    told = f"{measured}; {units.discarded(found.lane.discarded_shares)}"
-    return told if len(told) < room * 0.9 else measured
+    told = f"{found.measured_text}; {found.discarded_text}"
+    return told if len(told) < room * 0.9 else found.measured_text

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.idlest import is_free
-from tfmon.model.hosts import machine_key, own_pids
-from tfmon.model.lane_reducer import has_device
+from tfmon.model.hosts import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
@@ -251,7 +250,7 @@ def _pids(sample: GpuSample) -> list[int]:
 def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
     sample = row.sample
     name = sample.processes.get(pid)
-    at, lane = next(((at, lane) for at, lane in row.lanes if pid in lane.pids or pid == lane.pid), (0, None))
+    at, lane = next(((at, lane) for at, lane in row.lanes if pid in lane.tree.pids or pid == lane.pid), (0, None))
     ours = own or lane is not None or (name is not None and name.ours)
     style = lane_style(at) if lane is not None else TEXT
     shares = sample.busy_by_pid

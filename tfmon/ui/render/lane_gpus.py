@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfmon import units
+from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_parts import summed
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import readings
-from tfmon.ui.render.readings import UNKNOWN, labelled
-from tfmon.ui.render.rows import Row, cells
+from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
+from tfmon.ui.render.rows import BLANK, Row, cells
 from tfmon.ui.render.style import DIM, TEXT, WARN, banded
 
 _EIGHTHS = "▁▂▃▄▅▆▇█"
@@ -23,9 +23,9 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
         gpu = next(iter(gpus), None)
-        return readings.gpu_row(lane, gpu, width, accent, snapshot.stale_s(gpu) if gpu is not None else None)
+        return gpu_row(lane, gpu, width, accent, snapshot.stale_s(gpu) if gpu is not None else None)
     if not gpus:
-        return labelled("gpu", (units.absent(readings.NO_SAMPLE), DIM))
+        return labelled("gpu", (units.absent(NOT_SAMPLED), DIM))
     ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
     if ages:
         return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
@@ -56,10 +56,12 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     """Show the memory that the lane uses on each GPU, or where the driver does not say, what all processes use."""
     gpus = snapshot.gpus_of(lane)
     if lane.spec.devices == 1 or lane.spec.kind != "gpu":
-        return readings.gpu_memory_row(lane, next(iter(gpus), None), width)
+        return gpu_memory_row(lane, next(iter(gpus), None), width)
     if not gpus:
-        return labelled("gpu mem", (units.absent(readings.NO_SAMPLE), DIM))
-    own = [lane.gpu_parts[gpu.key].used_bytes if gpu.key in lane.gpu_parts else readings.NO_SAMPLE for gpu in gpus]
+        return labelled("gpu mem", (units.absent(NOT_SAMPLED), DIM))
+    own = [
+        lane.gpu_use.parts[gpu.key].used_bytes if gpu.key in lane.gpu_use.parts else NOT_SAMPLED for gpu in gpus
+    ]
     by_lane = all(not isinstance(one, Missing) for one in own)
     shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
     values = _each(lane, gpus, shown)
@@ -73,7 +75,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     total = next(iter(totals))
     after = f" {unit} used" if by_lane else f" {unit} used by all programs"
     each = f", each has {units.memory(total)}" if len(totals) == 1 and total is not None else ""
-    allocated = lane.gpu_memory_allocated_bytes
+    allocated = lane.gpu_use.allocated_bytes
     more = "" if allocated is None else f" · {units.memory(allocated)} allocated"
     span = f"{_span([value / size for value in found], digits)} {unit}"
     ends = (after + each + more, after + each, after + more, after, f" {unit}")
@@ -82,6 +84,66 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
         *(labelled("gpu mem", (" ".join(numbers) + end, TEXT)) for end in ends),
         labelled("gpu mem", (f"{len(found)}x {span}", TEXT)),
     )
+
+
+# ---------------- one GPU
+
+
+def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
+
+    Readings that should be younger are not shown, but their age.
+    """
+    if lane.spec.kind != "gpu":
+        return labelled("gpu", (units.absent(NO_GPU), DIM))
+    if gpu is None:
+        return labelled("gpu", (units.absent(NOT_SAMPLED), DIM))
+    if stale_s is not None:
+        return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
+    if isinstance(gpu.busy_pct, Missing):
+        return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
+    age_s = gpu.age_s("load")
+    words = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
+    power, limit = known(gpu.power_w), known(gpu.power_limit_w)
+    room = width - LABEL_CELLS
+    if power is not None and limit is not None and room >= WIDE:
+        words += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
+    return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
+
+
+def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
+    """Show GPU memory: used by the lane, and allocated by TensorFlow."""
+    if lane.spec.kind != "gpu":
+        return BLANK
+    used, allocated, peak = _gpu_used(lane, gpu), "", ""
+    if lane.gpu_use.allocated_bytes is not None:
+        allocated = f"{units.memory(lane.gpu_use.allocated_bytes)} allocated"
+        if lane.gpu_use.peak_bytes is not None:
+            peak = f" (peak {units.memory(lane.gpu_use.peak_bytes)})"
+    row: Row = ()
+    for parts in ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated)):
+        words = " · ".join(filter(None, parts))
+        row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NOT_SAMPLED), DIM))
+        if cells(row) <= width:
+            break
+    return row
+
+
+def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
+    """Return what the lane uses, or where the driver does not say, what all processes use."""
+    by_lane = known(lane.gpu_use.used_bytes)
+    if by_lane is not None:
+        source = lane.gpu_use.source
+        return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
+    if gpu is None:
+        return ""
+    used, total = gpu.used_bytes, gpu.total_bytes
+    if isinstance(used, Missing) or isinstance(total, Missing):
+        return units.reading(used, units.memory)
+    return f"GPU {units.memory(used)} of {units.memory(total)}"
+
+
+# ---------------- several
 
 
 def _each(lane: LaneState, gpus: Sequence[GpuSample], shown: Sequence[Reading]) -> list[float | None]:
@@ -96,7 +158,7 @@ def _names(lane: LaneState, gpus: Sequence[GpuSample]) -> list[str]:
 
 
 def _first_missing(shown: Sequence[Reading]) -> Missing:
-    return next((one for one in shown if isinstance(one, Missing)), readings.NO_SAMPLE)
+    return next((one for one in shown if isinstance(one, Missing)), NOT_SAMPLED)
 
 
 def _span(values: Sequence[float], digits: int) -> str:

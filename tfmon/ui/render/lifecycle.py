@@ -136,7 +136,7 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "") -> l
         rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
     if lane.points:
         done = f"it had done {units.count(lane.steps)} steps"
-        last = "" if lane.last_loss is None else f", loss {units.loss(lane.last_loss)}"
+        last = "" if lane.losses.last is None else f", loss {units.loss(lane.losses.last)}"
         rows += [BLANK, ((crop(done + last, width), TEXT),)]
     if not lost:  # what it printed is not the reason
         rows += _tail_rows(lane, width, height - len(rows))

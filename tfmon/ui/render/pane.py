@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
-from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
-from tfmon.ui.render.figures import HEIGHT, large
 from tfmon.ui.render.layout import Rect
-from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.view import View
 
@@ -80,7 +78,7 @@ def has_no_chart(lane: LaneState) -> bool:
 
 def figure_height(height: int) -> int:
     """Return the rows of the throughput in a pane with so many rows inside."""
-    return HEIGHT if height >= 14 else 1
+    return LARGE_ROWS if height >= 14 else 1
 
 
 def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
@@ -92,7 +90,10 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
         again = hosts.again_words(pane.snapshot, lane)
         body = lifecycle.trouble_rows(lane, inner_width, inner_height, again)
     else:
-        body = _body(pane, inner_width, inner_height)
+        body, chart_height = _rows_and_chart(pane, inner_width, inner_height)
+        if chart_height:
+            body += [BLANK] * (inner_height - chart_height - len(body))
+            body += plots.chart_rows(lane, pane.snapshot, view, inner_width, chart_height, pane.accent)
     return framed(pane, body, width, height)
 
 
@@ -103,7 +104,7 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
     knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
-    speeds = [_figure(one.lane).examples_per_s or 0.0 for one in analysis.lanes]
+    speeds = [one.lane.recent().examples_per_s or 0.0 for one in analysis.lanes]
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
@@ -151,7 +152,7 @@ def _title(pane: Pane, width: int) -> Row:
         state, room = TRAINING[0] if state == TRAINING else "·", width - 8
     name = fitting_name(names, max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
-    device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
+    device = fitting_device(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
         (left + flat, edge), (f" {id} ", strong(pane.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
@@ -160,36 +161,6 @@ def _title(pane: Pane, width: int) -> Row:
     end: Row = ((f" {state} ", style), (flat + right, edge))
     fill = width - cells(spans) - cells(end)
     return fit((*spans, (flat * fill, edge), *end), width)
-
-
-_LEAST_NAME = 3
-"""Cells of the shortest part of a knob's name that is worth showing."""
-
-
-def fitting_name(names: Sequence[str], width: int) -> str:
-    """Return the first name that fits, or the last one with its knobs cut: "bat 16, pre off"; or their values."""
-    if fitting := next((name for name in names if cell_len(name) <= width), ""):
-        return fitting
-    parts = [part.rpartition(" ") for part in names[-1].split(", ")]
-    for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
-        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
-        if cell_len(told) <= width:
-            return told
-    return whole_words(", ".join(value for _, _, value in parts), width)
-
-
-def whole_words(text: str, width: int) -> str:
-    """Return the words of a text that fit, with an ellipsis where some do not; a word is not cut unless alone."""
-    return next(iter(wrap(text, width, 1)), "")
-
-
-def _device_words(name: str, width: int) -> str:
-    """Return the words of a processor's name that fit; nothing rather than its maker alone."""
-    words = name.split()
-    least = min(2, len(words))
-    while words and len(" ".join(words)) > width:
-        words.pop()
-    return " ".join(words) if len(words) >= least else ""
 
 
 def _state(pane: Pane, width: int) -> str:
@@ -215,15 +186,6 @@ def _state(pane: Pane, width: int) -> str:
 
 
 # ---------------------------------------------------------------- the body
-
-
-def _body(pane: Pane, width: int, height: int) -> list[Row]:
-    """Return the lines that fit, the most important ones first and in a fixed order."""
-    rows, chart_height = _rows_and_chart(pane, width, height)
-    if chart_height:
-        rows += [BLANK] * (height - chart_height - len(rows))
-        rows += plots.chart_rows(pane.lane, pane.snapshot, pane.view, width, chart_height, pane.accent)
-    return rows
 
 
 def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int]:
@@ -329,15 +291,10 @@ _FIGURE_CELLS = len(large("8 888")[0])
 """Least width of the large figure, so that the words beside it keep their place."""
 
 
-def _figure(lane: LaneState) -> WindowSums:
-    """Return the windows whose throughput is shown: of a lane that is over, all."""
-    return lane.steady if lane.over else lane.recent()
-
-
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane = pane.lane
-    recent = _figure(lane)
+    recent = lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
         lane, pane.snapshot.at_ns
@@ -348,7 +305,7 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else unknown
     lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
-    if height < HEIGHT:
+    if height < LARGE_ROWS:
         return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
     figure = [row.ljust(max(_FIGURE_CELLS, pane.figure_cells)) for row in large(number)]
     beside = max(len(unit[0]), len("99 999 steps/s")) + 2

@@ -11,8 +11,9 @@ from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, crop, cut
 from tfmon.ui.render.series import Metric, metric_of
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, Charset, faint, lane_style, strong
+from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, faint, lane_style, strong
 from tfmon.ui.view import LOG, OWN, SHARED, SPANS_S, Scale, View
+from tfmon.units import Charset
 
 FLAT = 0.12
 """A chart that stays below this share of a shared scale offers a scale of its own."""

@@ -16,8 +16,8 @@ from tfmon.ui.render import chart, final, hosts, plots, series, zoom
 from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
 from tfmon.ui.render.compared import awaited, comparison
 from tfmon.ui.render.layout import Layout, Rect, arrange
-from tfmon.ui.render.pane import chart_rect, chart_width, fitting_name, pane_rows, whole_words
-from tfmon.ui.render.rows import BLANK, Row, cells, fit, wrap
+from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows
+from tfmon.ui.render.rows import BLANK, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.tabs import keys_row, tab_row
 from tfmon.ui.view import Scale, View, focused_index
@@ -98,7 +98,12 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
         )
     if layout.result_on_top:
         rows += final.result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
-    rows += _blocks(analysis, view, layout) or _no_lanes(view, layout)
+    draw_one = zoom.zoomed_rows if view.zoomed else pane_rows
+    for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
+        blocks = [draw_one(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
+        rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
+    if not layout.panes:
+        rows += _no_lanes(view, layout)
     for place in () if view.zoomed else layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     if not layout.result_on_top:
@@ -116,16 +121,6 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
         keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
         rows.append(keys)
         zones += key_zones
-    return rows
-
-
-def _blocks(analysis: Analysis, view: View, layout: Layout) -> list[Row]:
-    """Draw the panes and put those of one row side by side."""
-    rows: list[Row] = []
-    for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
-        draw_one = zoom.zoomed_rows if view.zoomed else pane_rows
-        blocks = [draw_one(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
-        rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
     return rows
 
 
@@ -202,7 +197,7 @@ def one_line(analysis: Analysis, width: int) -> Row:
 
 
 def _short_speed(lane: LaneState) -> str:
-    speed = (lane.steady if lane.over else lane.recent()).examples_per_s
+    speed = lane.recent().examples_per_s
     if speed is None:
         return lane.phase
     return f"{units.short_count(speed)} ex/s"

@@ -9,17 +9,18 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.unfinished import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
-from tfmon.model.lane_state import LaneState, seconds_left
+from tfmon.model.lane_state import LaneState
 from tfmon.model.naming import ordered_settings
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.readings import Reading, known
 from tfmon.ui.render import lifecycle
 from tfmon.ui.render.rows import BLANK, Row, cells, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 
 LABEL_CELLS = 8
-_WIDE = 44
+WIDE = 44
 """From so many cells on, the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
@@ -28,8 +29,6 @@ DIFFERS = "≠ "
 """Mark of a knob in which the lanes differ."""
 REFUSED_NS = 20_000_000_000
 """How long a refused request is shown."""
-NO_GPU = Missing("no GPU in this lane")
-NO_SAMPLE = Missing("not sampled yet")
 
 
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
@@ -46,15 +45,15 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
     ended = lane.over and lane.steps > 0
     if ended or runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
         return step_row(lane, width)
-    number = f"{'step ' if width >= _WIDE else ''}{units.count(lane.steps + 1)}"
+    number = f"{'step ' if width >= WIDE else ''}{units.count(lane.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
     if lane.requested and last is not None and took_s is not None:
         asked_ns = max(one.at_ns for one in lane.requested.values())
         soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
         soon = soon if last.at_ns < asked_ns else "the change is being prepared"
-        return labelled("step", (f"{number} runs; " if width >= _WIDE else "", TEXT), (soon, STRONG))
-    before = f", {'the last took' if width >= _WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
-    runs = " runs for " if width >= _WIDE else " runs "
+        return labelled("step", (f"{number} runs; " if width >= WIDE else "", TEXT), (soon, STRONG))
+    before = f", {'the last took' if width >= WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
+    runs = " runs for " if width >= WIDE else " runs "
     return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
 
 
@@ -65,7 +64,7 @@ def step_row(lane: LaneState, width: int) -> Row:
         return labelled("step", (UNKNOWN, DIM))
     return labelled(
         "step",
-        ("p50 " if width >= _WIDE else "", DIM),
+        ("p50 " if width >= WIDE else "", DIM),
         (units.milliseconds(p50).ljust(9), TEXT),
         ("p95 ", DIM),
         (_bare_ms(p95), TEXT),
@@ -80,10 +79,12 @@ def _bare_ms(value: float) -> str:
 
 def loss_row(lane: LaneState) -> Row:
     """Show the loss of the first and of the last step that was reported."""
-    if lane.first_loss is None or lane.last_loss is None:
+    if lane.losses.first is None or lane.losses.last is None:
         reason = lane.not_measured.get("loss", "")
         return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
-    return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
+    return labelled(
+        "loss", (units.loss(lane.losses.first), TEXT), (" → ", DIM), (units.loss(lane.losses.last), TEXT)
+    )
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
@@ -136,9 +137,9 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
     """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
-    value = known(lane.tree_cpu_pct)
+    value = known(lane.tree.cpu_pct)
     if lane.over or value is None:
-        return labelled("cpu", (_unknown(lane, lane.tree_cpu_pct), DIM))
+        return labelled("cpu", (_unknown(lane, lane.tree.cpu_pct), DIM))
     full = usable_cores * 100
     words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
     return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
@@ -146,32 +147,10 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
 
 def memory_row(lane: LaneState) -> Row:
     """Show the memory that no other process shares."""
-    value = known(lane.private_bytes)
+    value = known(lane.tree.private_bytes)
     if lane.over or value is None:
-        return labelled("memory", (_unknown(lane, lane.private_bytes), DIM))
+        return labelled("memory", (_unknown(lane, lane.tree.private_bytes), DIM))
     return labelled("memory", (units.memory(value), TEXT))
-
-
-def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
-    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
-
-    Readings that should be younger are not shown, but their age.
-    """
-    if lane.spec.kind != "gpu":
-        return labelled("gpu", (units.absent(NO_GPU), DIM))
-    if gpu is None:
-        return labelled("gpu", (units.absent(NO_SAMPLE), DIM))
-    if stale_s is not None:
-        return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
-    if isinstance(gpu.busy_pct, Missing):
-        return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
-    age_s = gpu.age_s("load")
-    words = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
-    power, limit = known(gpu.power_w), known(gpu.power_limit_w)
-    room = width - LABEL_CELLS
-    if power is not None and limit is not None and room >= _WIDE:
-        words += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
-    return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
 
 
 def chosen_rows(lane: LaneState, width: int) -> list[Row]:
@@ -182,38 +161,6 @@ def chosen_rows(lane: LaneState, width: int) -> list[Row]:
         labelled("" if place else "device", (line, TEXT))
         for place, line in enumerate(wrap(lane.spec.chosen, width - LABEL_CELLS, 2))
     ]
-
-
-def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
-    """Show GPU memory: used by the lane, and allocated by TensorFlow."""
-    if lane.spec.kind != "gpu":
-        return BLANK
-    used, allocated, peak = _gpu_used(lane, gpu), "", ""
-    if lane.gpu_memory_allocated_bytes is not None:
-        allocated = f"{units.memory(lane.gpu_memory_allocated_bytes)} allocated"
-        if lane.gpu_memory_peak_bytes is not None:
-            peak = f" (peak {units.memory(lane.gpu_memory_peak_bytes)})"
-    row: Row = ()
-    for parts in ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated)):
-        words = " · ".join(filter(None, parts))
-        row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NO_SAMPLE), DIM))
-        if cells(row) <= width:
-            break
-    return row
-
-
-def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
-    """Return what the lane uses, or where the driver does not say, what all processes use."""
-    by_lane = known(lane.gpu_memory_used_bytes)
-    if by_lane is not None:
-        source = lane.gpu_memory_source
-        return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
-    if gpu is None:
-        return ""
-    used, total = gpu.used_bytes, gpu.total_bytes
-    if isinstance(used, Missing) or isinstance(total, Missing):
-        return units.reading(used, units.memory)
-    return f"GPU {units.memory(used)} of {units.memory(total)}"
 
 
 _PARTS = (
@@ -358,7 +305,7 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row
 def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     """Draw a bar, then words in a fixed place after it; without a share, only the words."""
     tail = f" {words}"
-    length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= _WIDE else _BAR_TAIL))
+    length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:
         return ((words, TEXT),)
     filled = max(0, min(length, round(share * length)))

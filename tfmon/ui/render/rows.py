@@ -153,3 +153,71 @@ def indented(text: str, style: str, width: int, limit: int = 9) -> list[Row]:
 def plain(rows: Sequence[Row]) -> list[str]:
     """Return rows as text, for where there is no screen."""
     return ["".join(text for text, _ in row).rstrip() for row in rows]
+
+
+# ---------------- names that fit
+
+
+_LEAST_NAME = 3
+"""Cells of the shortest part of a knob's name that is worth showing."""
+
+
+def fitting_name(names: Sequence[str], width: int) -> str:
+    """Return the first name that fits, or the last one with its knobs cut: "bat 16, pre off"; or their values."""
+    if fitting := next((name for name in names if cell_len(name) <= width), ""):
+        return fitting
+    parts = [part.rpartition(" ") for part in names[-1].split(", ")]
+    for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
+        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
+        if cell_len(told) <= width:
+            return told
+    return whole_words(", ".join(value for _, _, value in parts), width)
+
+
+def whole_words(text: str, width: int) -> str:
+    """Return the words of a text that fit, with an ellipsis where some do not; a word is not cut unless alone."""
+    return next(iter(wrap(text, width, 1)), "")
+
+
+def fitting_device(name: str, width: int) -> str:
+    """Return the words of a processor's name that fit; nothing rather than its maker alone."""
+    words = name.split()
+    least = min(2, len(words))
+    while words and len(" ".join(words)) > width:
+        words.pop()
+    return " ".join(words) if len(words) >= least else ""
+
+
+# ---------------- numbers drawn large, of half blocks
+
+
+LARGE_ROWS = 3
+"""Rows of a large figure. It is drawn with half blocks: a dot is half a cell high, about square."""
+_DOTS = {
+    "0": "### #.# #.# #.# ###",
+    "1": ".#. ##. .#. .#. ###",
+    "2": "### ..# ### #.. ###",
+    "3": "### ..# ### ..# ###",
+    "4": "#.# #.# ### ..# ..#",
+    "5": "### #.. ### ..# ###",
+    "6": "### #.. ### #.# ###",
+    "7": "### ..# ..# ..# ..#",
+    "8": "### #.# ### #.# ###",
+    "9": "### #.# ### ..# ###",
+    ".": ". . . . #",
+    "-": "... ... ### ... ...",
+    " ": ". . . . .",
+}
+_HALVES = {("#", "#"): "█", ("#", "."): "▀", (".", "#"): "▄", (".", "."): " "}
+
+
+def large(text: str) -> tuple[str, str, str]:
+    """Return three rows of equal width that show the text; it may contain digits, points, dashes and blanks."""
+    rows = ["", "", ""]
+    for place, character in enumerate(text):
+        dots = _DOTS[character].split()
+        dots.insert(0, "." * len(dots[0]))
+        for y in range(LARGE_ROWS):
+            cells = "".join(_HALVES[pair] for pair in zip(dots[2 * y], dots[2 * y + 1], strict=True))
+            rows[y] += (" " if place else "") + cells
+    return rows[0], rows[1], rows[2]

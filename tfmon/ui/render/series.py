@@ -76,10 +76,10 @@ def absent(lane: LaneState, metric: Metric) -> str:
         return "no GPU in this lane"
     if metric.id == "throughput" and lane.steps and not lane.examples:
         return "it reports no examples"
-    if metric.id == "loss" and lane.steps and lane.last_loss is None:
+    if metric.id == "loss" and lane.steps and lane.losses.last is None:
         return "it reports no loss"
-    reading = {"cpu": lane.tree_cpu_pct, "memory": lane.private_bytes}.get(metric.id)
-    sampled = lane.tree_at_ns is not None and isinstance(reading, Missing)
+    reading = {"cpu": lane.tree.cpu_pct, "memory": lane.tree.private_bytes}.get(metric.id)
+    sampled = lane.tree.clock.sampled_ns is not None and isinstance(reading, Missing)
     return reading.reason if sampled and isinstance(reading, Missing) else ""
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -151,7 +149,6 @@ def _between(colour: str, ground: str, share: float) -> str:
 
 # ---------------------------------------------------------------- characters
 
-Charset: TypeAlias = Literal["braille", "block", "ascii"]
 
 _ASCII = str.maketrans(
     {
@@ -164,16 +161,6 @@ _ASCII = str.maketrans(
         "×": "x", "°": " ", "▪": "*", "·": ".", "…": "~", "–": "-", "—": "-", "\u2019": "'", "“": '"', "”": '"',
     }
 )  # fmt: skip
-
-
-def charset(encoding: str, environ: Mapping[str, str]) -> Charset:
-    """Return the richest set of characters that is safe: braille, block elements, or ASCII.
-
-    A text console of the kernel has block elements in its font but no braille.
-    """
-    if encoding.lower().replace("-", "").replace("_", "") not in ("utf8", "utf8sig", "utf16", "utf32"):
-        return "ascii"
-    return "block" if environ.get("TERM") == "linux" else "braille"
 
 
 def to_ascii(row: Row) -> Row:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tfmon.model.knobs import Knob, short_name
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
-from tfmon.model.session import Snapshot, why_mode_stays
+from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.render import final
 from tfmon.ui.render.bars import Zone
@@ -183,7 +184,7 @@ def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[Item
         yield _item(3, "pause", "pause", keys)
     elif any(lane.phase == PAUSED for lane in lanes):
         yield _item(3, "pause", "resume", keys)
-    if not why_mode_stays(snapshot) and not script:
+    if not why_mode_stays(snapshot.lanes) and not script:
         yield _item(8, "mode", "at once" if snapshot.race.mode == TURNS else "turns", keys)
     if lanes:
         yield _item(5, "restart", "restart", keys)

@@ -15,17 +15,18 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.gpu_others import gpu_others
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, beside, entry, indented
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.ui.screens.scroll import ScrollPage
+from tfmon.units import Charset
 
 _MEANINGS = {
     "input": "waiting for the next batch",
@@ -228,12 +229,13 @@ def _of_lane(lane: LaneState) -> Lines:
         yield "a step", lane.step
     if lane.spec.chosen:
         yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
-    more = (lane.processes or 1) - 1
+    more = (lane.tree.processes or 1) - 1
     children = f" and {more} {'child' if more == 1 else 'children'}" if more > 0 else ""
-    yield "process", f"{lane.pid or '–'}{children}; Python {lane.python or '–'}"
-    yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
-    yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
-    peak = _said(lane.peak_private_bytes, units.memory)
+    tensorflow, keras, numpy, python = (lane.versions[name] or "–" for name in VERSIONS)
+    yield "process", f"{lane.pid or '–'}{children}; Python {python}"
+    yield "versions", f"TensorFlow {tensorflow}, Keras {keras}, NumPy {numpy}"
+    yield "cpu", _said(lane.tree.cpu_pct, units.percent, " of a core")
+    peak = _said(lane.tree.peak_private_bytes, units.memory)
     yield "memory", _said(lane.memory_bytes, units.memory, f" private, {peak} at most")
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
@@ -261,7 +263,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         marked, windows = sum(one.others for one in lane.points), len(lane.points)
         less = "others took less than 5 % of the GPU's time"
         yield "others", f"{others.text}; {marked} of {windows} windows are marked" if others.time_share else less
-    part = lane.gpu_parts.get(gpu.key, GpuPart())
+    part = lane.gpu_use.parts.get(gpu.key, GpuPart())
     yield "this lane", _said(part.lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.unified else ""
     yield "memory", _said(gpu.used_bytes, units.memory) + f" of {_said(gpu.total_bytes, units.memory)}{shared}"

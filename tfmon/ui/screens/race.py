@@ -10,8 +10,9 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from tfmon.model.lane_state import FAILED, RACING, LaneState
+from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
-from tfmon.model.session import Snapshot, why_mode_stays
+from tfmon.model.session import Snapshot
 from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.monitor import Monitor
@@ -112,7 +113,7 @@ class RaceScreen(Looking, MonitorScreen):
         """Change from taking turns to training all at once, or back."""
         if not self.may_act():
             return
-        if why := why_mode_stays(self.monitor.snapshot):
+        if why := why_mode_stays(self.monitor.snapshot.lanes):
             self.monitor.say(why)
             return
         mode = CONCURRENT if self.monitor.snapshot.race.mode == TURNS else TURNS

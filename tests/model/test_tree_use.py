@@ -6,8 +6,8 @@ import pytest
 from support.ui import SECOND, Demo
 
 from tfmon.model.readings import TreeSample
-from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
+from tfmon.model.tree_use import WAITS
 
 LANES = (LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20}))
 
@@ -34,7 +34,7 @@ def alternate(demo: Demo, seconds: int, first_s: float = 0.5) -> None:
 
 
 def cpu(demo: Demo, place: int = 0):
-    return demo.session.snapshot().lanes[place].tree_cpu_pct
+    return demo.session.snapshot().lanes[place].tree.cpu_pct
 
 
 @pytest.mark.parametrize("first_s", [0.5, 0.2])
@@ -79,8 +79,8 @@ def test_while_a_lane_waits_its_last_figure_stays_and_the_mean_does_not_fall():
     demo.clock.ahead(1)
     sample(demo, 0, 0.0)
     lane = demo.session.snapshot().lanes[0]
-    assert (lane.tree_cpu_pct, lane.racing_cpu_pct.samples) == (pytest.approx(120), 2)
-    assert lane.slice_clock.in_slices(5.0, demo.clock() + SECOND) == WAITS
+    assert (lane.tree.cpu_pct, lane.tree.racing_cpu_pct.samples) == (pytest.approx(120), 2)
+    assert lane.tree.clock.in_slices(5.0, demo.clock() + SECOND) == WAITS
 
 
 def test_all_at_once_all_of_the_time_counts():
