@@ -18,7 +18,8 @@ from tfmon.api.result import Interval
 from tfmon.api.turnstile import alone
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.knobs import KnobValue, exact
-from tfmon.reports.sweep import to_json, to_text
+from tfmon.reports.series_json import sweep_to_json
+from tfmon.reports.sweep import to_text
 from tfmon.runner.headless import follow_sweep, pause
 from tfmon.runner.planner import RaceOptions, interpreter, ray_cluster
 from tfmon.runner.settings import LONGEST_S, resolve
@@ -237,7 +238,7 @@ def _values(name: str, values: object) -> str:
 
 
 def _result(found: Found, file: Path | None) -> SweepResult:
-    data = to_json(found, str(file or ""))
+    data = sweep_to_json(found, str(file or ""))
     same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
     return SweepResult(
         scenario=data["scenario"],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfmon import units
 from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
 from tfmon.runner.settings import Seconds
@@ -71,8 +70,8 @@ def crossover(
     from tfmon.catalog import find_scenario
     from tfmon.model.ports import ExperimentError
     from tfmon.model.race import CrossoverState
-    from tfmon.reports.experiments import crossover_to_json
     from tfmon.reports.race import to_text
+    from tfmon.reports.series_json import crossover_to_json
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
@@ -91,16 +90,9 @@ def crossover(
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    def progress(snapshot: Snapshot) -> str:
-        state = snapshot.experiment
-        if not isinstance(state, CrossoverState) or state.at is None:
-            return "the lanes get ready"
-        left = "" if state.left_s is None else f"   about {units.clock(state.left_s)} left"
-        return f"{state.knob}={state.at}{left}"
-
     race_options = options.with_recording(race_options, record, no_record)
     report = crossover_to_json if as_json else to_text
-    _run(info, race_options, planned, progress, report, as_json=as_json)
+    _run(info, race_options, planned, report, as_json=as_json)
 
 
 @click.command(cls=options.TakesCommand, short_help="Find settings that train faster.")
@@ -134,11 +126,10 @@ def tune(
       tfmon tune slow-preprocess
       tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
-    from tfmon.analysis.tuning import news
     from tfmon.catalog import command_scenario, find_scenario
     from tfmon.model.race import TuneState
-    from tfmon.reports.experiments import tuning_to_json
     from tfmon.reports.race import to_text
+    from tfmon.reports.series_json import tuning_to_json
     from tfmon.runner.planner import RaceOptions
 
     command = options.own_command()
@@ -154,14 +145,10 @@ def tune(
         in_place=in_place,
     )
 
-    def progress(snapshot: Snapshot) -> str:
-        return news(snapshot) if snapshot.lanes[0].points else "the lane gets ready"
-
     _run(
         command_scenario(command) if command else find_scenario(str(scenario)),
         options.with_recording(race_options, record, no_record),
         lambda lanes: TuneState(lanes[0].name, everything=True),
-        progress,
         tuning_to_json if as_json else to_text,
         as_json=as_json,
     )
@@ -171,7 +158,6 @@ def _run(
     info: ScenarioInfo,
     race_options: RaceOptions,
     planned: Callable[[Sequence[LaneSpec]], Experiment],
-    progress: Callable[[Snapshot], str],
     report: Callable[..., object],
     *,
     as_json: bool,
@@ -182,7 +168,6 @@ def _run(
         info: The scenario.
         race_options: The lanes and their settings.
         planned: Returns the experiment to run on the lanes.
-        progress: Returns what is told on a terminal meanwhile.
         report: Returns the text of an analysis, or an object to print as JSON.
         as_json: Whether it is JSON.
     """
@@ -206,7 +191,7 @@ def _run(
             while not program.experiments.join(POLL_S):
                 if interrupted.signal:
                     program.experiments.stop()
-                show_progress(progress(program.session.snapshot()))
+                show_progress(_progress(program.session.snapshot()))
             show_progress("")
             snapshot = program.session.snapshot()
         finally:
@@ -219,6 +204,16 @@ def _run(
     text = fitted(told) if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
     options.print_result(text, snapshot.recording.path if snapshot.recording is not None else "")
     sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
+
+
+def _progress(snapshot: Snapshot) -> str:
+    """Return how far the experiment is, and what is known of the change that is tried."""
+    from tfmon.analysis.lane_series import doing_text
+    from tfmon.analysis.tuning import news
+
+    if not all(lane.points for lane in snapshot.lanes):
+        return "the lanes get ready"
+    return news(snapshot) or doing_text(snapshot)
 
 
 @click.command(short_help="Measure what is claimed about scenarios.")

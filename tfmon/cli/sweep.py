@@ -176,8 +176,9 @@ def sweep(
 
 
 def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:
-    from tfmon.reports.sweep import to_csv, to_json, to_text
+    from tfmon.reports.series_json import sweep_to_json, to_csv
+    from tfmon.reports.sweep import to_text
 
     if as_json:
-        return json.dumps(to_json(found, file), indent=2, allow_nan=False)
+        return json.dumps(sweep_to_json(found, file), indent=2, allow_nan=False)
     return to_csv(found) if as_csv else to_text(found, file)

@@ -214,7 +214,7 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
     """Make the screen of that name; what it needs is loaded here."""
     match name:
         case "race" if monitor.sweep is not None:
-            from tfmon.ui.screens.sweep import SweepPage
+            from tfmon.ui.screens.experiments import SweepPage
 
             return SweepPage(monitor)
         case "race" if monitor.source.playback is not None:
@@ -249,7 +249,8 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
 
             return RunsPage(monitor)
         case "crossover" | "new crossover":
-            from tfmon.ui.screens.crossover import CrossoverDialog, CrossoverPage
+            from tfmon.ui.screens.crossover import CrossoverDialog
+            from tfmon.ui.screens.experiments import CrossoverPage
 
             return CrossoverPage(monitor) if name == "crossover" else CrossoverDialog(monitor)
         case "history" | "tuning":

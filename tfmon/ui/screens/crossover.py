@@ -1,4 +1,4 @@
-"""The crossover: the dialog that asks for knob and range and says how long it takes, and the page of its curve."""
+"""The dialog of a crossover: it asks for knob and range, and says how long that takes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_aroun
 from tfmon.analysis.prediction import round_s
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CrossoverState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.experiments import crossover_rows, lane_rows
 from tfmon.ui.render.rows import BLANK, Row, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, lane_style, strong
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.page import Dialog, Page, bound, closer
+from tfmon.ui.screens.experiments import CrossoverPage
+from tfmon.ui.screens.page import Dialog, bound, closer
 
 PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
@@ -117,7 +116,7 @@ class CrossoverDialog(Dialog):
         lanes = [lane for lane in snapshot.lanes if not lane.over]
         rows: list[Row] = [
             BLANK,
-            *lane_rows(snapshot, {lane.spec.name: lane.title for lane in lanes[:2]}, width),
+            *(_lane_row(lane, snapshot.lanes.index(lane)) for lane in lanes[:2]),
             BLANK,
         ]
         if len(lanes) < 2:
@@ -222,42 +221,9 @@ class CrossoverDialog(Dialog):
                 self.monitor.open("crossover")
 
 
+def _lane_row(lane: LaneState, place: int) -> Row:
+    return ((f"   {lane.spec.id}  ", strong(lane_style(place))), (lane.title, TEXT))
+
+
 def _said(text: str, width: int, style: str = WARN) -> list[Row]:
     return [((f"   {line}", style),) for line in wrap(text, width - 6, 4)]
-
-
-class CrossoverPage(Page):
-    """Shows a crossover while it is measured and afterwards, and stops it; closed, it goes on."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [closer("crossover"), bound("choose", "stop_or_ask", "enter")]
-    title_text = "Crossover"
-
-    @property
-    def _in_progress(self) -> bool:
-        experiment = self.monitor.snapshot.experiment
-        return isinstance(experiment, CrossoverState) and not experiment.over
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the answer, the chart and the table."""
-        experiment = snapshot.experiment
-        if not isinstance(experiment, CrossoverState):
-            return [BLANK, *_said("nothing was measured in this race", width, TEXT)]
-        self.title_text = f"Crossover over {short_name(experiment.knob)}"
-        return [BLANK, *crossover_rows(self.monitor.analysis, width, height - 1)]
-
-    def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
-        if self.monitor.refusal:
-            return []
-        if self._in_progress:
-            return [Hint(("choose",), "stops it and keeps what it has", "stop_or_ask")]
-        return [Hint(("choose",), "another one", "stop_or_ask")]
-
-    def action_stop_or_ask(self) -> None:
-        """Stop the crossover that runs, or ask for another one."""
-        if not self.monitor.may_change():
-            return
-        if self._in_progress:
-            self.start_experiment(self.monitor.experiments.stop)
-        else:
-            self.monitor.open("new crossover")

@@ -1,22 +1,34 @@
-"""The pages of what is tried: the history of a race, and tuning, which goes on while its page is closed."""
+"""The pages of series: crossover, tuning, sweep. Each shows the answer, a curve, and what was measured."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
+from tfmon.analysis.lane_series import crossover_table, tuning_table
+from tfmon.analysis.series import SeriesCurve, SeriesRow, SeriesTable
+from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep_text import progress_text, sweep_table
+from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT, TuneState
+from tfmon.model.race import KEPT, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
+from tfmon.model.several import KINDS
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.experiments import history_rows, tune_rows
-from tfmon.ui.render.rows import BLANK, Row
-from tfmon.ui.render.style import TEXT
+from tfmon.ui.render.experiments import answer_rows, columns_at, curve_rows, entry_of, history_rows, places_in
+from tfmon.ui.render.rows import BLANK, Row, spread, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.requests import targets, to_improve
-from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.screens.scroll import ScrollPage
+
+MOST_CHART = 20
+"""Rows of a curve at most."""
 
 
 class HistoryPage(ScrollPage):
@@ -34,21 +46,109 @@ class HistoryPage(ScrollPage):
         return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
 
 
-class TunePage(Page):
-    """Starts a series on a lane, shows it while it is measured, and stops it; closed, it goes on."""
+class SeriesPage(ListPage):
+    """What a series came to so far; closed, the series goes on. A page implements `make`."""
+
+    nothing = "nothing was measured in this race"
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self.curve: int | None = 0
+        """Which curve is shown; None for none."""
+        self._made: tuple[object, SeriesTable | None] = (None, None)
+        """The latest table, after what it was made from."""
+        self._shown: tuple[SeriesTable | None, int] | None = None
+        """The table that `_entries` are of, and the width that they are for."""
+        self._places: tuple[int, ...] = ()
+        self._known: dict[Hashable, tuple[SeriesRow, Entry]] = {}
+        self._entries: list[Entry] = []
+        self._above = 0
+        """Rows above the list."""
+
+    @property
+    def table(self) -> SeriesTable | None:
+        """What is shown; None where nothing was measured. The same object as long as nothing has changed."""
+        known = self.monitor.sweep or self.monitor.analysis
+        if self._made[0] is not known:
+            self._made = (known, self.make(self._made[1]))
+        return self._made[1]
+
+    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+        """Return the table of what is known now; `before` is the one before it."""
+        raise NotImplementedError
+
+    def lead(self, width: int) -> list[Row]:
+        """Return what stands above the answer."""
+        return []
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        """The columns that have room."""
+        return columns_at(self.table.columns, self._places) if self.table is not None else ()
+
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        """Return the rows of the table; each is made again only where it has changed."""
+        table, width = self.table, self.app.size.width
+        if self._shown is None or self._shown[0] is not table or self._shown[1] != width:
+            self._shown = (table, width)
+            places = places_in(table.columns, width) if table is not None else ()
+            before, self._known = self._known if places == self._places else {}, {}
+            self._places, self._entries = places, []
+            for row in table.rows if table is not None else ():
+                known = before.get(row.id)
+                if known is None or known[0] is not row:
+                    assert table is not None
+                    known = (row, entry_of(row, table.columns, places))
+                self._known[row.id] = known
+                self._entries.append(known[1])
+        return self._entries
+
+    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+        """Return the answer, the curve if it is wanted, and the list."""
+        table, above = self.table, self.lead(width)
+        if table is not None:
+            above = [*above, *answer_rows(table, width)][: max(1, height // 3)]
+            if self.curve is not None and table.curves:
+                room = height - len(above)
+                most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 4))
+                above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
+            above.append(BLANK)
+        self._above = len(above)
+        return [*above, *super().body(snapshot, width, max(3, height - len(above)))]
+
+    def clicked(self, row: int) -> None:
+        """Choose the entry that was clicked."""
+        super().clicked(row - self._above)
+
+    def action_choose(self) -> None:
+        """Keep the filter that is typed, or do what Enter is for, also where no entry is shown."""
+        if not self.keep_filter():
+            self.enter()
+
+    def enter(self) -> None:
+        """Do what Enter is for."""
+
+
+class TunePage(SeriesPage):
+    """Starts a series on a lane, shows it while it is measured, and stops it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         closer("tune"),
-        bound("move.next", "move(1)", "tab,down"),
-        bound("move.previous", "move(-1)", "shift+tab,up"),
-        bound("choose", "start_or_stop"),
+        bound("move.next", "choose_lane(1)", "tab"),
+        bound("move.previous", "choose_lane(-1)", "shift+tab"),
         bound("undo"),
     ]
+    noun = "changes"
+    nothing = "nothing was tried yet"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         lanes = targets(monitor.snapshot.lanes, monitor.view.focused)
         self._chosen = to_improve(monitor.analysis, lanes)
+
+    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+        """Return what was tried on the lanes of the race."""
+        return tuning_table(self.monitor.analysis)
 
     def _in_progress(self) -> TuneState | None:
         experiment = self.monitor.snapshot.experiment
@@ -61,31 +161,38 @@ class TunePage(Page):
             self._chosen = state.lane
         return next((lane for lane in self.monitor.snapshot.lanes if lane.spec.name == self._chosen), None)
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return what bounds the lane, what was tried, and what came of it."""
+    def lead(self, width: int) -> list[Row]:
+        """Return what bounds the lane, and what may help it."""
         lane = self._lane()
         if lane is None:
             self.title_text = "Tune"
-            return [BLANK, ((" there is no lane to tune", TEXT),)]
+            return [((" there is no lane to tune", TEXT),)]
         self.title_text = f"Tune {lane.title}: try what may help, one change after the other, and keep what does"
-        return [BLANK, *tune_rows(self.monitor.analysis, lane, width)]
+        found = self.monitor.analysis.lane(lane.spec.name).bottleneck
+        if found is None:
+            return []
+        rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
+        if found.advice and self._in_progress() is None:
+            advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice)
+            rows += [((f" {line}", TEXT),) for line in wrap(advice, width - 2, 4)]
+        return [*rows, BLANK]
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
         snapshot = self.monitor.snapshot
         if self._in_progress() is not None:
-            return [Hint(("choose",), "stops it, the lane gets its settings back", "start_or_stop")]
+            return [Hint(("choose",), "stops it, the lane gets its settings back", "choose")]
         hints = []
         lane = self._lane()
         if lane is not None and not lane.over:
-            hints.append(Hint(("choose",), f"tunes {lane.spec.id}", "start_or_stop"))
+            hints.append(Hint(("choose",), f"tunes {lane.spec.id}", "choose"))
         if len(snapshot.lanes) > 1:
-            hints.append(Hint(("move.next",), "next lane", "move(1)"))
+            hints.append(Hint(("move.next",), "next lane", "choose_lane(1)"))
         if any(one.outcome == KEPT for one in (snapshot.tuned.attempts if snapshot.tuned else ())):
             hints.append(Hint(("undo",), "takes back what was kept last", "undo"))
-        return hints
+        return [*hints, *super().own_hints()]
 
-    def action_move(self, direction: int) -> None:
+    def action_choose_lane(self, direction: int) -> None:
         """Choose another lane."""
         names = [lane.spec.name for lane in self.monitor.snapshot.lanes]
         if names:
@@ -93,7 +200,7 @@ class TunePage(Page):
             self._chosen = names[(at + direction) % len(names)]
         self.redraw()
 
-    def action_start_or_stop(self) -> None:
+    def enter(self) -> None:
         """Start the series on the chosen lane, or end the one that runs."""
         lane = self._lane()
         if not self.monitor.may_change():
@@ -103,3 +210,111 @@ class TunePage(Page):
             self.start_experiment(experiments.stop)
         elif lane is not None and self.may_act():
             self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))
+
+
+class CrossoverPage(SeriesPage):
+    """Shows a crossover while it is measured and afterwards, and stops it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("crossover")]
+    title_text = "Crossover"
+    noun = "values"
+
+    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+        """Return the values of the knob, with the throughput of both lanes."""
+        return crossover_table(self.monitor.analysis)
+
+    @property
+    def _in_progress(self) -> bool:
+        experiment = self.monitor.snapshot.experiment
+        return isinstance(experiment, CrossoverState) and not experiment.over
+
+    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+        """Return the answer, the chart and the table."""
+        if isinstance(snapshot.experiment, CrossoverState):
+            self.title_text = f"Crossover over {short_name(snapshot.experiment.knob)}"
+        return super().body(snapshot, width, height)
+
+    def own_hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        if self.monitor.refusal:
+            return super().own_hints()
+        does = "stops it and keeps what it has" if self._in_progress else "another one"
+        return [Hint(("choose",), does, "choose"), *super().own_hints()]
+
+    def enter(self) -> None:
+        """Stop the crossover that runs, or ask for another one."""
+        if not self.monitor.may_change():
+            return
+        if self._in_progress:
+            self.start_experiment(self.monitor.experiments.stop)
+        else:
+            self.monitor.open("new crossover")
+
+
+class SweepPage(SeriesPage):
+    """The combinations of a sweep, the best on top."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [bound("close", "all", "escape"), bound("quit"), bound("sweep.curve")]
+    noun = "combinations"
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        knobs = [curve.knob for curve in self._curves]
+        self.curve = next((at for at, knob in enumerate(knobs) if knob in KINDS), None)
+
+    @property
+    def found(self) -> Found:
+        """What is known of the sweep."""
+        assert self.monitor.sweep is not None, "no sweep is shown"
+        return self.monitor.sweep
+
+    @property
+    def _curves(self) -> Sequence[SeriesCurve]:
+        return self.table.curves if self.table is not None else ()
+
+    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+        """Return the combinations, the best first."""
+        return sweep_table(self.found, before)
+
+    def lead(self, width: int) -> list[Row]:
+        """Return that what was measured is not saved, if so."""
+        unsaved = self.monitor.source.unsaved()
+        return [((f" {unsaved}", WARN),)] if unsaved else []
+
+    def _title(self, width: int) -> Row:
+        title: Row = ((f" Sweep of {self.found.state.plan.scenario}", STRONG),)
+        return spread(title, ((f"{progress_text(self.found)} ", DIM),), width)
+
+    def own_hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self._curves else []
+        return [*super().own_hints(), *curve]
+
+    def hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        if self.typing:
+            return self.typing_hints()
+        leaves = "leave" if self.found.state.over else "end and keep"
+        shows_all = [Hint(("close",), "all", "all")] if self.words else []
+        return [
+            *self.own_hints(),
+            *shows_all,
+            Hint(("report",), "report", "save_report"),
+            Hint(("help",), "help", "open('help')"),
+            Hint(("quit",), leaves, "quit"),
+        ]
+
+    def action_toggle_curve(self) -> None:
+        """Show the first curve, then the next, then none."""
+        count = len(self._curves)
+        if not count:
+            self.monitor.say("no knob of this sweep is a number")
+            return
+        after = 0 if self.curve is None else self.curve + 1
+        self.curve = after if after < count else None
+        self.redraw()
+
+    def action_all(self) -> None:
+        """Take the filter back."""
+        self.typing = False
+        self.filter_by("")

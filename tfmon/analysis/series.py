@@ -1,0 +1,115 @@
+"""The table of a series, whichever it is: crossover, tuning or sweep. Pure.
+
+A row for each combination that was or will be measured, also for one that failed; the answer; and a curve for each
+knob that is a number. Screen, text, Markdown and HTML show this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tfmon import units
+from tfmon.model.knobs import KnobValue
+from tfmon.model.readings import Estimate
+
+DASH = "–"
+"""Stands for a figure that is not known."""
+Level: TypeAlias = Literal["", "best", "faint", "refused", "failed"]
+"""How much a row matters, or what came of it."""
+Cell: TypeAlias = tuple[str, Any]
+"""A text, and what its column sorts by: None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesColumn:
+    """A column of the table."""
+
+    name: str
+    right: int = 0
+    """Numbers are aligned to the right, in so many cells on a screen; 0 for words."""
+    most: int = 40
+    """Cells that it takes at most."""
+    usual: int = 0
+    """Cells that are kept for it when columns are chosen; 0 for as many as it takes at most."""
+    leaves: int = 0
+    """The order in which columns leave a screen without room for all, from 1; 0 for one that stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """What was measured under one combination."""
+
+    id: Hashable
+    cells: tuple[Cell, ...]
+    """One for each column; the last one says what came of it."""
+    level: Level = ""
+    outcome: Level = ""
+    """The level of the last cell."""
+    mark: str = " "
+    whole: str = ""
+    """All that there is to say about it."""
+    source: object = None
+    """What it was made from; the same as long as nothing has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurveLine:
+    """One line of a curve."""
+
+    id: str
+    """One character."""
+    name: str
+    """What the line is of; empty for the only one."""
+    place: int
+    """Which colour it has."""
+    points: tuple[Estimate | None, ...]
+    """What is known at each value of the knob."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesCurve:
+    """Throughput, or a ratio, over the values of a knob."""
+
+    knob: str
+    title: str
+    about: str
+    axis: str
+    """What is drawn upwards."""
+    values: tuple[KnobValue, ...]
+    """From the lowest."""
+    lines: tuple[CurveLine, ...]
+    """The one that matters most first."""
+    marks: tuple[float, ...] = ()
+    """Values of the knob that are marked: crossings."""
+    ratios: bool = False
+    """Whether the points are ratios, and not examples/s."""
+
+    def texts(self, point: Estimate) -> tuple[str, str]:
+        """Return a point and its interval as text."""
+        if self.ratios:
+            return units.ratio_in(point.value, point.low, point.high)
+        return units.rate(point.value), rates(point)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTable:
+    """What a series came to so far."""
+
+    columns: tuple[SeriesColumn, ...]
+    rows: tuple[SeriesRow, ...]
+    curves: tuple[SeriesCurve, ...] = ()
+    answer: tuple[str, ...] = ()
+    """The result in sentences."""
+    notes: tuple[str, ...] = ()
+    """How far it is, or why it ended."""
+    code: tuple[str, ...] = ()
+    """The lines of TensorFlow that do the same."""
+    troubles: tuple[str, ...] = ()
+    """What went wrong."""
+
+
+def rates(speed: Estimate) -> str:
+    """Return the interval of a throughput in examples/s: `4 990 to 5 010`."""
+    return f"{units.rate(speed.low)} to {units.rate(speed.high)}"
