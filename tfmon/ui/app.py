@@ -249,10 +249,10 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
 
             return RunsPage(monitor)
         case "crossover" | "new crossover":
-            from tfmon.ui.screens.crossover import CrossoverDialog
+            from tfmon.ui.screens.crossover import NewCrossoverPage
             from tfmon.ui.screens.experiments import CrossoverPage
 
-            return CrossoverPage(monitor) if name == "crossover" else CrossoverDialog(monitor)
+            return CrossoverPage(monitor) if name == "crossover" else NewCrossoverPage(monitor)
         case "history" | "tuning":
             from tfmon.ui.screens.experiments import HistoryPage, TunePage
 

@@ -8,12 +8,12 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon.analysis.lane_series import crossover_table, tuning_table
-from tfmon.analysis.series import SeriesCurve, SeriesRow, SeriesTable
+from tfmon.analysis.series import SeriesRow, SeriesTable
 from tfmon.analysis.sweep import Found
 from tfmon.analysis.sweep_text import progress_text, sweep_table
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT, CrossoverState, TuneState
+from tfmon.model.race import KEPT, CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.several import KINDS
 from tfmon.ui.monitor import Monitor
@@ -47,17 +47,25 @@ class HistoryPage(ScrollPage):
 
 
 class SeriesPage(ListPage):
-    """What a series came to so far; closed, the series goes on. A page implements `make`."""
+    """What a series came to so far; closed, the series goes on. A page implements `make`.
+
+    Enter starts such a series, where `begin` does, or stops the one that runs.
+    """
 
     nothing = "nothing was measured in this race"
+    kind: ClassVar[tuple[type[Experiment], ...]] = ()
+    """The state of the series that the page starts and stops; empty for none."""
+    stops: ClassVar[str] = ""
+    """What Enter does while one runs."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.curve: int | None = 0
         """Which curve is shown; None for none."""
-        self._made: tuple[object, SeriesTable | None] = (None, None)
-        """The latest table, after what it was made from."""
-        self._shown: tuple[SeriesTable | None, int] | None = None
+        self.table = SeriesTable((), ())
+        """The latest table; the same object as long as nothing has changed."""
+        self._made_from: object = None
+        self._shown: tuple[SeriesTable, int] | None = None
         """The table that `_entries` are of, and the width that they are for."""
         self._places: tuple[int, ...] = ()
         self._known: dict[Hashable, tuple[SeriesRow, Entry]] = {}
@@ -65,54 +73,63 @@ class SeriesPage(ListPage):
         self._above = 0
         """Rows above the list."""
 
-    @property
-    def table(self) -> SeriesTable | None:
-        """What is shown; None where nothing was measured. The same object as long as nothing has changed."""
-        known = self.monitor.sweep or self.monitor.analysis
-        if self._made[0] is not known:
-            self._made = (known, self.make(self._made[1]))
-        return self._made[1]
-
-    def make(self, before: SeriesTable | None) -> SeriesTable | None:
-        """Return the table of what is known now; `before` is the one before it."""
+    def make(self, before: SeriesTable) -> SeriesTable | None:
+        """Return the table of what is known now, None for none; `before` is the one before it."""
         raise NotImplementedError
 
     def lead(self, width: int) -> list[Row]:
         """Return what stands above the answer."""
         return []
 
+    def begin(self) -> None:
+        """Start a series, or ask for one."""
+
+    def starts(self) -> str:
+        """Return what Enter does while none runs; empty for nothing."""
+        return ""
+
+    @property
+    def running(self) -> bool:
+        """Whether a series of this kind is measured now."""
+        experiment = self.monitor.snapshot.experiment
+        return isinstance(experiment, self.kind) and not experiment.over
+
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         """The columns that have room."""
-        return columns_at(self.table.columns, self._places) if self.table is not None else ()
+        return columns_at(self.table.columns, self._places)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the rows of the table; each is made again only where it has changed."""
         table, width = self.table, self.app.size.width
         if self._shown is None or self._shown[0] is not table or self._shown[1] != width:
             self._shown = (table, width)
-            places = places_in(table.columns, width) if table is not None else ()
+            places = places_in(table.columns, width)
             before, self._known = self._known if places == self._places else {}, {}
-            self._places, self._entries = places, []
-            for row in table.rows if table is not None else ():
+            self._places = places
+            for row in table.rows:
                 known = before.get(row.id)
-                if known is None or known[0] is not row:
-                    assert table is not None
-                    known = (row, entry_of(row, table.columns, places))
-                self._known[row.id] = known
-                self._entries.append(known[1])
+                same = known is not None and known[0] is row
+                self._known[row.id] = known if known and same else (row, entry_of(row, table.columns, places))
+            self._entries = [entry for _, entry in self._known.values()]
         return self._entries
+
+    def refresh_table(self) -> None:
+        """Make the table again if something has changed."""
+        known = self.monitor.sweep or self.monitor.analysis
+        if self._made_from is not known:
+            self._made_from, self.table = known, self.make(self.table) or SeriesTable((), ())
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the answer, the curve if it is wanted, and the list."""
-        table, above = self.table, self.lead(width)
-        if table is not None:
-            above = [*above, *answer_rows(table, width)][: max(1, height // 3)]
-            if self.curve is not None and table.curves:
-                room = height - len(above)
-                most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 4))
-                above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
-            above.append(BLANK)
+        self.refresh_table()
+        table = self.table
+        above = [*self.lead(width), *answer_rows(table, width)][: max(1, height // 3)]
+        if self.curve is not None and table.curves:
+            room = height - len(above)
+            most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 4))
+            above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
+        above.append(BLANK)
         self._above = len(above)
         return [*above, *super().body(snapshot, width, max(3, height - len(above)))]
 
@@ -120,13 +137,19 @@ class SeriesPage(ListPage):
         """Choose the entry that was clicked."""
         super().clicked(row - self._above)
 
-    def action_choose(self) -> None:
-        """Keep the filter that is typed, or do what Enter is for, also where no entry is shown."""
-        if not self.keep_filter():
-            self.enter()
+    def own_hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        does = "" if self.monitor.refusal else self.stops if self.running else self.starts()
+        return [*([Hint(("choose",), does, "choose")] if does else []), *super().own_hints()]
 
-    def enter(self) -> None:
-        """Do what Enter is for."""
+    def action_choose(self) -> None:
+        """Keep the filter that is typed, or stop what runs, or start it."""
+        if self.keep_filter() or not self.monitor.may_change():
+            return
+        if self.running:
+            self.start_experiment(self.monitor.experiments.stop)
+        else:
+            self.begin()
 
 
 class TunePage(SeriesPage):
@@ -140,24 +163,22 @@ class TunePage(SeriesPage):
     ]
     noun = "changes"
     nothing = "nothing was tried yet"
+    kind = (TuneState,)
+    stops = "stops it, the lane gets its settings back"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         lanes = targets(monitor.snapshot.lanes, monitor.view.focused)
         self._chosen = to_improve(monitor.analysis, lanes)
 
-    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+    def make(self, before: SeriesTable) -> SeriesTable | None:
         """Return what was tried on the lanes of the race."""
         return tuning_table(self.monitor.analysis)
 
-    def _in_progress(self) -> TuneState | None:
-        experiment = self.monitor.snapshot.experiment
-        return experiment if isinstance(experiment, TuneState) and not experiment.over else None
-
     def _lane(self) -> LaneState | None:
         """Return the lane that is tuned, or that was chosen."""
-        state = self._in_progress()
-        if state is not None:
+        state = self.monitor.snapshot.tuned
+        if state is not None and self.running:
             self._chosen = state.lane
         return next((lane for lane in self.monitor.snapshot.lanes if lane.spec.name == self._chosen), None)
 
@@ -172,25 +193,24 @@ class TunePage(SeriesPage):
         if found is None:
             return []
         rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
-        if found.advice and self._in_progress() is None:
+        if found.advice and not self.running:
             advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice)
             rows += [((f" {line}", TEXT),) for line in wrap(advice, width - 2, 4)]
         return [*rows, BLANK]
 
+    def starts(self) -> str:
+        """Return what Enter does."""
+        lane = self._lane()
+        return f"tunes {lane.spec.id}" if lane is not None and not lane.over else ""
+
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        snapshot = self.monitor.snapshot
-        if self._in_progress() is not None:
-            return [Hint(("choose",), "stops it, the lane gets its settings back", "choose")]
-        hints = []
-        lane = self._lane()
-        if lane is not None and not lane.over:
-            hints.append(Hint(("choose",), f"tunes {lane.spec.id}", "choose"))
-        if len(snapshot.lanes) > 1:
-            hints.append(Hint(("move.next",), "next lane", "choose_lane(1)"))
+        hints, snapshot = super().own_hints(), self.monitor.snapshot
+        if len(snapshot.lanes) > 1 and not self.running:
+            hints.insert(1, Hint(("move.next",), "next lane", "choose_lane(1)"))
         if any(one.outcome == KEPT for one in (snapshot.tuned.attempts if snapshot.tuned else ())):
-            hints.append(Hint(("undo",), "takes back what was kept last", "undo"))
-        return [*hints, *super().own_hints()]
+            hints.insert(2, Hint(("undo",), "takes back what was kept last", "undo"))
+        return hints
 
     def action_choose_lane(self, direction: int) -> None:
         """Choose another lane."""
@@ -200,15 +220,10 @@ class TunePage(SeriesPage):
             self._chosen = names[(at + direction) % len(names)]
         self.redraw()
 
-    def enter(self) -> None:
-        """Start the series on the chosen lane, or end the one that runs."""
-        lane = self._lane()
-        if not self.monitor.may_change():
-            return
-        experiments = self.monitor.experiments
-        if self._in_progress() is not None:
-            self.start_experiment(experiments.stop)
-        elif lane is not None and self.may_act():
+    def begin(self) -> None:
+        """Start the series on the chosen lane."""
+        lane, experiments = self._lane(), self.monitor.experiments
+        if lane is not None and self.may_act():
             self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))
 
 
@@ -218,37 +233,22 @@ class CrossoverPage(SeriesPage):
     BINDINGS: ClassVar[list[BindingType]] = [closer("crossover")]
     title_text = "Crossover"
     noun = "values"
+    kind = (CrossoverState,)
+    stops = "stops it and keeps what it has"
 
-    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+    def make(self, before: SeriesTable) -> SeriesTable | None:
         """Return the values of the knob, with the throughput of both lanes."""
+        if self.monitor.analysis.curve is not None:
+            self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
         return crossover_table(self.monitor.analysis)
 
-    @property
-    def _in_progress(self) -> bool:
-        experiment = self.monitor.snapshot.experiment
-        return isinstance(experiment, CrossoverState) and not experiment.over
+    def starts(self) -> str:
+        """Return what Enter does."""
+        return "another one"
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the answer, the chart and the table."""
-        if isinstance(snapshot.experiment, CrossoverState):
-            self.title_text = f"Crossover over {short_name(snapshot.experiment.knob)}"
-        return super().body(snapshot, width, height)
-
-    def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
-        if self.monitor.refusal:
-            return super().own_hints()
-        does = "stops it and keeps what it has" if self._in_progress else "another one"
-        return [Hint(("choose",), does, "choose"), *super().own_hints()]
-
-    def enter(self) -> None:
-        """Stop the crossover that runs, or ask for another one."""
-        if not self.monitor.may_change():
-            return
-        if self._in_progress:
-            self.start_experiment(self.monitor.experiments.stop)
-        else:
-            self.monitor.open("new crossover")
+    def begin(self) -> None:
+        """Ask for another crossover."""
+        self.monitor.open("new crossover")
 
 
 class SweepPage(SeriesPage):
@@ -259,7 +259,8 @@ class SweepPage(SeriesPage):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        knobs = [curve.knob for curve in self._curves]
+        self.refresh_table()
+        knobs = [curve.knob for curve in self.table.curves]
         self.curve = next((at for at, knob in enumerate(knobs) if knob in KINDS), None)
 
     @property
@@ -268,11 +269,7 @@ class SweepPage(SeriesPage):
         assert self.monitor.sweep is not None, "no sweep is shown"
         return self.monitor.sweep
 
-    @property
-    def _curves(self) -> Sequence[SeriesCurve]:
-        return self.table.curves if self.table is not None else ()
-
-    def make(self, before: SeriesTable | None) -> SeriesTable | None:
+    def make(self, before: SeriesTable) -> SeriesTable | None:
         """Return the combinations, the best first."""
         return sweep_table(self.found, before)
 
@@ -287,7 +284,7 @@ class SweepPage(SeriesPage):
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self._curves else []
+        curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self.table.curves else []
         return [*super().own_hints(), *curve]
 
     def hints(self) -> list[Hint]:
@@ -306,7 +303,7 @@ class SweepPage(SeriesPage):
 
     def action_toggle_curve(self) -> None:
         """Show the first curve, then the next, then none."""
-        count = len(self._curves)
+        count = len(self.table.curves)
         if not count:
             self.monitor.say("no knob of this sweep is a number")
             return
