@@ -17,11 +17,8 @@ from tfmon.runner.settings import Seconds
 if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
     from tfmon.model.race import Experiment
-    from tfmon.model.session import Snapshot
     from tfmon.model.spec import LaneSpec
     from tfmon.runner.planner import RaceOptions
-
-POLL_S = 0.2
 
 
 @click.command(short_help="Find where one lane overtakes the other.")
@@ -172,10 +169,9 @@ def _run(
         as_json: Whether it is JSON.
     """
     from tfmon.analysis.analysis import analyse
-    from tfmon.model.race import TuneState
     from tfmon.model.views import describe
     from tfmon.reports.text import fitted
-    from tfmon.runner.headless import interruption, plan_race, show_progress
+    from tfmon.runner.headless import plan_race, run_experiment
     from tfmon.runner.program import Program
 
     program = Program(race_options)
@@ -183,37 +179,11 @@ def _run(
         plan = plan_race(program, info, race_options.lanes)
     for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
-    with interruption() as interrupted:
-        try:
-            state = planned([lane.spec for lane in plan.lanes])
-            program.begin(plan)
-            program.experiments.run(state)
-            while not program.experiments.join(POLL_S):
-                if interrupted.signal:
-                    program.experiments.stop()
-                show_progress(_progress(program.session.snapshot()))
-            show_progress("")
-            snapshot = program.session.snapshot()
-        finally:
-            program.close(interrupted.reason)
-    snapshot = replace(snapshot, recording=program.session.snapshot().recording)  # it is compressed now
-    if snapshot.experiment is None:  # a signal came before the experiment began
-        tuned = state if isinstance(state, TuneState) else None
-        snapshot = replace(snapshot, experiment=state, tuned=tuned)
+    snapshot, interrupted = run_experiment(program, plan, lambda: planned([lane.spec for lane in plan.lanes]))
     told = report(analyse(snapshot))
     text = fitted(told) if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
     options.print_result(text, snapshot.recording.path if snapshot.recording is not None else "")
-    sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
-
-
-def _progress(snapshot: Snapshot) -> str:
-    """Return how far the experiment is, and what is known of the change that is tried."""
-    from tfmon.analysis.lane_series import doing_text
-    from tfmon.analysis.tuning import news
-
-    if not all(lane.points for lane in snapshot.lanes):
-        return "the lanes get ready"
-    return news(snapshot) or doing_text(snapshot)
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
 
 
 @click.command(short_help="Measure what is claimed about scenarios.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon.analysis.lane_series import crossover_table, tuning_table
-from tfmon.analysis.series import SeriesRow, SeriesTable
+from tfmon.analysis.series import SeriesTable
 from tfmon.analysis.sweep import Found
 from tfmon.analysis.sweep_text import progress_text, sweep_table
 from tfmon.model.knobs import short_name
@@ -68,7 +68,6 @@ class SeriesPage(ListPage):
         self._shown: tuple[SeriesTable, int] | None = None
         """The table that `_entries` are of, and the width that they are for."""
         self._places: tuple[int, ...] = ()
-        self._known: dict[Hashable, tuple[SeriesRow, Entry]] = {}
         self._entries: list[Entry] = []
         self._above = 0
         """Rows above the list."""
@@ -100,18 +99,12 @@ class SeriesPage(ListPage):
         return columns_at(self.table.columns, self._places)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the rows of the table; each is made again only where it has changed."""
+        """Return the rows of the table; the same list as long as nothing has changed."""
         table, width = self.table, self.app.size.width
         if self._shown is None or self._shown[0] is not table or self._shown[1] != width:
             self._shown = (table, width)
-            places = places_in(table.columns, width)
-            before, self._known = self._known if places == self._places else {}, {}
-            self._places = places
-            for row in table.rows:
-                known = before.get(row.id)
-                same = known is not None and known[0] is row
-                self._known[row.id] = known if known and same else (row, entry_of(row, table.columns, places))
-            self._entries = [entry for _, entry in self._known.values()]
+            self._places = places_in(table.columns, width)
+            self._entries = [entry_of(row, table.columns, self._places) for row in table.rows]
         return self._entries
 
     def refresh_table(self) -> None:
