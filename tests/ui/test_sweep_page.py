@@ -14,7 +14,6 @@ from tfmon.analysis.sweep import rank
 from tfmon.model.records import replace
 from tfmon.model.session import Session
 from tfmon.model.sweep import (
-    CombinationDied,
     Figures,
     Pair,
     PairMeasured,
@@ -44,7 +43,7 @@ def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SweepState:
             state = after(state, PairMeasured(number, Pair(log, bool(place % 2), 1, 1.0)))
         figures = Figures("cpu", 7_663 * ratio, 7_663.0, 1.2, (300 + 20 * number) * 2.0**20)
         state = after(state, VisitEnded(number, replace(figures, bottleneck="input")))
-    state = after(state, CombinationDied(7, "the lane was ended by SIGKILL"))
+    state = after(state, VisitEnded(7, died="the lane was ended by SIGKILL"))
     state = after(state, VisitBegan(7, "cpu"))
     return replace(state, visits_s=(20.0,))
 

@@ -19,7 +19,7 @@ from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.sweep import Combination, SweepEvent, SweepPlan, SweepState, VisitEnded, after
 
-SCHEMA = 1
+SCHEMA = 2
 """Of the files; one of another is refused."""
 SUFFIX = ".sweep"
 _BEGINS = b'{"type":"SweepHeader",'
