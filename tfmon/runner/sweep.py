@@ -19,7 +19,7 @@ from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, pa
 from tfmon.model.spec import SpecError
 from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.model.views import View
-from tfmon.recordings import library, sweeps
+from tfmon.recordings import sweeps
 from tfmon.runner import devices
 from tfmon.runner.planner import RaceOptions, check_settings
 from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
@@ -87,10 +87,7 @@ class SweepProgram:
                 over, baseline = read_options(self._info, options)
                 self._stations = open_stations(self._info, options.places, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)
-                name = self._info.name
-                self.file = (
-                    sweeps.create(file, state) if file is not None else sweeps.create_in(folder(), name, state)
-                )
+                self.file = sweeps.create(file, state, self._info.name)
             stations: list[Station] = [*self._stations]
             self.sweep = Sweep(state, stations, self.file.write)
         except BaseException:
@@ -123,15 +120,10 @@ class SweepProgram:
             self.file.close()
 
 
-def folder() -> Path:
-    """Return where sweeps are kept; it may not exist yet."""
-    return library.folder().with_name("sweeps")
-
-
 def _last() -> Path:
-    files = sorted(folder().glob(f"*{sweeps.SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
     if not files:
-        raise UsageError(f"there is no sweep in {folder()}", "name the file of one")
+        raise UsageError(f"there is no sweep in {sweeps.folder()}", "name the file of one")
     return files[-1]
 
 

@@ -120,7 +120,7 @@ class SeriesPage(ListPage):
         above = [*self.lead(width), *answer_rows(table, width)][: max(1, height // 3)]
         if self.curve is not None and table.curves:
             room = height - len(above)
-            most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 4))
+            most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 7))
             above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
         above.append(BLANK)
         self._above = len(above)
