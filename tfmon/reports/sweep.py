@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tfmon import units
 from tfmon.analysis.series import SeriesTable
@@ -148,9 +148,9 @@ def _name(row: Row) -> str:
     return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.combination.settings.items())
 
 
-def progress_line(found: Found, rows: Sequence[Row] = ()) -> str:
+def progress_line(found: Found) -> str:
     """Say in one line how far it is, what is measured, and the best so far."""
-    now = [f"{_name(row)} on {row.place}" for row in rows or found.rows if row.place]
+    now = [f"{_name(row)} on {row.place}" for row in found.rows if row.place]
     bests = [found.best(kind) for kind in found.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
     return "   ".join([progress_text(found), *now[:2], *best])
