@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
@@ -240,10 +238,3 @@ async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
     demo.session.set_experiment(TuneState("gpu:0", attempts=(running,)))
     (row,) = [line for line in await page(demo, "E") if line.endswith("in progress")]
     assert " batch 20 " in row and "+28 % (CI +2" in row and row.split()[-3].isdigit()
-
-
-async def test_where_nothing_helped_the_best_is_what_it_began_with():
-    demo = tuned_demo()
-    state = demo.session.snapshot().tuned
-    demo.session.set_experiment(replace(state, attempts=state.attempts[1:2], total=None))
-    assert " best: the settings it began with" in await page(demo, "E")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from tfmon.recordings import sweeps
 from tfmon.runner import devices
 from tfmon.runner.planner import RaceOptions, check_settings
 from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
+
+AS_BEFORE = ("--over", "--set", "--until-ci", "--limit", "--all", "--slice", "--python", "--record")
+"""What a sweep that goes on keeps: options that exclude `--resume`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,22 @@ class SweepProgram:
         close_all(self._stations)
         if self.file is not None:
             self.file.close()
+
+
+def check_start(*, scenario: bool, command: bool, resume: bool, given: Collection[str]) -> None:
+    """Raise UsageError unless it is clear what is swept: a scenario, a command, or what was before.
+
+    Args:
+        scenario: Whether one is named.
+        command: Whether there is one.
+        resume: Whether a sweep goes on.
+        given: The flags that the user gave.
+    """
+    if not resume and command is scenario:
+        raise UsageError("sweep a scenario, or a command of your own", "name one, and only one of them")
+    kept = [flag for flag in AS_BEFORE if flag in given]
+    if resume and kept:
+        raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(kept)} out")
 
 
 def _last() -> Path:
