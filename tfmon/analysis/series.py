@@ -31,10 +31,8 @@ class SeriesColumn:
     """Numbers are aligned to the right, in so many cells on a screen; 0 for words."""
     most: int = 40
     """Cells that it takes at most."""
-    usual: int = 0
-    """Cells that are kept for it when columns are chosen; 0 for as many as it takes at most."""
-    leaves: int = 0
-    """The order in which columns leave a screen without room for all, from 1; 0 for one that stays."""
+    optional: bool = False
+    """Whether a screen without room for all columns goes without it: the rightmost one leaves first."""
 
 
 @dataclass(frozen=True, slots=True)

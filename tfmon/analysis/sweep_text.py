@@ -95,10 +95,10 @@ _MEASURED = (
     SeriesColumn("ratio", 7, most=8),
     SeriesColumn("95 % interval", most=14),
     SeriesColumn("ex/s", 7, most=9),
-    SeriesColumn("memory", 8, most=9, leaves=3),
-    SeriesColumn("limited by", most=11, leaves=2),
-    SeriesColumn("place", most=16, leaves=1),
-    SeriesColumn("state", usual=24),
+    SeriesColumn("memory", 8, most=9, optional=True),
+    SeriesColumn("limited by", most=11, optional=True),
+    SeriesColumn("place", most=16, optional=True),
+    SeriesColumn("state", most=24),
 )
 _LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
 """By outcome, the level of the last cell."""
@@ -110,7 +110,7 @@ IDS = "ABCDEFGH"
 def sweep_table(found: Found, before: SeriesTable | None = None) -> SeriesTable:
     """Return the table of a sweep, the best combination first; `before` spares the rows of those without news."""
     plan, several = found.state.plan, len(found.state.plan.kinds) > 1
-    knobs = [SeriesColumn(name, most=16, usual=max(len(name) + 1, 8)) for name in map(short_name, plan.over)]
+    knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
     known = {row.id: row for row in before.rows} if before is not None else {}
     bests = {id(found.best(kind)) for kind in plan.kinds}

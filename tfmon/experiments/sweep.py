@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 from tfmon.analysis.sweep import OPEN, Found, judge, next_due, rank
 from tfmon.errors import TfmonError
+from tfmon.experiments.driver import StoppedError
 from tfmon.experiments.sweep_visit import (
     DiedError,
     PlaceError,
     RefusedError,
     Station,
-    StoppedError,
     Visit,
 )
 from tfmon.model.records import replace

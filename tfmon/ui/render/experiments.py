@@ -35,10 +35,10 @@ def history_rows(analysis: Analysis, width: int) -> list[Row]:
 
 
 def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
-    """Return the places of the columns that have room; those that leave first are the least useful ones."""
+    """Return the places of the columns that have room."""
     places = list(range(len(columns)))
-    for place in sorted((at for at in places if columns[at].leaves), key=lambda at: columns[at].leaves):
-        if sum((columns[at].usual or columns[at].most) + 2 for at in places) - 2 <= width:
+    for place in reversed([at for at in places if columns[at].optional]):
+        if sum(columns[at].most + 2 for at in places) - 2 <= width:
             break
         places.remove(place)
     return tuple(places)
