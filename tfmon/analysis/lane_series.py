@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, TuningAnalysis
+from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.crossover import CurvePoint, ahead_text, ended_text
 from tfmon.analysis.series import DASH, Cell, CurveLine, Level, SeriesColumn, SeriesCurve, SeriesRow, SeriesTable
-from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, news, outcome_text
+from tfmon.analysis.tuning import (
+    ALL_TRIED,
+    best_text,
+    change_text,
+    gain_of,
+    gain_text,
+    news,
+    outcome_text,
+    pairs_of,
+)
 from tfmon.model.knobs import short_name, show
+from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 
@@ -52,19 +62,20 @@ def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
 
 def tuning_table(found: Analysis) -> SeriesTable | None:
     """Return the table of the tuning of a race: a row for each change. None where nothing was tuned."""
-    snapshot, state, tuned = found.snapshot, found.snapshot.tuned, found.tuning
-    if state is None or tuned is None:
+    snapshot, state, best = found.snapshot, found.snapshot.tuned, found.tuning
+    if state is None or best is None:
         return None
+    lanes = {lane.spec.name: lane for lane in snapshot.lanes}
     called = {lane.spec.name: snapshot.called(lane) for lane in snapshot.lanes}
     lane = [SeriesColumn("lane")] if len(called) > 1 else []
     heads = (*lane, *map(SeriesColumn, ("tried", "throughput")), SeriesColumn("pairs", 5), SeriesColumn("outcome"))
-    rows = tuple(_attempt_row(number, one, tuned, called) for number, one in enumerate(state.attempts))
+    rows = tuple(_attempt_row(number, one, lanes, called) for number, one in enumerate(state.attempts))
     return SeriesTable(
         columns=heads,
         rows=rows,
-        answer=(best_text(tuned.best) if rows else "nothing was tried",) if rows or state.over else (),
+        answer=(best_text(best) if rows else "nothing was tried",) if rows or state.over else (),
         notes=tuple(filter(None, (_progress(found, state),))),
-        code=tuned.best.code,
+        code=best.code,
     )
 
 
@@ -79,16 +90,17 @@ def _progress(found: Analysis, state: TuneState) -> str:
     return ALL_TRIED if state.everything else ""
 
 
-def _attempt_row(number: int, attempt: Attempt, tuned: TuningAnalysis, called: Mapping[str, str]) -> SeriesRow:
-    gain = attempt.gain if attempt.outcome else tuned.gain
-    pairs = gain.pairs if gain else 0 if attempt.outcome else tuned.pairs
-    name = called.get(attempt.lane, attempt.lane)
-    lane: list[Cell] = [(name, name)] if len(called) > 1 else []
+def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState], names: Mapping[str, str]) -> SeriesRow:
+    running = lanes.get(attempt.lane) if not attempt.outcome else None
+    gain = gain_of(running, attempt) if running is not None else attempt.gain
+    pairs = gain.pairs if gain else len(pairs_of(running, attempt)) if running is not None else 0
+    name = names.get(attempt.lane, attempt.lane)
+    lane: list[Cell] = [(name, name)] if len(names) > 1 else []
     change, outcome = change_text(attempt), outcome_text(attempt)
     gained: Cell = (gain_text(gain), gain.value) if gain else (DASH, None)
     level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""
     cells = (*lane, (change, change), gained, (str(pairs), pairs), (outcome, outcome))
-    return SeriesRow(number, cells, level, level or "faint", whole=attempt.purpose)
+    return SeriesRow(at, cells, level, level or "faint", whole=attempt.purpose)
 
 
 def doing_text(snapshot: Snapshot) -> str:

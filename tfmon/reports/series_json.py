@@ -7,7 +7,6 @@ import io
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.crossover import Curve
 from tfmon.analysis.sweep import Found, Row
 from tfmon.analysis.sweep_text import answer, scaling_of
 from tfmon.analysis.tuning import change_text
@@ -22,8 +21,9 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """
-    snapshot = found.snapshot
-    state, curve = _crossover(found)
+    snapshot, state, curve = found.snapshot, found.snapshot.experiment, found.curve
+    if not isinstance(state, CrossoverState) or curve is None:
+        raise ValueError("the last experiment of this snapshot is not a crossover")
     lanes = [snapshot.lane(name) for name in state.lanes]
     return {
         **head(),
@@ -35,8 +35,7 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
                 "value": point.value,
                 "first": estimate_json("examples_per_s", point.first),
                 "second": estimate_json("examples_per_s", point.second),
-                **estimate_json("ratio", point.ratio),
-                "interval_kind": point.ratio.kind if point.ratio else None,
+                **_estimate("ratio", point.ratio),
                 "pairs": point.pairs,
                 "reason": point.refused or None,
             }
@@ -58,20 +57,12 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
     }
 
 
-def _crossover(found: Analysis) -> tuple[CrossoverState, Curve]:
-    state = found.snapshot.experiment
-    if not isinstance(state, CrossoverState) or found.curve is None:
-        raise ValueError("the last experiment of this snapshot is not a crossover")
-    return state, found.curve
-
-
 def tuning_to_json(found: Analysis) -> dict[str, Any]:
     """Return the attempts of the tuning of a snapshot as plain values. A gain is throughput over throughput."""
-    snapshot, state, tuned = found.snapshot, found.snapshot.tuned, found.tuning
-    if state is None or tuned is None:
+    snapshot, state, best = found.snapshot, found.snapshot.tuned, found.tuning
+    if state is None or best is None:
         raise ValueError("nothing was tuned in this snapshot")
-    analysed, best = found.lane(state.lane), tuned.best
-    lane, bottleneck = analysed.lane, analysed.bottleneck
+    lane, bottleneck = found.lane(state.lane).lane, found.lane(state.lane).bottleneck
     return {
         **head(),
         "scenario": snapshot.race.scenario,
@@ -100,11 +91,11 @@ def tuning_to_json(found: Analysis) -> dict[str, Any]:
 
 
 def _gain_json(gain: Estimate | None) -> dict[str, Any]:
-    return {
-        **estimate_json("gain", gain),
-        "interval_kind": gain.kind if gain else None,
-        "pairs": gain.pairs if gain else None,
-    }
+    return {**_estimate("gain", gain), "pairs": gain.pairs if gain else None}
+
+
+def _estimate(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
 
 
 def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
@@ -140,8 +131,7 @@ def combination_json(row: Row) -> dict[str, Any]:
         "number": known.number,
         "device": known.kind,
         "settings": known.settings,
-        **estimate_json("ratio", row.ratio),
-        "interval_kind": row.ratio.kind if row.ratio else None,
+        **_estimate("ratio", row.ratio),
         "pairs": len(known.pairs),
         "visits": known.visits,
         "measured_s": known.measured_s,
