@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
-from tfmon.model.knobs import KnobValue
+from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
 
 DASH = "–"
@@ -111,3 +111,8 @@ class SeriesTable:
 def rates(speed: Estimate) -> str:
     """Return the interval of a throughput in examples/s: `4 990 to 5 010`."""
     return f"{units.rate(speed.low)} to {units.rate(speed.high)}"
+
+
+def settings_text(settings: Settings) -> str:
+    """Name settings as the command line takes them: "batch_size=512 mixed_precision=off"."""
+    return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())

@@ -6,16 +6,21 @@ import itertools
 
 from tfmon import units
 from tfmon.analysis.scaling import Scaling
-from tfmon.analysis.series import DASH, Cell, CurveLine, Level, SeriesColumn, SeriesCurve, SeriesRow, SeriesTable
+from tfmon.analysis.series import (
+    DASH,
+    Cell,
+    CurveLine,
+    Level,
+    SeriesColumn,
+    SeriesCurve,
+    SeriesRow,
+    SeriesTable,
+    settings_text,
+)
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found, Row
-from tfmon.model.knobs import KnobValue, Settings, short_name, show
+from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.readings import Estimate
 from tfmon.model.several import KINDS, counted
-
-
-def settings_text(settings: Settings) -> str:
-    """Name settings as the command line takes them: "batch_size=512 mixed_precision=off"."""
-    return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
 def answer(found: Found) -> list[str]:

@@ -46,10 +46,8 @@ def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
 
 def columns_at(columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> tuple[Column, ...]:
     """Return the columns at these places, for a list."""
-    return tuple(
-        Column(columns[at].name.rjust(columns[at].right), max(columns[at].most, columns[at].right))
-        for at in places
-    )
+    shown = [columns[at] for at in places]
+    return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
 
 
 def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> Entry:
