@@ -71,11 +71,11 @@ def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE)
     demo.go()
-    found = {one.knob.name: one.why_not for one in candidates(demo.session.snapshot())}
+    found = {knob.name: why_not for knob, why_not in candidates(demo.session.snapshot())}
     assert list(found) == ["width", "batch_size"] and not found["width"]
     assert "would be alike" in found["batch_size"]
     demo.apply(demo.names[1], "prefetch", "auto")
-    assert not any(one.why_not for one in candidates(demo.session.snapshot())), "they differ in something else"
+    assert not any(why_not for _, why_not in candidates(demo.session.snapshot())), "they differ in something else"
 
 
 async def test_the_page_of_a_crossover_has_the_answer_and_a_line_for_every_value():

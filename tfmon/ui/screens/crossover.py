@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -16,7 +16,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import Row
-from tfmon.ui.render.style import TEXT, WARN, lane_style, strong
+from tfmon.ui.render.style import TEXT, lane_style, strong
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
 from tfmon.ui.screens.page import bound, closer
@@ -30,34 +30,22 @@ _ALIKE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A knob that is a number."""
+def candidates(snapshot: Snapshot) -> list[tuple[Knob, str]]:
+    """Return the knobs of the race that are numbers, each with why there is no crossover over it, or "".
 
-    knob: Knob
-    why_not: str = ""
-    """Why there is no crossover over it; empty where there can be one."""
-
-
-def candidates(snapshot: Snapshot) -> list[Candidate]:
-    """Return the knobs of the race that are numbers, those first over which there can be a crossover."""
-    lanes = [lane for lane in snapshot.lanes if not lane.over][:2]
+    Those first over which there can be one.
+    """
+    lanes = [replace(lane.spec, settings=lane.in_effect) for lane in snapshot.lanes if not lane.over][:2]
     found = []
     for knob in snapshot.race.knobs:
         try:
             values_of(knob, None, None)
         except KnobError:
             continue
-        if knob.words:
-            continue
-        alike = len(lanes) == 2 and _alike(knob, *lanes)
-        found.append(Candidate(knob, _ALIKE if alike else ""))
-    return sorted(found, key=lambda one: bool(one.why_not))
-
-
-def _alike(knob: Knob, first: LaneState, second: LaneState) -> bool:
-    specs = [replace(lane.spec, settings=lane.in_effect) for lane in (first, second)]
-    return differ_only_in(knob.name, *specs)
+        if not knob.words:
+            alike = len(lanes) == 2 and differ_only_in(knob.name, *lanes)
+            found.append((knob, _ALIKE if alike else ""))
+    return sorted(found, key=lambda one: bool(one[1]))
 
 
 class NewCrossoverPage(SeriesPage):
@@ -71,7 +59,6 @@ class NewCrossoverPage(SeriesPage):
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
     noun = "knobs"
-    nothing = "this race has no knob that is a number, so there is nothing to cross"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -96,15 +83,18 @@ class NewCrossoverPage(SeriesPage):
     def make(self, before: SeriesTable) -> SeriesTable:
         """Return a row for each knob: its range, the values in it, and how long they take."""
         heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
-        found = candidates(self.monitor.snapshot) if len(self._lanes()) == 2 else []
-        return SeriesTable((*heads, SeriesColumn("takes")), tuple(map(self._row, found)))
+        found = candidates(self.monitor.snapshot)
+        self.nothing = "this race has no knob that is a number, so there is nothing to cross"
+        if len(self._lanes()) < 2:
+            found, self.nothing = [], "a crossover compares two lanes that train; this race has fewer"
+        return SeriesTable((*heads, SeriesColumn("takes")), tuple(self._row(*one) for one in found))
 
-    def _row(self, candidate: Candidate) -> SeriesRow:
-        knob, name = candidate.knob, short_name(candidate.knob.name)
+    def _row(self, knob: Knob, why_not: str) -> SeriesRow:
+        name = short_name(knob.name)
         now = [lane.in_effect.get(knob.name, knob.default) for lane in self._lanes()]
         ends = self._ranges.setdefault(knob.name, [*range_around(knob, now, self._examples(knob))])
-        takes, level = (candidate.why_not, FAINT) if candidate.why_not else self._takes(knob)
-        marks = ("◂", " ") if self._end == 0 else (" ", "◂")
+        takes, level = (why_not, FAINT) if why_not else self._takes(knob)
+        marks = ("←", " ") if self._end == 0 else (" ", "←")
         low, high = ((f"{end}{mark}", end) for end, mark in zip(ends, marks, strict=True))
         return SeriesRow(knob.name, ((name, name), low, high, (takes, None)), level, level, whole=knob.help)
 
@@ -123,8 +113,6 @@ class NewCrossoverPage(SeriesPage):
     def lead(self, width: int) -> list[Row]:
         """Return which lanes are raced."""
         lanes = self._lanes()
-        if len(lanes) < 2:
-            return [((" a crossover compares two lanes that train; this race has fewer", WARN),)]
         styles = [strong(lane_style(self.monitor.snapshot.lanes.index(lane))) for lane in lanes]
         return [
             ((f"   {one.spec.id}  ", style), (one.title, TEXT)) for one, style in zip(lanes, styles, strict=True)
