@@ -40,7 +40,7 @@ def test_a_sweep_returns_what_the_command_prints_and_goes_on_with_its_file(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({}, "a scenario or a command"),
+        ({}, "a scenario, or a command of your own"),
         ({"scenario": "small-dense", "over": {}}, "no knob is swept"),
         ({"scenario": "small-dense", "over": {"hue": [1, 2]}}, "no knob 'hue'"),
         ({"scenario": "small-dense", "over": {"batch_size": [1, 2]}, "until_ci": 2}, "until_ci=2 is not possible"),

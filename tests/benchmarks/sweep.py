@@ -22,11 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import psutil
 from support.sweeps import SimulatedStation, planned
 
+from tfmon.analysis.sweep_text import sweep_table
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window
 from tfmon.recordings import sweeps
-from tfmon.ui.render.sweep import Entries, columns_of
+from tfmon.ui.render.experiments import entry_of, places_in
 
 MIB = 2**20
 
@@ -68,12 +69,14 @@ def main() -> None:
         began_s, cpu_s = time.monotonic(), process_time()
         made_s = sum(station.made_s for station in stations)
         memory = [process.memory_info().rss / MIB]
-        table_s, entries = 0.0, Entries()
+        table_s, table = 0.0, None
         while (elapsed_s := time.monotonic() - began_s) < options.seconds:
             time.sleep(1.0)
             before_s = time.thread_time()
-            found = sweep.found
-            entries.of(found, columns_of(found, 200))
+            table = sweep_table(sweep.found, table)
+            places = places_in(table.columns, 200)
+            for row in table.rows:
+                entry_of(row, table.columns, places)
             table_s += time.thread_time() - before_s
             memory.append(process.memory_info().rss / MIB)
         spent_s = process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
@@ -89,8 +92,8 @@ def main() -> None:
     print(f"{options.combinations} combinations, {options.workers} workers, {elapsed_s:.0f} s")
     rates = f"{windows[0] / elapsed_s:.0f} windows/s, {events[0] / elapsed_s:.0f} events/s"
     print(f"{rates}, {pairs} pairs, {visits} visits, {threads} threads")
-    share, table = 100 * spent_s / elapsed_s, 100 * table_s / elapsed_s
-    print(f"CPU of the monitor: {share:.1f} % of a core, of it the table {table:.1f} %")
+    share, table_share = 100 * spent_s / elapsed_s, 100 * table_s / elapsed_s
+    print(f"CPU of the monitor: {share:.1f} % of a core, of it the table {table_share:.1f} %")
     middle, end = sum(memory[third : 2 * third]) / third, sum(memory[-third:]) / third
     print(f"memory: {memory[0]:.0f} MiB, then {middle:.0f} and at the end {end:.0f} MiB; the file {size:.2f} MiB")
 

@@ -91,7 +91,7 @@ def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monke
 @pytest.mark.process
 def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypatch):
     def interrupt(told: str) -> None:
-        if "batch_size=" in told:
+        if "measuring 8" in told:
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("tfmon.runner.headless.show_progress", interrupt)

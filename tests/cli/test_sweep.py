@@ -55,7 +55,8 @@ def test_a_combination_whose_process_dies_fails_after_three_times_and_the_sweep_
     words = ("small-dense", "--over", "batch_size=16,64", "--slice", "0.2", "--until-ci", "20%")
     done = tfmon("sweep", *words, "--headless", "--record", tmp_path / "x.sweep")
     assert done.code == 1
-    assert "batch 16: failed: " in done.out and "SIGKILL" in done.out
+    (row,) = [line for line in done.out.splitlines() if line.startswith("16 ")]
+    assert "failed: " in row and "SIGKILL" in row
     died, lived = sweeps.read(tmp_path / "x.sweep").combinations
     assert len(died.deaths) == 3 and lived.figures.examples_per_s > 0
 

@@ -115,7 +115,7 @@ def test_a_disk_that_is_full_ends_no_sweep_and_all_is_written_when_it_has_room_a
         (lambda data: b"", "is not a sweep"),
         (lambda data: b"\x00" * 5_000 + b"\n", "is not a sweep"),
         (lambda data: b'{"type":"Race"}\n', "is not a sweep"),
-        (lambda data: data.replace(b'"schema":1', b'"schema":7', 1), "in a form that this one cannot read"),
+        (lambda data: data.replace(b'"schema":2', b'"schema":7', 1), "in a form that this one cannot read"),
         (lambda data: data.replace(b'"number":1', b'"number":5', 1), "combinations are not in order"),
         (lambda data: data.replace(b'"PairMeasured"', b'"Nonsense"', 1), "line 3: unknown type"),
     ],

@@ -15,8 +15,8 @@ from tfmon.model.events import RecordingChanged
 from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, RecordingState, TuneState
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
-from tfmon.reports.experiments import crossover_to_json, tuning_to_json
 from tfmon.reports.race import to_text
+from tfmon.reports.series_json import crossover_to_json, tuning_to_json
 
 from .pages import page_of
 

@@ -139,7 +139,7 @@ class TestCommand:
         whole, bad = path.read_text(), tmp_path / "bad.sweep"
         made = {
             "empty": "",
-            "other schema": whole.replace('"schema":1', '"schema":7'),
+            "other schema": whole.replace('"schema":2', '"schema":7'),
             "torn": whole[:300],
             "a race": RECORDED.read_text(),
         }

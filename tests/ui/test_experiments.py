@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
-
 import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.crossover import curve_of
+from tfmon.analysis.curve_chart import LABEL_CELLS
+from tfmon.analysis.lane_series import crossover_table
 from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.experiments import LABEL_CELLS, chart_rows, crossover_rows, tune_rows
+from tfmon.ui.render.experiments import curve_rows
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.crossover import candidates
 
 from .drawn import frame
 from .pilot import app_of, press, shown
 
-IDS, STYLES = ("C", "G"), ("lane0", "lane1")
 SIZE = (120, 36)
 
 
-def lines(demo: Demo, width: int = 100, height: int = 40) -> list[str]:
-    snapshot = demo.session.snapshot()
-    return plain(crossover_rows(analyse(snapshot), width, height))
+async def page(demo: Demo, key: str) -> list[str]:
+    """Return the lines of the page that a key opens."""
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, key)
+        return [line.rstrip() for line in shown(pilot).splitlines()]
 
 
-async def test_the_dialog_of_a_crossover_asks_for_knob_and_range_and_says_who_races_and_how_long():
+async def test_a_crossover_is_asked_for_with_knob_and_range_and_says_who_races_and_how_long():
     demo = racing_demo()
     async with app_of(demo).run_test(size=SIZE) as pilot:
         await press(pilot, "c")
@@ -37,14 +36,14 @@ async def test_the_dialog_of_a_crossover_asks_for_knob_and_range_and_says_who_ra
         assert "   C  cpu" in text and "   G  gpu:0" in text
         assert "7 values: 4, 8, 16, 32, 64, 128, 256" in text, "from an eighth of the batch of 20 to 16 times it"
         assert "about 0:50, up to " in text, "7 values of 6 pairs of 1.2 s, as the rounds of this race take"
-        await press(pilot, "down", "right", "down", *"64")
+        await press(pilot, "tab", "right", "tab", "left", "left")
         assert "4 values: 8, 16, 32, 64" in shown(pilot)
-        await press(pilot, *["backspace"] * 2, "7")
-        assert "fewer than two powers of two from 8 to 7" in shown(pilot)
+        await press(pilot, *["left"] * 3)
+        assert "fewer than two powers of two from 8 to 8" in shown(pilot)
         assert "starts" not in shown(pilot).splitlines()[-1], "a key that does nothing is not offered"
         await press(pilot, "enter")
         assert demo.experiments.calls == []
-        await press(pilot, "left", "up", "up", "right", "enter")
+        await press(pilot, "down", "enter")
         assert demo.experiments.calls == [("start_crossover", "width", 16.0, 2048.0)]
         assert "Crossover" in shown(pilot) and "from" not in shown(pilot).splitlines()[1]
 
@@ -72,29 +71,36 @@ def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE)
     demo.go()
-    found = {one.knob.name: one.why_not for one in candidates(demo.session.snapshot())}
+    found = {knob.name: why_not for knob, why_not in candidates(demo.session.snapshot())}
     assert list(found) == ["width", "batch_size"] and not found["width"]
     assert "would be alike" in found["batch_size"]
     demo.apply(demo.names[1], "prefetch", "auto")
-    assert not any(one.why_not for one in candidates(demo.session.snapshot())), "they differ in something else"
+    assert not any(why_not for _, why_not in candidates(demo.session.snapshot())), "they differ in something else"
 
 
-def test_the_page_of_a_crossover_has_the_answer_and_a_line_for_every_value():
-    who, other, _, first, *rest = lines(crossover_demo())
-    assert (who, other) == ("   C  cpu", "   G  gpu:0")
+async def test_the_page_of_a_crossover_has_the_answer_and_a_line_for_every_value():
+    first, done, legend, *rest = (await page(crossover_demo(), "c"))[2:]
     assert first.strip().startswith("gpu:0 overtakes cpu at a batch size of about 40 (between ")
-    assert " all is measured" in rest
-    table = rest[-6:]
+    assert (done, legend) == (" all is measured", " Crossover   C cpu   G gpu:0")
+    head = next(at for at, line in enumerate(rest) if line.endswith("ahead"))
+    table = [line.removeprefix("▸") for line in rest[head + 1 : head + 7]]
     assert [line.split()[0] for line in table] == ["8", "16", "32", "64", "128", "256"]
     assert all(f" {id} " in line for id, line in zip("CCCGG", table, strict=False))
     assert table[-1].endswith("not possible here")
-    for width, height in itertools.product((10, 40, 200), (0, 5, 20, 60)):
-        assert all(len(line) <= width for line in lines(crossover_demo(), width, height))
+
+
+async def test_the_values_of_a_crossover_are_sorted_and_filtered():
+    async with app_of(crossover_demo()).run_test(size=SIZE) as pilot:
+        await press(pilot, "c", "o", "o", "O")
+        text = shown(pilot)
+        assert "C ex/s↓" in text and text.index("6 148") < text.index("6 067") < text.index("6 026")
+        await press(pilot, "slash", *"possible", "enter")
+        assert "1 of 6 values" in shown(pilot)
 
 
 def chart(width: int = 80, height: int = 14) -> list[str]:
-    snapshot = crossover_demo().session.snapshot()
-    return plain(chart_rows(curve_of(snapshot, snapshot.experiment), IDS, STYLES, width, height))
+    (curve,) = crossover_table(analyse(crossover_demo().session.snapshot())).curves
+    return plain(curve_rows(curve, width + 2, height + 1))[1:]
 
 
 def test_the_chart_has_each_lane_at_each_value_above_its_name_and_marks_the_crossing():
@@ -107,9 +113,11 @@ def test_the_chart_has_each_lane_at_each_value_above_its_name_and_marks_the_cros
 
 
 def test_without_room_or_measurements_there_is_no_chart():
-    assert chart(0, 0) == chart(12, 14) == chart(80, 4) == []
-    state = CrossoverState("width", ("cpu", "gpu:0"), (16, 32))
-    assert chart_rows(curve_of(racing_demo().session.snapshot(), state), IDS, STYLES, 80, 14) == []
+    assert not any("┤" in line for line in [*chart(12, 14), *chart(80, 4)])
+    demo = racing_demo()
+    demo.session.set_experiment(CrossoverState("width", ("cpu", "gpu:0"), (16, 32)))
+    (curve,) = crossover_table(analyse(demo.session.snapshot())).curves
+    assert len(curve_rows(curve, 80, 14)) == 1
 
 
 # ---------------------------------------------------------------- advice that is tried
@@ -134,11 +142,6 @@ def tuned_demo(*, over: bool = True) -> Demo:
     total = attempt(KEPT, Estimate(7.0, 6.8, 7.2, 6), prefetch="auto", batch_size=256)
     demo.session.set_experiment(TuneState("gpu:0", everything=True, attempts=attempts, total=total, over=over))
     return demo
-
-
-def tried(demo: Demo, width: int = 110) -> list[str]:
-    snapshot = demo.session.snapshot()
-    return plain(tune_rows(analyse(snapshot), snapshot.lane("gpu:0"), width))
 
 
 async def test_e_tries_advice_and_u_takes_it_back_and_why_neither_can_be_done_is_shown():
@@ -213,34 +216,25 @@ def test_an_undo_is_not_offered_to_be_undone_for_u_takes_back_the_change_before_
         assert ("· u to undo" in "\n".join(plain(frame(demo, *SIZE).rows))) == offered, batch
 
 
-def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_the_best_with_its_code():
-    text = tried(tuned_demo())
+async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_the_best_with_its_code():
+    text = await page(tuned_demo(), "E")
     head = next(at for at, line in enumerate(text) if "outcome" in line)
-    table, rest = text[head + 1 : head + 5], "\n".join(text[head + 5 :])
+    table, rest = text[head + 1 : head + 5], "\n".join(text[:head])
     changes = ["prefetch auto", "cache on", "xla on", "batch 256"]
-    assert [line.split("  ")[0].strip() for line in table] == changes
+    assert [line.removeprefix("▸").split("  ")[2].strip() for line in table] == changes
     assert "+38 % (CI +31 to +44)" in table[0] and table[0].endswith("6   kept")
     assert "-17 % (CI -20 to -14)" in table[1] and table[1].endswith("6   reverted")
     assert table[2].endswith("not possible: out of memory")
     assert "5.1×" in table[3]
     assert "best: prefetch=auto batch_size=256: 7.0× (CI 6.8 to 7.2) in all" in rest
     assert "prefetch(tf.data.AUTOTUNE)" in rest and "dataset.batch(256)" in rest
-    for width in (10, 40, 80, 200):
-        assert all(len(line) <= width for line in tried(tuned_demo(), width))
 
 
-def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
+async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
     demo = racing_demo()
     change_ns, (_, after) = demo.clock() - 20 * SECOND, demo.settings.values()
     blocks = (Block(changed=False, since_ns=0, until_ns=change_ns), Block(changed=True, since_ns=change_ns))
     running = Attempt("gpu:0", {**after, "batch_size": 10}, dict(after), blocks=blocks)
     demo.session.set_experiment(TuneState("gpu:0", attempts=(running,)))
-    (row,) = [line for line in tried(demo) if line.endswith("in progress")]
-    assert row.startswith(" batch 20") and "+28 % (CI +2" in row and row.split()[-3].isdigit()
-
-
-def test_where_nothing_helped_the_best_is_what_it_began_with():
-    demo = tuned_demo()
-    state = demo.session.snapshot().tuned
-    demo.session.set_experiment(replace(state, attempts=state.attempts[1:2], total=None))
-    assert " best: the settings it began with" in tried(demo)
+    (row,) = [line for line in await page(demo, "E") if line.endswith("in progress")]
+    assert " batch 20 " in row and "+28 % (CI +2" in row and row.split()[-3].isdigit()

@@ -14,7 +14,6 @@ from tfmon.analysis.sweep import rank
 from tfmon.model.records import replace
 from tfmon.model.session import Session
 from tfmon.model.sweep import (
-    CombinationDied,
     Figures,
     Pair,
     PairMeasured,
@@ -24,7 +23,7 @@ from tfmon.model.sweep import (
     after,
 )
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.screens.sweep import SweepPage
+from tfmon.ui.screens.experiments import SweepPage
 from tfmon.ui.source import Source
 
 from .pilot import press, shown, until
@@ -44,7 +43,7 @@ def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SweepState:
             state = after(state, PairMeasured(number, Pair(log, bool(place % 2), 1, 1.0)))
         figures = Figures("cpu", 7_663 * ratio, 7_663.0, 1.2, (300 + 20 * number) * 2.0**20)
         state = after(state, VisitEnded(number, replace(figures, bottleneck="input")))
-    state = after(state, CombinationDied(7, "the lane was ended by SIGKILL"))
+    state = after(state, VisitEnded(7, died="the lane was ended by SIGKILL"))
     state = after(state, VisitBegan(7, "cpu"))
     return replace(state, visits_s=(20.0,))
 
@@ -87,10 +86,10 @@ async def test_a_filter_leaves_what_matches_and_escape_takes_it_back_without_lea
 async def test_the_curve_of_a_number_is_shown_and_hidden():
     async with app().run_test(size=(120, 36)) as pilot:
         await press(pilot, "c")
-        assert "ratio to the baseline over batch size" in shown(pilot)
+        assert "Ratio over batch size" in shown(pilot)
         assert "A mixed_precision=bfloat16" in shown(pilot)
         await press(pilot, "c")
-        assert "ratio to the baseline" not in shown(pilot)
+        assert "Ratio over" not in shown(pilot)
 
 
 async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():

@@ -55,17 +55,6 @@ class LaneAnalysis:
 
 
 @dataclass(frozen=True, slots=True)
-class TuningAnalysis:
-    """What tuning came to so far."""
-
-    best: tuning.Best
-    pairs: int
-    """Pairs of slices of the attempt in progress."""
-    gain: Estimate | None
-    """Its gain so far; None from too few pairs."""
-
-
-@dataclass(frozen=True, slots=True)
 class Analysis:
     """All that follows from one snapshot. Immutable; drawing it computes nothing."""
 
@@ -77,8 +66,8 @@ class Analysis:
     """What is tried on a lane, or what came of the last change that is in effect; empty if there is nothing."""
     curve: Curve | None
     """The crossover that runs or ran last; None if the last experiment is none."""
-    tuning: TuningAnalysis | None
-    """The tuning that runs or ran last; None if nothing was tuned."""
+    tuning: tuning.Best | None
+    """What the tuning that runs or ran last came to so far; None if nothing was tuned."""
     history: tuple[Row, ...] = ()
     """Every change of the race and what came of it, oldest first; empty if nothing was changed."""
     measured: tuple[Measured, ...] = ()
@@ -99,7 +88,7 @@ class Analysis:
         snapshot, verdict = self.snapshot, self.verdict
         if self.curve is not None and snapshot.periods and snapshot.periods[-1].experiment is snapshot.experiment:
             return f"crossover: {self.curve.text}"
-        best = tuning.best_text(self.tuning.best) if self.tuning is not None else ""
+        best = tuning.best_text(self.tuning) if self.tuning is not None else ""
         if len(snapshot.lanes) == 1:
             return best or trained_text(snapshot.lanes[0])
         decided = verdict.kind in (FASTER, SAME)
@@ -144,19 +133,8 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         ),
         news=change_news(snapshot, rows) or tuning.news(snapshot),
         curve=curve_of(snapshot, experiment) if isinstance(experiment, CrossoverState) else None,
-        tuning=_tuning_of(snapshot),
+        tuning=tuning.best_of(snapshot.tuned) if snapshot.tuned is not None else None,
         history=rows,
         measured=measured,
         earlier=earlier_text(snapshot, measured),
     )
-
-
-def _tuning_of(snapshot: Snapshot) -> TuningAnalysis | None:
-    state = snapshot.tuned
-    if state is None:
-        return None
-    attempt, best = state.latest, tuning.best_of(state)
-    lane = next((one for one in snapshot.lanes if one.spec.name == state.lane), None)
-    if attempt is None or attempt.outcome or lane is None:
-        return TuningAnalysis(best, 0, None)
-    return TuningAnalysis(best, len(tuning.pairs_of(lane, attempt)), tuning.gain_of(lane, attempt))

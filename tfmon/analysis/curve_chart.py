@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.crossover import Curve
+from tfmon.analysis.series import SeriesCurve
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.readings import Estimate
 
@@ -43,48 +43,31 @@ class CurveChart:
         return [line.rstrip() for line in (*rows, *self.foot)]
 
 
-def draw_curve(curve: Curve, ids: tuple[str, str], width: int, height: int) -> CurveChart | None:
-    """Return the chart with its axes, `height` rows of at most `width` cells; None where there is no room.
+def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
+    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw.
 
-    There is a mark at each crossing; else as `draw_series`.
-    """
-    values = [place.value for place in curve.places]
-    lanes = [[place.first for place in curve.places], [place.second for place in curve.places]]
-    marks = [crossing.about for crossing in curve.crossings]
-    return draw_series(values, lanes, ids, width, height, marks)
-
-
-def draw_series(
-    values: Sequence[KnobValue],
-    series: Sequence[Sequence[Estimate | None]],
-    ids: Sequence[str],
-    width: int,
-    height: int,
-    marks: Sequence[float] = (),
-) -> CurveChart | None:
-    """Return the chart of some series over the values of a knob; None where there is no room or nothing to draw.
-
-    Each is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell, and
-    dots from one value to the next.
+    Each line is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell,
+    and dots from one value to the next.
 
     Args:
-        values: Those of the knob, from left to right.
-        series: For each series, what is known at each value.
-        ids: A character for each series.
+        curve: What is drawn.
         width: Cells at most.
         height: Rows.
-        marks: Values of the knob that are marked on the axis.
+        most: How many lines are drawn.
     """
+    values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
-    scale = _scale([one for points in series for one in points if one is not None])
+    scale = _scale([one for line in lines for one in line.points if one is not None])
     if columns < 2 * len(values) or rows < 3 or scale is None:
         return None
     grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
-    for number, known in enumerate(series):
-        points = [(_column(at, len(values), columns), one) for at, one in enumerate(known) if one is not None]
-        _draw(grid, points, scale, ids[number], number)
+    for line in lines:
+        points = [
+            (_column(at, len(values), columns), one) for at, one in enumerate(line.points) if one is not None
+        ]
+        _draw(grid, points, scale, line.id, line.place)
     axis = ["─"] * columns
-    for mark in marks:
+    for mark in curve.marks:
         axis[_column_of(values, mark, columns)] = "▲"
     return CurveChart(
         labels=tuple(_label(at, rows, scale) for at in range(rows)),

@@ -1,21 +1,26 @@
-"""What a sweep came to, in words and as curves over its numeric knobs. Pure."""
+"""What a sweep came to: the answer, the table of its combinations, and curves over numeric knobs. Pure."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.scaling import Scaling
-from tfmon.analysis.sweep import BASELINE, Found, Row
-from tfmon.model.knobs import KnobValue, Settings, show
+from tfmon.analysis.series import (
+    DASH,
+    Cell,
+    CurveLine,
+    Level,
+    SeriesColumn,
+    SeriesCurve,
+    SeriesRow,
+    SeriesTable,
+    settings_text,
+)
+from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found, Row
+from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.readings import Estimate
 from tfmon.model.several import KINDS, counted
-
-
-def settings_text(settings: Settings) -> str:
-    """Name settings as the command line takes them: "batch_size=512 mixed_precision=off"."""
-    return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
 def answer(found: Found) -> list[str]:
@@ -88,23 +93,122 @@ def progress_text(found: Found) -> str:
     return f"{found.settled} of {len(found.rows)} settled{left}"
 
 
-# ---------------------------------------------------------------- curves
+# ---------------------------------------------------------------- the table
 
 
-@dataclass(frozen=True, slots=True)
-class SweepCurve:
-    """The ratio over the values of one numeric knob, on one kind of device."""
+_MEASURED = (
+    SeriesColumn("ratio", 7, most=8),
+    SeriesColumn("95 % interval", most=14),
+    SeriesColumn("ex/s", 7, most=9),
+    SeriesColumn("memory", 8, most=9, optional=True),
+    SeriesColumn("limited by", most=11, optional=True),
+    SeriesColumn("place", most=16, optional=True),
+    SeriesColumn("state", most=24),
+)
+_LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
+"""By outcome, the level of the last cell."""
+AXIS = "throughput / baseline's"
+IDS = "ABCDEFGH"
+"""What lines of a curve are called; more are in the table."""
 
-    knob: str
-    kind: str
-    values: tuple[KnobValue, ...]
-    """From the lowest."""
-    series: tuple[tuple[Settings, tuple[Estimate | None, ...]], ...]
-    """For each setting of the other knobs, the ratio at each value; the best series first."""
+
+def sweep_table(found: Found, before: SeriesTable | None = None) -> SeriesTable:
+    """Return the table of a sweep, the best combination first; `before` spares the rows of those without news."""
+    plan, several = found.state.plan, len(found.state.plan.kinds) > 1
+    knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
+    kind = [SeriesColumn("device", most=8)] if several else []
+    known = {row.id: row for row in before.rows} if before is not None else {}
+    bests = {id(found.best(kind)) for kind in plan.kinds}
+    rows = []
+    for one in found.ranked:
+        best, row = id(one) in bests and one.outcome != BASELINE, known.get(one.number)
+        same = row is not None and row.source is one and (row.level == "best") is best
+        rows.append(row if row is not None and same else _row_of(one, several=several, best=best))
+    return SeriesTable(
+        columns=(*knobs, *kind, *_MEASURED),
+        rows=tuple(rows),
+        curves=curves_of(found),
+        answer=tuple(answer(found)),
+        troubles=tuple(troubles(found)),
+    )
 
 
-def curves_of(found: Found) -> tuple[SweepCurve, ...]:
-    """Return a curve for each knob that is swept over numbers, and each kind of device."""
+def _row_of(row: Row, *, several: bool, best: bool) -> SeriesRow:
+    known, figures, ratio = row.combination, row.combination.figures, row.ratio
+    speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
+    limited, place = figures.bottleneck if figures else "", row.place or (figures.place if figures else "")
+    outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
+    factor, interval = ratio_texts(row)
+    cells: tuple[Cell, ...] = (
+        *((show(value), _rank(value)) for value in known.settings.values()),
+        *([(known.kind, known.kind)] if several else []),
+        (factor, ratio.value if ratio else None),
+        (interval, ratio.high - ratio.low if ratio else None),
+        (units.rate(speed) if speed else DASH, speed),
+        (units.memory(memory) if memory else DASH, memory),
+        (limited or DASH, limited or None),
+        (place or DASH, place or None),
+        (_state_text(row), (outcome, row.state)),
+    )
+    return SeriesRow(
+        known.number,
+        cells,
+        level="best" if best else "" if ratio is not None and ratio.low > 1 else "faint",
+        outcome=_LEVELS.get(row.outcome, "best" if row.place else "faint"),
+        mark="✗" if row.outcome == FAILED else "•" if row.place else " ",
+        whole=_about(row),
+        source=row,
+    )
+
+
+def _rank(value: KnobValue) -> tuple[int, float, str]:
+    """Return what a value sorts by: numbers by their size, before words."""
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def ratio_texts(row: Row) -> tuple[str, str]:
+    """Return the ratio and its interval; a ratio of what trains differently has a mark."""
+    if row.ratio is None:
+        return DASH, DASH
+    if row.outcome == BASELINE:
+        return "1×", "by definition"
+    factor, interval = units.ratio_in(row.ratio.value, row.ratio.low, row.ratio.high)
+    return factor + ("*" if row.learns else ""), interval
+
+
+def _state_text(row: Row) -> str:
+    pairs = len(row.combination.pairs)
+    state = f"{row.state}, {units.several(pairs, 'pair')}" if row.outcome == OPEN and pairs else row.state
+    return f"{state}: {row.reason}" if row.reason else state
+
+
+def _about(row: Row) -> str:
+    """Say all that there is to say about a combination."""
+    known, figures = row.combination, row.combination.figures
+    said = [settings_text(known.settings)]
+    if row.outcome == BASELINE:
+        said.append("the baseline: 1× by definition")
+    if known.pairs:
+        pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
+        said.append(f"{pairs} in {visits}, raced for {units.about(known.measured_s)}")
+    if row.learns:
+        said.append(f"* {learns_text(row)}")
+    if figures is not None and figures.baseline_examples_per_s:
+        said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
+    if figures is not None and figures.bottleneck_text:
+        said.append(figures.bottleneck_text)
+    if figures is not None and figures.memory_missing:
+        said.append(f"memory n/a ({figures.memory_missing})")
+    if row.reason:
+        said.append(row.reason)
+    return " · ".join(said)
+
+
+def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
+    """Return the ratio over each knob that is a number, on each kind of device.
+
+    There is a line for each setting of the other knobs, that with the best ratio first.
+    """
     plan, curves = found.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
         values = [
@@ -112,23 +216,18 @@ def curves_of(found: Found) -> tuple[SweepCurve, ...]:
         ]
         if len(values) < 2:
             continue
-        series: dict[tuple[KnobValue, ...], dict[KnobValue, Estimate]] = {}
-        for row in found.ranked:  # the series with the best one comes first
+        ratios: dict[str, dict[KnobValue, Estimate]] = {}
+        for row in found.ranked:
             settings = row.combination.settings
             if row.combination.kind == kind and row.ratio is not None and settings[knob] in values:
-                others = tuple(value for name, value in settings.items() if name != knob)
-                series.setdefault(others, {})[settings[knob]] = row.ratio
-        names = [name for name in plan.over if name != knob]
+                others = settings_text({name: value for name, value in settings.items() if name != knob})
+                ratios.setdefault(others, {})[settings[knob]] = row.ratio
         ordered = tuple(sorted(values))
-        curves.append(
-            SweepCurve(
-                knob,
-                kind,
-                ordered,
-                tuple(
-                    (dict(zip(names, others, strict=True)), tuple(map(known.get, ordered)))
-                    for others, known in series.items()
-                ),
-            )
+        lines = tuple(
+            CurveLine(id, others, place, tuple(map(known.get, ordered)))
+            for place, (id, (others, known)) in enumerate(zip(IDS, ratios.items(), strict=False))
         )
+        title = f"Ratio over {knob.replace('_', ' ')}" + (f" on {kind}" if len(plan.kinds) > 1 else "")
+        about = "Throughput over the baseline's, with 95 % intervals."
+        curves.append(SeriesCurve(knob, title, about, AXIS, ordered, lines, ratios=True))
     return tuple(curves)

@@ -18,8 +18,9 @@ from tfmon.analysis.advice import Advice, advice_for, code_for
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
 from tfmon.analysis.intervals import Looks
+from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
-from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
+from tfmon.model.knobs import Knob, KnobValue, Settings, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import Change, Period
@@ -277,7 +278,7 @@ def news(snapshot: Snapshot) -> str:
     if state.over and not _in_effect(snapshot, attempt, attempt.after if kept else attempt.before):
         return ""
     if attempt is state.total:
-        return f"{lead}{settings_text(state)} against the start: {_measured_text(lane, attempt)}"
+        return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(lane, attempt)}"
     return f"{lead}{attempt_text(lane, attempt)}"
 
 
@@ -331,18 +332,9 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
     return f"{pairs} of {next_look(lane, attempt)} pairs{so_far}"
 
 
-def settings_text(state: TuneState) -> str:
-    """Name the settings that a series came to, as the command line takes them: "prefetch=auto cache=on"."""
-    return _assignments(best_of(state).settings)
-
-
 def best_text(best: Best) -> str:
     """Name the settings that a series came to, and what they gain in all."""
     if not best.settings:
         return "best: the settings it began with"
     gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-    return f"best: {_assignments(best.settings)}{gained}"
-
-
-def _assignments(settings: Settings) -> str:
-    return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
+    return f"best: {settings_text(best.settings)}{gained}"

@@ -15,13 +15,14 @@ from tfmon.api.arguments import named_as_arguments
 from tfmon.api.progress import alone, teller
 from tfmon.api.racing import slice_of
 from tfmon.api.result import Interval
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import TfmonError
 from tfmon.model.knobs import KnobValue, exact
-from tfmon.reports.sweep import to_json, to_text
+from tfmon.reports.series_json import sweep_to_json
+from tfmon.reports.sweep import to_text
 from tfmon.runner.headless import follow_sweep, pause
 from tfmon.runner.planner import RaceOptions, interpreter, ray_cluster
 from tfmon.runner.settings import LONGEST_S, resolve
-from tfmon.runner.sweep import SweepOptions, SweepProgram
+from tfmon.runner.sweep import AS_BEFORE, SweepOptions, SweepProgram, check_start
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -176,15 +177,9 @@ def sweep(
     with named_as_arguments():
         words = arguments.words("command", command, '["python", "train.py"]')
         named = arguments.path("scenario", scenario)
-        if resume is None and bool(words) is (named is not None):
-            raise UsageError("sweep a scenario or a command", "leave one of them out")
-        as_before = {
-            "over": over, "settings": settings, "until_ci": until_ci, "limit_s": limit_s, "everything": everything,
-            "slice_s": slice_s, "python": python, "record": record,
-        }  # fmt: skip
-        given = [name for name, value in as_before.items() if value]
-        if resume is not None and given:
-            raise UsageError("resume goes on as the sweep began", f"leave {' and '.join(given)} out")
+        values = (over, settings, until_ci, limit_s, everything, slice_s, python, record)
+        given = [flag for flag, value in zip(AS_BEFORE, values, strict=True) if value]
+        check_start(scenario=named is not None, command=bool(words), resume=resume is not None, given=given)
         arguments.yes_or_no(everything=everything, in_place=in_place, wait=wait)
         if over is not None and not isinstance(over, Mapping):
             arguments.refuse("over", over, 'it is a dict of values, such as {"batch_size": [32, 128]}')
@@ -236,7 +231,7 @@ def _values(name: str, values: object) -> str:
 
 
 def _result(found: Found, file: Path | None) -> SweepResult:
-    data = to_json(found, str(file or ""))
+    data = sweep_to_json(found, str(file or ""))
     same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
     return SweepResult(
         scenario=data["scenario"],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfmon import units
 from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
 from tfmon.runner.settings import Seconds
@@ -18,11 +17,8 @@ from tfmon.runner.settings import Seconds
 if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
     from tfmon.model.race import Experiment
-    from tfmon.model.session import Snapshot
     from tfmon.model.spec import LaneSpec
     from tfmon.runner.planner import RaceOptions
-
-POLL_S = 0.2
 
 
 @click.command(short_help="Find where one lane overtakes the other.")
@@ -71,8 +67,8 @@ def crossover(
     from tfmon.catalog import find_scenario
     from tfmon.model.ports import ExperimentError
     from tfmon.model.race import CrossoverState
-    from tfmon.reports.experiments import crossover_to_json
     from tfmon.reports.race import to_text
+    from tfmon.reports.series_json import crossover_to_json
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
@@ -91,16 +87,9 @@ def crossover(
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    def progress(snapshot: Snapshot) -> str:
-        state = snapshot.experiment
-        if not isinstance(state, CrossoverState) or state.at is None:
-            return "the lanes get ready"
-        left = "" if state.left_s is None else f"   about {units.clock(state.left_s)} left"
-        return f"{state.knob}={state.at}{left}"
-
     race_options = options.with_recording(race_options, record, no_record)
     report = crossover_to_json if as_json else to_text
-    _run(info, race_options, planned, progress, report, as_json=as_json)
+    _run(info, race_options, planned, report, as_json=as_json)
 
 
 @click.command(cls=options.TakesCommand, short_help="Find settings that train faster.")
@@ -134,11 +123,10 @@ def tune(
       tfmon tune slow-preprocess
       tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
-    from tfmon.analysis.tuning import news
     from tfmon.catalog import command_scenario, find_scenario
     from tfmon.model.race import TuneState
-    from tfmon.reports.experiments import tuning_to_json
     from tfmon.reports.race import to_text
+    from tfmon.reports.series_json import tuning_to_json
     from tfmon.runner.planner import RaceOptions
 
     command = options.own_command()
@@ -154,14 +142,10 @@ def tune(
         in_place=in_place,
     )
 
-    def progress(snapshot: Snapshot) -> str:
-        return news(snapshot) if snapshot.lanes[0].points else "the lane gets ready"
-
     _run(
         command_scenario(command) if command else find_scenario(str(scenario)),
         options.with_recording(race_options, record, no_record),
         lambda lanes: TuneState(lanes[0].name, everything=True),
-        progress,
         tuning_to_json if as_json else to_text,
         as_json=as_json,
     )
@@ -171,7 +155,6 @@ def _run(
     info: ScenarioInfo,
     race_options: RaceOptions,
     planned: Callable[[Sequence[LaneSpec]], Experiment],
-    progress: Callable[[Snapshot], str],
     report: Callable[..., object],
     *,
     as_json: bool,
@@ -182,15 +165,13 @@ def _run(
         info: The scenario.
         race_options: The lanes and their settings.
         planned: Returns the experiment to run on the lanes.
-        progress: Returns what is told on a terminal meanwhile.
         report: Returns the text of an analysis, or an object to print as JSON.
         as_json: Whether it is JSON.
     """
     from tfmon.analysis.analysis import analyse
-    from tfmon.model.race import TuneState
     from tfmon.model.views import describe
     from tfmon.reports.text import fitted
-    from tfmon.runner.headless import interruption, plan_race, show_progress
+    from tfmon.runner.headless import plan_race, run_experiment
     from tfmon.runner.program import Program
 
     program = Program(race_options)
@@ -198,27 +179,11 @@ def _run(
         plan = plan_race(program, info, race_options.lanes)
     for line in (*(f"{lane.spec.id}: {lane.spec.name}" for lane in plan.lanes), *describe(plan.race.views)):
         click.echo(f"tfmon: {line}", err=True)
-    with interruption() as interrupted:
-        try:
-            state = planned([lane.spec for lane in plan.lanes])
-            program.begin(plan)
-            program.experiments.run(state)
-            while not program.experiments.join(POLL_S):
-                if interrupted.signal:
-                    program.experiments.stop()
-                show_progress(progress(program.session.snapshot()))
-            show_progress("")
-            snapshot = program.session.snapshot()
-        finally:
-            program.close(interrupted.reason)
-    snapshot = replace(snapshot, recording=program.session.snapshot().recording)  # it is compressed now
-    if snapshot.experiment is None:  # a signal came before the experiment began
-        tuned = state if isinstance(state, TuneState) else None
-        snapshot = replace(snapshot, experiment=state, tuned=tuned)
+    snapshot, interrupted = run_experiment(program, plan, lambda: planned([lane.spec for lane in plan.lanes]))
     told = report(analyse(snapshot))
     text = fitted(told) if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False)
     options.print_result(text, snapshot.recording.path if snapshot.recording is not None else "")
-    sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
 
 
 @click.command(short_help="Measure what is claimed about scenarios.")

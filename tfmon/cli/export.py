@@ -199,10 +199,10 @@ def _sweep(path: Path, *, as_csv: bool) -> str:
     """Return the combinations of a sweep as CSV or JSON."""
     from tfmon.analysis.sweep import rank
     from tfmon.recordings import sweeps
-    from tfmon.reports.sweep import to_csv, to_json
+    from tfmon.reports.series_json import sweep_to_json, to_csv
 
     found = rank(sweeps.read(path))
-    return to_csv(found) if as_csv else json.dumps(to_json(found, str(path)), indent=2, allow_nan=False)
+    return to_csv(found) if as_csv else json.dumps(sweep_to_json(found, str(path)), indent=2, allow_nan=False)
 
 
 def _numbers(path: Path, output: str | None, tensorboard: str | None, *, as_csv: bool, force: bool) -> None:

@@ -148,10 +148,9 @@ def _sweep_lines() -> list[str]:
     from tfmon.analysis.sweep import rank
     from tfmon.analysis.sweep_text import answer
     from tfmon.recordings import sweeps
-    from tfmon.runner.sweep import folder
 
     lines = []
-    files = sorted(folder().glob(f"*{sweeps.SUFFIX}"))
+    files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
     for path in files[-MOST_SWEEPS:]:
         try:
             told = answer(rank(sweeps.read(path)))[0]
@@ -159,7 +158,7 @@ def _sweep_lines() -> list[str]:
             told = error.message
         lines.append(f"{path.name}  {told}")
     more = f", {len(files) - MOST_SWEEPS} more" if len(files) > MOST_SWEEPS else ""
-    return ["", *lines, "", f"sweeps in {folder()}{more}; tfmon export shows one"] if lines else []
+    return ["", *lines, "", f"sweeps in {sweeps.folder()}{more}; tfmon export shows one"] if lines else []
 
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:

@@ -19,18 +19,6 @@ from tfmon.runner.settings import Seconds
 if TYPE_CHECKING:
     from tfmon.analysis.sweep import Found
 
-AS_BEFORE = {
-    "over": "--over",
-    "settings": "--set",
-    "until_ci": "--until-ci",
-    "limit": "--limit",
-    "everything": "--all",
-    "slice_s": "--slice",
-    "python": "--python",
-    "record": "--record",
-}
-"""What a sweep that goes on keeps: options that exclude `--resume`."""
-
 
 @click.command(cls=options.TakesCommand, short_help="Measure many combinations of settings.")
 @click.argument("scenario", required=False)
@@ -114,16 +102,16 @@ def sweep(
     from tfmon.analysis.sweep import FAILED, LEAST_CI
     from tfmon.model.views import describe
     from tfmon.runner.planner import RaceOptions
-    from tfmon.runner.sweep import SweepOptions, SweepProgram
+    from tfmon.runner.sweep import SweepOptions, SweepProgram, check_start
 
     command = options.own_command()
-    if resume is None and bool(command) is (scenario is not None):
-        raise UsageError("sweep a scenario, or a command of your own after --", "tfmon sweep large-dense --over …")
-    if resume is not None:
-        source = click.get_current_context().get_parameter_source
-        given = [flag for name, flag in AS_BEFORE.items() if source(name) is ParameterSource.COMMANDLINE]
-        if given:
-            raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(given)} out")
+    context = click.get_current_context()
+    given = [
+        one.opts[0]
+        for one in context.command.params
+        if context.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE
+    ]
+    check_start(scenario=scenario is not None, command=bool(command), resume=resume is not None, given=given)
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other", "leave one of them out")
     headless = headless or as_json or as_csv
@@ -176,8 +164,9 @@ def sweep(
 
 
 def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:
-    from tfmon.reports.sweep import to_csv, to_json, to_text
+    from tfmon.reports.series_json import sweep_to_json, to_csv
+    from tfmon.reports.sweep import to_text
 
     if as_json:
-        return json.dumps(to_json(found, file), indent=2, allow_nan=False)
+        return json.dumps(sweep_to_json(found, file), indent=2, allow_nan=False)
     return to_csv(found) if as_csv else to_text(found, file)

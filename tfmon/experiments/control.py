@@ -8,7 +8,7 @@ from dataclasses import replace
 from tfmon.analysis.crossover import plan_crossover
 from tfmon.analysis.tuning import find_change, plan_tuning
 from tfmon.experiments.crossover import Crossover
-from tfmon.experiments.driver import LaneDriver
+from tfmon.experiments.driver import LaneDriver, why_ended
 from tfmon.experiments.tuning import Tuning
 from tfmon.model.ports import Controls, ExperimentError
 from tfmon.model.race import Experiment, TuneState
@@ -80,12 +80,18 @@ class ExperimentControl:
         with self._lock:
             self._check_idle()
             driver = LaneDriver(self._session, self._controls)
-            experiment = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
+            series = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
             driver.tell(state)
 
             def work() -> None:
+                ended = ""
                 try:
-                    experiment.run()
+                    series.measure()
+                except Exception as error:  # noqa: BLE001 - whatever it is, the lanes get their settings back
+                    ended = why_ended(error)
+                try:
+                    series.give_back()
+                    driver.tell(replace(series.state, over=True, ended=ended))
                 finally:
                     driver.close()
 

@@ -12,18 +12,16 @@ from collections.abc import Callable, Sequence
 
 from tfmon.analysis.sweep import OPEN, Found, judge, next_due, rank
 from tfmon.errors import TfmonError
+from tfmon.experiments.driver import StoppedError
 from tfmon.experiments.sweep_visit import (
     DiedError,
     PlaceError,
     RefusedError,
     Station,
-    StoppedError,
     Visit,
 )
 from tfmon.model.records import replace
 from tfmon.model.sweep import (
-    CombinationDied,
-    CombinationRefused,
     Pair,
     PairMeasured,
     SweepEvent,
@@ -174,19 +172,18 @@ class Sweep:
 
     def _visit(self, station: Station, number: int, visit: Visit) -> str:
         """Measure a combination for a while; return why the place cannot be used any more, or ""."""
-        lost, figures = "", None
-        told: SweepEvent | None = None
+        lost, ended = "", VisitEnded(number)
         try:
-            figures = visit.run()
+            ended = VisitEnded(number, visit.run())
             self._worked.add(station)
             self._failures.pop(station, None)
         except RefusedError as refused:
-            told = CombinationRefused(number, str(refused))
+            ended = VisitEnded(number, refused=str(refused))
         except DiedError as died:
-            told = CombinationDied(number, str(died))
+            ended = VisitEnded(number, died=str(died))
         except PlaceError as failed:
             if failed.out_of_memory and station in self._worked:
-                told = CombinationDied(number, f"{failed}, beside this combination")
+                ended = VisitEnded(number, died=f"{failed}, beside this combination")
             else:
                 failures = self._failures[station] = self._failures.get(station, 0) + 1
                 lost = str(failed) if failures >= MOST_FAILURES else ""
@@ -196,9 +193,7 @@ class Sweep:
             pass
         with self._news:
             self._visits.discard(visit)
-            if told is not None:
-                self._tell(told)
-            self._tell(VisitEnded(number, figures))
+            self._tell(ended)
             self._news.notify_all()
         return lost
 

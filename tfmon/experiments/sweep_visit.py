@@ -11,6 +11,7 @@ from typing import Protocol
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import log_speeds
 from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
+from tfmon.experiments.driver import StoppedError
 from tfmon.model import several
 from tfmon.model.events import Event, LaneEnded, LaneStalled
 from tfmon.model.knobs import KnobValue, Settings
@@ -66,10 +67,6 @@ class PlaceError(Exception):
     def __init__(self, said: str, kind: str = "") -> None:
         super().__init__(said)
         self.out_of_memory = kind == OUT_OF_MEMORY
-
-
-class StoppedError(Exception):
-    """Somebody ended the sweep."""
 
 
 class Visit:

@@ -18,7 +18,7 @@ from tfmon.analysis.tuning import (
     plan_attempt,
     slices_in,
 )
-from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError, why_ended
+from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, REFUSED, STOPPED, Attempt, Block, TuneState
@@ -35,52 +35,50 @@ STEADY_NS = 1_000_000_000
 
 
 class Tuning:
-    """One series of attempts. Whatever happens, the lane ends under settings that were measured to be better.
+    """One series of attempts. The lane ends under settings that were measured to be better.
 
-    Thread: `run` in one of its own.
+    Thread: one of its own; `measure`, then `give_back` whatever happened.
     """
 
     def __init__(self, driver: LaneDriver, state: TuneState) -> None:
         self._driver = driver
-        self._state = state
+        self.state = state
         self._epoch_trained = False
 
-    def run(self) -> None:
+    def measure(self) -> None:
         """Try one change, or go on until nothing helps."""
-        driver, lane = self._driver, self._state.lane
-        ended = ""
+        driver, lane = self._driver, self.state.lane
         driver.controls.set_exclusive(lane)
-        try:
-            driver.wait_until_racing([lane])
-            start = dict(driver.lane(lane).settings)
-            while (found := self._next_advice()) is not None:
-                if driver.snapshot().race.fresh and len(self._state.attempts) > self._state.first:
-                    self._renew()
-                self._try(*found)
-                if not self._state.everything:
-                    break
-            if self._state.everything:
-                self._compare_with(start)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the lanes get their settings back
-            ended = why_ended(error)
-        driver.controls.set_exclusive("")
-        self._tell(replace(self._state, over=True, ended=ended))
+        driver.wait_until_racing([lane])
+        start = dict(driver.lane(lane).settings)
+        while (found := self._next_advice()) is not None:
+            if driver.snapshot().race.fresh and len(self.state.attempts) > self.state.first:
+                self._renew()
+            self._try(*found)
+            if not self.state.everything:
+                break
+        if self.state.everything:
+            self._compare_with(start)
+
+    def give_back(self) -> None:
+        """Let the other lanes train again; what was tried last is settled by then."""
+        self._driver.controls.set_exclusive("")
 
     # ---------------------------------------------------------------- what to try
 
     def _next_advice(self) -> tuple[Advice, str, int] | None:
         """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
         found: list[tuple[Advice, str, int]] = []
-        tried = len(self._state.attempts) - self._state.first
+        tried = len(self.state.attempts) - self.state.first
 
         def known() -> bool:
-            self._driver.check(self._state.lane)
+            self._driver.check(self.state.lane)
             lane = self._lane()
-            bottleneck = advised(self._driver.snapshot(), lane, everything=self._state.everything)
+            bottleneck = advised(self._driver.snapshot(), lane, everything=self.state.everything)
             if bottleneck is None or lane.steady.span_ns < STEADY_NS:
                 return False
             can_try = [one for one in bottleneck.advice if not one.by_hand]
-            choices = tried + len(can_try) if self._state.everything else 1
+            choices = tried + len(can_try) if self.state.everything else 1
             found.extend((one, bottleneck.kind, choices) for one in can_try[:1])
             return True
 
@@ -89,7 +87,7 @@ class Tuning:
 
     def _renew(self) -> None:
         """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""
-        lane = self._state.lane
+        lane = self.state.lane
         before = self._lane().process
         self._driver.controls.restart([lane])
         self._driver.wait(lambda: self._lane().process > before, "the lane was not started again")
@@ -98,23 +96,23 @@ class Tuning:
     def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
         """Try one change of some; the better settings are in effect then."""
         attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs, choices)
-        earlier = self._state.attempts
+        earlier = self.state.attempts
 
         def tell(attempt: Attempt) -> None:
-            self._tell(replace(self._state, attempts=(*earlier, attempt)))
+            self._tell(replace(self.state, attempts=(*earlier, attempt)))
 
         tell(attempt)
         self._compare(attempt, tell)
 
     def _compare_with(self, start: Mapping[str, KnobValue]) -> None:
         """Measure the settings that were found against those at the beginning, unless one attempt did that."""
-        lane, changed = self._lane(), best_of(self._state).settings
-        kept = [one for one in self._state.attempts[self._state.first :] if one.outcome == KEPT]
+        lane, changed = self._lane(), best_of(self.state).settings
+        kept = [one for one in self.state.attempts[self.state.first :] if one.outcome == KEPT]
         if len(kept) < 2 or not changed:
             return
         restarts = any(one.restarts for one in kept)
         attempt = Attempt(lane.spec.name, dict(start), dict(lane.settings), restarts=restarts)
-        self._compare(attempt, lambda total: self._tell(replace(self._state, total=total)), starts_changed=True)
+        self._compare(attempt, lambda total: self._tell(replace(self.state, total=total)), starts_changed=True)
 
     # ---------------------------------------------------------------- measuring
 
@@ -217,8 +215,8 @@ class Tuning:
                     self._driver.controls.set_knob(lane.spec.name, knob, value)
 
     def _lane(self) -> LaneState:
-        return self._driver.lane(self._state.lane)
+        return self._driver.lane(self.state.lane)
 
     def _tell(self, state: TuneState) -> None:
-        self._state = state
+        self.state = state
         self._driver.tell(state)

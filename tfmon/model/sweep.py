@@ -135,25 +135,13 @@ class VisitEnded:
 
     number: int
     figures: Figures | None = None
+    refused: str = ""
+    """Why it cannot be measured: the scenario, or the device, does not take it; empty if it can."""
+    died: str = ""
+    """Why its process ended without a word of its own; empty if it did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class CombinationRefused:
-    """A combination cannot be measured: the scenario, or the device, does not take it."""
-
-    number: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CombinationDied:
-    """The process of a combination ended without a word of its own."""
-
-    number: int
-    reason: str
-
-
-SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded | CombinationRefused | CombinationDied
+SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +174,10 @@ def after(state: SweepState, event: SweepEvent) -> SweepState:
             pairs, measured_s = (*known.pairs, event.pair), known.measured_s + event.pair.took_s
             known = replace(known, pairs=pairs, measured_s=measured_s)
         case VisitEnded():
-            known = replace(known, figures=event.figures or known.figures)
+            deaths = (*known.deaths, event.died) if event.died else known.deaths
+            figures, refused = event.figures or known.figures, event.refused or known.refused
+            known = replace(known, figures=figures, refused=refused, deaths=deaths)
             running = {number: place for number, place in running.items() if number != event.number}
-        case CombinationRefused():
-            known = replace(known, refused=event.reason)
-        case CombinationDied():
-            known = replace(known, deaths=(*known.deaths, event.reason))
     changed = (*state.combinations[: event.number], known, *state.combinations[event.number + 1 :])
     return replace(state, combinations=changed, running=running)
 

@@ -38,14 +38,20 @@ def folder() -> Path:
     return user_state_path("tfmon", appauthor=False) / "recordings"
 
 
-def create(scenario: str) -> tuple[Path, int]:
-    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError."""
-    place = folder()
+def create(scenario: str, place: Path | None = None, suffix: str = PLAIN) -> tuple[Path, int]:
+    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError.
+
+    Args:
+        scenario: Its name, which is in that of the file after the time.
+        place: The folder; None for that of recordings.
+        suffix: The end of the name.
+    """
+    place = place or folder()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}"
     for number in range(1, 1_000):
-        path = place / f"{name}{'' if number == 1 else f'-{number}'}{PLAIN}"
+        path = place / f"{name}{'' if number == 1 else f'-{number}'}{suffix}"
         if not path.with_name(path.name + ".gz").exists():
             with contextlib.suppress(FileExistsError):
                 return path, create_file(path)

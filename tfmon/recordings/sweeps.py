@@ -18,8 +18,9 @@ import tfmon
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.sweep import Combination, SweepEvent, SweepPlan, SweepState, VisitEnded, after
+from tfmon.recordings import library
 
-SCHEMA = 1
+SCHEMA = 2
 """Of the files; one of another is refused."""
 SUFFIX = ".sweep"
 _BEGINS = b'{"type":"SweepHeader",'
@@ -78,20 +79,28 @@ class SweepFile:
                 self._descriptor = None
 
 
-def create(path: Path, state: SweepState) -> SweepFile:
-    """Make the file of a new sweep.
+def folder() -> Path:
+    """Return where sweeps are kept; it may not exist yet."""
+    return library.folder().with_name("sweeps")
+
+
+def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFile:
+    """Make the file of a new sweep; without a path among the user's, named by time and scenario.
 
     Raises:
         UsageError: it is there already, or it cannot be written.
     """
-    path = path.absolute()
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        if path is None:
+            path, descriptor = library.create(scenario, folder(), SUFFIX)
+        else:
+            path = path.absolute()
+            descriptor = library.create_file(path)
     except FileExistsError:
         raise UsageError(f"{path} is there already", "--resume goes on with it; or name another file") from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
-    _lock(descriptor, path)
+        why = f"{path or folder()} cannot be written: {error.strerror or error}"
+        raise UsageError(why, "--record names another file") from None
     began = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     file = SweepFile(path, descriptor)
     file._add(codec.encode(SweepHeader(SCHEMA, tfmon.__version__, began, state.plan, state.combinations)))
@@ -100,23 +109,6 @@ def create(path: Path, state: SweepState) -> SweepFile:
         path.unlink(missing_ok=True)
         raise UsageError(file.failure)
     return file
-
-
-def create_in(folder: Path, scenario: str, state: SweepState) -> SweepFile:
-    """Make the file of a new sweep in a folder, named by time and scenario; raises UsageError as `create`."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{folder} cannot be written: {error.strerror or error}", "--record names another file"
-        ) from None
-    word = "".join(one if one.isalnum() or one in "._-" else "-" for one in scenario).strip("-.")[:40] or "sweep"
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}"
-    for number in range(1, 100):
-        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{SUFFIX}"
-        if not path.exists():
-            return create(path, state)
-    raise UsageError(f"{folder} has too many sweeps of this second")
 
 
 def read(path: Path) -> SweepState:

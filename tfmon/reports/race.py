@@ -12,6 +12,7 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis, trained_text
 from tfmon.analysis.contention import contention
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.history import HEADS
+from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.doctor.report import Report as Examination
 from tfmon.model.knobs import show
@@ -168,7 +169,7 @@ def _limits(snapshot: Snapshot, found: LaneAnalysis) -> Iterator[str]:
 
 
 def _interval_text(found: LaneAnalysis) -> str:
-    return experiments.interval_text(found.speed) if found.speed else DASH
+    return rates(found.speed) if found.speed else DASH
 
 
 def _loss_text(found: LaneAnalysis) -> str:

@@ -9,8 +9,9 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
@@ -19,12 +20,15 @@ import click
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
+from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.catalog import ScenarioInfo
 from tfmon.lanes.plan import RacePlan
-from tfmon.lanes.suspend import suspend_with
+from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
+from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.reports.sweep import progress_line
 from tfmon.runner.program import Program
@@ -224,6 +228,26 @@ def follow_sweep(program: SweepProgram, wait: Callable[[], bool], tell: Callable
     follow(lambda: program.sweep.join(0), wait, lambda: progress_line(program.sweep.found), tell)
 
 
+@contextlib.contextmanager
+def _measuring(suspensions: Iterable[Suspender], close: Callable[[str], None]) -> Iterator[Interruption]:
+    """Catch signals while a series is measured, and close it at the end.
+
+    Args:
+        suspensions: What suspends the lanes along with tfmon.
+        close: Ends the lanes, for the reason that it is given; empty where no signal came.
+
+    Thread: the main thread.
+    """
+    with interruption() as interrupted, contextlib.ExitStack() as undo:
+        for suspension in suspensions:
+            undo.callback(suspend_with(suspension))
+        try:
+            yield interrupted
+        finally:
+            close(interrupted.reason)
+            show_progress("")
+
+
 def run_sweep(program: SweepProgram) -> str:
     """Measure until all is known; return why it was interrupted, or "".
 
@@ -238,15 +262,45 @@ def run_sweep(program: SweepProgram) -> str:
             click.echo(f"tfmon: {unsaved or f'{program.file.path} has all again'}", err=True)
         show_progress(line)
 
-    with interruption() as interrupted, contextlib.ExitStack() as undo:
-        for suspension in program.suspensions:
-            undo.callback(suspend_with(suspension))
-        try:
-            follow_sweep(program, interrupted.wait, tell)
-        finally:
-            program.close(interrupted.reason or "stopped by the user")
-            show_progress("")
+    def close(reason: str) -> None:
+        program.close(reason or "stopped by the user")
+
+    with _measuring(program.suspensions, close) as interrupted:
+        follow_sweep(program, interrupted.wait, tell)
     return interrupted.reason
+
+
+def run_experiment(program: Program, plan: RacePlan, make: Callable[[], Experiment]) -> tuple[Snapshot, str]:
+    """Measure a series on the lanes of a race; return the end of that, and why it was interrupted, or "".
+
+    Args:
+        program: What is closed at the end.
+        plan: The race.
+        make: Returns the series; raises TfmonError where it is not possible.
+
+    Thread: the main thread, for the signals.
+    """
+    experiments, session = program.experiments, program.session
+
+    def line() -> str:
+        snapshot = session.snapshot()
+        if not all(lane.points for lane in snapshot.lanes):
+            return "the lanes get ready"
+        return news(snapshot) or doing_text(snapshot)
+
+    with _measuring([program.lanes.suspension], program.close) as interrupted:
+        state = make()
+        program.begin(plan)
+        experiments.run(state)
+        follow(lambda: bool(interrupted.signal), lambda: experiments.join(POLL_S), line, show_progress)
+        while not experiments.join(0):
+            experiments.stop()
+        snapshot = session.snapshot()  # at once: the settings that the lanes get back begin another period
+    snapshot = replace(snapshot, recording=session.snapshot().recording)  # it is compressed now
+    if snapshot.experiment is None:  # a signal came before the series began
+        tuned = state if isinstance(state, TuneState) else None
+        snapshot = replace(snapshot, experiment=state, tuned=tuned)
+    return snapshot, interrupted.reason
 
 
 def show_progress(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,10 +19,13 @@ from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, pa
 from tfmon.model.spec import SpecError
 from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.model.views import View
-from tfmon.recordings import library, sweeps
+from tfmon.recordings import sweeps
 from tfmon.runner import devices
 from tfmon.runner.planner import RaceOptions, check_settings
 from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
+
+AS_BEFORE = ("--over", "--set", "--until-ci", "--limit", "--all", "--slice", "--python", "--record")
+"""What a sweep that goes on keeps: options that exclude `--resume`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,7 @@ class SweepProgram:
                 over, baseline = read_options(self._info, options)
                 self._stations = open_stations(self._info, options.places, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)
-                name = self._info.name
-                self.file = (
-                    sweeps.create(file, state) if file is not None else sweeps.create_in(folder(), name, state)
-                )
+                self.file = sweeps.create(file, state, self._info.name)
             stations: list[Station] = [*self._stations]
             self.sweep = Sweep(state, stations, self.file.write)
         except BaseException:
@@ -123,15 +123,26 @@ class SweepProgram:
             self.file.close()
 
 
-def folder() -> Path:
-    """Return where sweeps are kept; it may not exist yet."""
-    return library.folder().with_name("sweeps")
+def check_start(*, scenario: bool, command: bool, resume: bool, given: Collection[str]) -> None:
+    """Raise UsageError unless it is clear what is swept: a scenario, a command, or what was before.
+
+    Args:
+        scenario: Whether one is named.
+        command: Whether there is one.
+        resume: Whether a sweep goes on.
+        given: The flags that the user gave.
+    """
+    if not resume and command is scenario:
+        raise UsageError("sweep a scenario, or a command of your own", "name one, and only one of them")
+    kept = [flag for flag in AS_BEFORE if flag in given]
+    if resume and kept:
+        raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(kept)} out")
 
 
 def _last() -> Path:
-    files = sorted(folder().glob(f"*{sweeps.SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"), key=lambda path: path.stat().st_mtime_ns)
     if not files:
-        raise UsageError(f"there is no sweep in {folder()}", "name the file of one")
+        raise UsageError(f"there is no sweep in {sweeps.folder()}", "name the file of one")
     return files[-1]
 
 

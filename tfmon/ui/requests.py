@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.lane_series import doing_text
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, show
 from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
@@ -136,18 +136,6 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
 
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
     """Return which experiment runs, how far it is, and the keys that stop it; empty for none."""
-    experiment = snapshot.experiment
-    if experiment is None or experiment.over:
-        return ""
-    if isinstance(experiment, TuneState):
-        attempt, key = experiment.latest, key_of("tune", keys)
-        settings = attempt.change.items() if attempt else ()
-        change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
-        id = next((one.spec.id for one in snapshot.lanes if one.spec.name == experiment.lane), experiment.lane)
-        doing = f"{id} is {f'trying {change}' if change else 'being tuned'}"
-    else:
-        key, at, left_s = key_of("crossover", keys), experiment.at, experiment.left_s
-        left = f", about {units.clock(left_s)} left" if left_s is not None else ""
-        doing = f"crossover over {short_name(experiment.knob)}: "
-        doing += f"measuring {show(at)}{left}" if at is not None else "waiting for the lanes"
-    return f"{doing}; {key}, {key_of('choose', keys)} stops it"
+    doing = doing_text(snapshot)
+    key = "tune" if isinstance(snapshot.experiment, TuneState) else "crossover"
+    return f"{doing}; {key_of(key, keys)}, {key_of('choose', keys)} stops it" if doing else ""

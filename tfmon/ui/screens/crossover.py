@@ -1,263 +1,156 @@
-"""The crossover: the dialog that asks for knob and range and says how long it takes, and the page of its curve."""
+"""The page that asks over which values of which knob two lanes race, and says how long that takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
-from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
-from tfmon.model.knobs import Knob, KnobError, short_name, show
+from tfmon.analysis.series import Level, SeriesColumn, SeriesRow, SeriesTable
+from tfmon.model.knobs import Knob, KnobError, KnobValue, short_name, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CrossoverState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.experiments import crossover_rows, lane_rows
-from tfmon.ui.render.rows import BLANK, Row, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import Row
+from tfmon.ui.render.style import TEXT, lane_style, strong
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.page import Dialog, Page, bound, closer
+from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
+from tfmon.ui.screens.page import bound, closer
 
 PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
+FAINT: Level = "faint"
 _ALIKE = (
     "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
     "else first, or choose another knob"
 )
-_FIELDS = ("knob", "from", "to")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A knob that is a number."""
+def candidates(snapshot: Snapshot) -> list[tuple[Knob, str]]:
+    """Return the knobs of the race that are numbers, each with why there is no crossover over it, or "".
 
-    knob: Knob
-    why_not: str = ""
-    """Why there is no crossover over it; empty where there can be one."""
-
-
-def candidates(snapshot: Snapshot) -> list[Candidate]:
-    """Return the knobs of the race that are numbers, those first over which there can be a crossover."""
-    lanes = [lane for lane in snapshot.lanes if not lane.over][:2]
+    Those first over which there can be one.
+    """
+    lanes = [replace(lane.spec, settings=lane.in_effect) for lane in snapshot.lanes if not lane.over][:2]
     found = []
     for knob in snapshot.race.knobs:
         try:
             values_of(knob, None, None)
         except KnobError:
             continue
-        if knob.words:
-            continue
-        alike = len(lanes) == 2 and _alike(knob, *lanes)
-        found.append(Candidate(knob, _ALIKE if alike else ""))
-    return sorted(found, key=lambda one: bool(one.why_not))
+        if not knob.words:
+            alike = len(lanes) == 2 and differ_only_in(knob.name, *lanes)
+            found.append((knob, _ALIKE if alike else ""))
+    return sorted(found, key=lambda one: bool(one[1]))
 
 
-def _alike(knob: Knob, first: LaneState, second: LaneState) -> bool:
-    specs = [replace(lane.spec, settings=lane.in_effect) for lane in (first, second)]
-    return differ_only_in(knob.name, *specs)
-
-
-class CrossoverDialog(Dialog):
-    """Asks over which values of which knob two lanes race, and shows how that goes."""
+class NewCrossoverPage(SeriesPage):
+    """Lists the knobs that a crossover may vary, with a range for each, and starts one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         closer("crossover"),
-        bound("choose", "start", "enter"),
-        bound("move.down", "move(1)", "down,tab"),
-        bound("move.up", "move(-1)", "up,shift+tab"),
         bound("move.right"),
         bound("move.left"),
-        Binding("backspace", "erase", "erase a digit"),
+        bound("move.next", "other_end", "tab"),
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
+    noun = "knobs"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self._field = 0
-        self._place = 0
-        self._bounds = ["", ""]
-        self._fresh = True
-        """Whether the next digit begins a new number."""
-        self._known = candidates(monitor.snapshot)
-        self._propose()
+        self._end = 1
+        """The end of the range that the keys change: 0 the lowest value, 1 the highest."""
+        self._ranges: dict[str, list[int]] = {}
+        """The range of each knob."""
 
-    @property
-    def _chosen(self) -> Candidate | None:
-        return self._known[self._place % len(self._known)] if self._known else None
+    def _lanes(self) -> list[LaneState]:
+        return [lane for lane in self.monitor.snapshot.lanes if not lane.over][:2]
 
-    def _examples(self) -> int | None:
-        return min((one.data_examples for one in self.monitor.snapshot.lanes if one.data_examples), default=None)
+    def _examples(self, knob: Knob) -> int | None:
+        sizes = (one.data_examples for one in self.monitor.snapshot.lanes if one.data_examples)
+        return min(sizes, default=None) if knob.name == "batch_size" else None
 
-    def _propose(self) -> None:
-        """Fill in a range around the values that the lanes have."""
-        if self._chosen is not None:
-            knob = self._chosen.knob
-            now = [lane.in_effect.get(knob.name, knob.default) for lane in self.monitor.snapshot.lanes[:2]]
-            self._bounds = [str(end) for end in range_around(knob, now, self._examples())]
+    def _values(self, knob: Knob) -> tuple[KnobValue, ...]:
+        """Return the values that would be measured; raises KnobError for fewer than two."""
+        low, high = self._ranges[knob.name]
+        examples = self._examples(knob)
+        return values_of(knob, low, high if examples is None else min(examples, high))
 
-    def _values(self) -> tuple[list[str], str]:
-        """Return the values that would be measured, or why there are none."""
-        assert self._chosen is not None
-        low, high = (float(text) if text else None for text in self._bounds)
-        examples = self._examples() if self._chosen.knob.name == "batch_size" else None
-        if examples is not None:
-            high = min(examples, high if high is not None else examples)
+    def make(self, before: SeriesTable) -> SeriesTable:
+        """Return a row for each knob: its range, the values in it, and how long they take."""
+        heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
+        found = candidates(self.monitor.snapshot)
+        self.nothing = "this race has no knob that is a number, so there is nothing to cross"
+        if len(self._lanes()) < 2:
+            found, self.nothing = [], "a crossover compares two lanes that train; this race has fewer"
+        return SeriesTable((*heads, SeriesColumn("takes")), tuple(self._row(*one) for one in found))
+
+    def _row(self, knob: Knob, why_not: str) -> SeriesRow:
+        name = short_name(knob.name)
+        now = [lane.in_effect.get(knob.name, knob.default) for lane in self._lanes()]
+        ends = self._ranges.setdefault(knob.name, [*range_around(knob, now, self._examples(knob))])
+        takes, level = (why_not, FAINT) if why_not else self._takes(knob)
+        marks = ("←", " ") if self._end == 0 else (" ", "←")
+        low, high = ((f"{end}{mark}", end) for end, mark in zip(ends, marks, strict=True))
+        return SeriesRow(knob.name, ((name, name), low, high, (takes, None)), level, level, whole=knob.help)
+
+    def _takes(self, knob: Knob) -> tuple[str, Level]:
+        """Return how long a crossover over the range of a knob takes, and its values; or why there is none."""
         try:
-            return [show(value) for value in values_of(self._chosen.knob, low, high)], ""
+            values = self._values(knob)
         except KnobError as error:
-            return [], f"{error}; it takes {self._chosen.knob.allowed()}"
+            return f"{error}; it takes {knob.allowed()}", "refused"
+        pace_s = round_s([lane.slices for lane in self.monitor.snapshot.lanes]) or PAIR_S
+        least, most = (units.clock(pairs * pace_s) for pairs in expected_pairs(len(values)))
+        restarts = ", each of which restarts both lanes" if knob.kind == "restart" else ""
+        listed = f"{len(values)} values{restarts}: {', '.join(map(show, values))}"
+        return f"about {least}, up to {most} where the lead changes; {listed}", ""
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return who races, the three fields, and what they come to."""
-        self._known = candidates(snapshot)
-        lanes = [lane for lane in snapshot.lanes if not lane.over]
-        rows: list[Row] = [
-            BLANK,
-            *lane_rows(snapshot, {lane.spec.name: lane.title for lane in lanes[:2]}, width),
-            BLANK,
+    def lead(self, width: int) -> list[Row]:
+        """Return which lanes are raced."""
+        lanes = self._lanes()
+        styles = [strong(lane_style(self.monitor.snapshot.lanes.index(lane))) for lane in lanes]
+        return [
+            ((f"   {one.spec.id}  ", style), (one.title, TEXT)) for one, style in zip(lanes, styles, strict=True)
         ]
-        if len(lanes) < 2:
-            return [*rows, *_said("a crossover compares two lanes that train; this race has fewer", width)]
-        if self._chosen is None:
-            return [*rows, *_said("this race has no knob that is a number, so there is nothing to cross", width)]
-        knob = self._chosen.knob
-        others = f"   {self._place % len(self._known) + 1} of {len(self._known)}" if len(self._known) > 1 else ""
-        rows.append(self._row(0, short_name(knob.name), others))
-        if self._chosen.why_not:
-            return [*rows, BLANK, *_said(self._chosen.why_not, width)]
-        rows += [self._row(1, self._bounds[0], ""), self._row(2, self._bounds[1], ""), BLANK]
-        values, wrong = self._values()
-        if wrong:
-            return [*rows, *_said(wrong, width)]
-        rows += _said(f"{len(values)} values: {', '.join(values)}", width, TEXT)
-        pace_s = round_s([lane.slices for lane in snapshot.lanes]) or PAIR_S
-        least, most = (pairs * pace_s for pairs in expected_pairs(len(values)))
-        restarts = "; each value also restarts both lanes" if knob.kind == "restart" else ""
-        time = f"about {units.clock(least)}, up to {units.clock(most)} where the lead changes{restarts}"
-        rows += _said(time, width, STRONG)
-        rows += [BLANK, *_said(f"Both lanes race at each value, and get their own back. {knob.help}", width, DIM)]
-        return rows
 
-    def _row(self, place: int, text: str, note: str) -> Row:
-        here = place == self._field
-        shown = f"← {text}▏→" if here and place else f"← {text} →" if here else f"  {text}"
-        return (
-            (" ▸ " if here else "   ", STRONG),
-            (f"{_FIELDS[place]:<8}", STRONG if here else DIM),
-            (shown, STRONG if here else TEXT),
-            (note, DIM),
-        )
+    def starts(self) -> str:
+        """Return what Enter does."""
+        return "starts" if self.entry is not None and self.entry.cells[-1][1] == TEXT else ""
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        if self._chosen is None or sum(not lane.over for lane in self.monitor.snapshot.lanes) < 2:
-            return []
-        several = len(self._known) > 1
-        if self._chosen.why_not or (self._field == 0 and not several):
-            change = [Hint(("move.left", "move.right"), "another knob", "step(1)")] if several else []
-        else:
-            word = "another knob" if self._field == 0 else "half, double; or type"
-            change = [Hint(("move.left", "move.right"), word, "step(1)")]
-        if self._chosen.why_not:
-            return change
-        first = [Hint(("choose",), "starts", "start")] if self._values()[0] else []
-        return [*first, Hint(("move.up", "move.down"), "field"), *change]
+        ends = [Hint(("move.left", "move.right"), "half, double"), Hint(("move.next",), "other end", "other_end")]
+        hints = super().own_hints()
+        return hints if self.entry is None else [*hints[:1], *ends, *hints[1:]]
 
-    def action_move(self, direction: int) -> None:
-        """Go to another field."""
-        self._field = (self._field + direction) % len(_FIELDS)
-        self._fresh = True
-        self.redraw()
+    def action_other_end(self) -> None:
+        """Let the keys change the other end of the range."""
+        self._end = 1 - self._end
+        self._draw_again()
 
     def action_step(self, direction: int) -> None:
-        """Choose another knob, or halve or double the bound."""
-        if self._chosen is None:
-            return
-        if self._field == 0:
-            self._place += direction
-            self._propose()
-        else:
-            now = int(self._bounds[self._field - 1] or 1)
-            power = max(0, now.bit_length() - 1)
-            exact = now == 2**power
-            power += direction if direction > 0 or exact else 0
-            self._bounds[self._field - 1] = str(2 ** max(0, min(40, power)))
+        """Halve or double an end of the range of the chosen knob."""
+        if self.entry is not None:
+            ends = self._ranges[str(self.entry.id)]
+            ends[self._end] = max(1, min(2**40, ends[self._end] * 2 if direction > 0 else ends[self._end] // 2))
+            self._draw_again()
+
+    def _draw_again(self) -> None:
+        self._made_from = None
         self.redraw()
 
-    def on_key(self, event: events.Key) -> None:
-        """Take the digits of a bound."""
-        if self._field and event.character is not None and event.character.isdecimal():
-            event.stop()
-            before = "" if self._fresh else self._bounds[self._field - 1]
-            self._fresh = False
-            self._bounds[self._field - 1] = (before + event.character)[:7].lstrip("0")
-            self.redraw()
-
-    def action_erase(self) -> None:
-        """Erase the last digit of a bound."""
-        if self._field:
-            self._fresh = False
-            self._bounds[self._field - 1] = self._bounds[self._field - 1][:-1]
-            self.redraw()
-
-    def clicked(self, row: int) -> None:
-        """Go to the field that was clicked."""
-        first = 2 + min(2, sum(not lane.over for lane in self.monitor.snapshot.lanes))
-        if first <= row < first + len(_FIELDS):
-            self.action_move(row - first - self._field)
-
-    def action_start(self) -> None:
+    def begin(self) -> None:
         """Start it, and close; where it cannot start, say why and stay."""
-        chosen = self._chosen
-        if chosen is None or chosen.why_not or not self._values()[0] or not self.may_act():
+        if not self.starts() or self.entry is None or not self.may_act():
             return
-        low, high = (float(text) if text else None for text in self._bounds)
-        if self.start_experiment(lambda: self.monitor.experiments.start_crossover(chosen.knob.name, low, high)):
+        knob = str(self.entry.id)
+        low, high = map(float, self._ranges[knob])
+        if self.start_experiment(lambda: self.monitor.experiments.start_crossover(knob, low, high)):
             self.dismiss(None)
             if not isinstance(self.app.screen, CrossoverPage):
                 self.monitor.open("crossover")
-
-
-def _said(text: str, width: int, style: str = WARN) -> list[Row]:
-    return [((f"   {line}", style),) for line in wrap(text, width - 6, 4)]
-
-
-class CrossoverPage(Page):
-    """Shows a crossover while it is measured and afterwards, and stops it; closed, it goes on."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [closer("crossover"), bound("choose", "stop_or_ask", "enter")]
-    title_text = "Crossover"
-
-    @property
-    def _in_progress(self) -> bool:
-        experiment = self.monitor.snapshot.experiment
-        return isinstance(experiment, CrossoverState) and not experiment.over
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the answer, the chart and the table."""
-        experiment = snapshot.experiment
-        if not isinstance(experiment, CrossoverState):
-            return [BLANK, *_said("nothing was measured in this race", width, TEXT)]
-        self.title_text = f"Crossover over {short_name(experiment.knob)}"
-        return [BLANK, *crossover_rows(self.monitor.analysis, width, height - 1)]
-
-    def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
-        if self.monitor.refusal:
-            return []
-        if self._in_progress:
-            return [Hint(("choose",), "stops it and keeps what it has", "stop_or_ask")]
-        return [Hint(("choose",), "another one", "stop_or_ask")]
-
-    def action_stop_or_ask(self) -> None:
-        """Stop the crossover that runs, or ask for another one."""
-        if not self.monitor.may_change():
-            return
-        if self._in_progress:
-            self.start_experiment(self.monitor.experiments.stop)
-        else:
-            self.monitor.open("new crossover")

@@ -1,22 +1,34 @@
-"""The pages of what is tried: the history of a race, and tuning, which goes on while its page is closed."""
+"""The pages of series: crossover, tuning, sweep. Each shows the answer, a curve, and what was measured."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
+from tfmon.analysis.lane_series import crossover_table, tuning_table
+from tfmon.analysis.series import SeriesTable
+from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep_text import progress_text, sweep_table
+from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT, TuneState
+from tfmon.model.race import KEPT, CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
+from tfmon.model.several import KINDS
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.experiments import history_rows, tune_rows
-from tfmon.ui.render.rows import BLANK, Row
-from tfmon.ui.render.style import TEXT
+from tfmon.ui.render.experiments import answer_rows, columns_at, curve_rows, entry_of, history_rows, places_in
+from tfmon.ui.render.rows import BLANK, Row, spread, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.requests import targets, to_improve
-from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.screens.scroll import ScrollPage
+
+MOST_CHART = 20
+"""Rows of a curve at most."""
 
 
 class HistoryPage(ScrollPage):
@@ -34,58 +46,166 @@ class HistoryPage(ScrollPage):
         return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
 
 
-class TunePage(Page):
-    """Starts a series on a lane, shows it while it is measured, and stops it; closed, it goes on."""
+class SeriesPage(ListPage):
+    """What a series came to so far; closed, the series goes on. A page implements `make`.
+
+    Enter starts such a series, where `begin` does, or stops the one that runs.
+    """
+
+    nothing = "nothing was measured in this race"
+    kind: ClassVar[tuple[type[Experiment], ...]] = ()
+    """The state of the series that the page starts and stops; empty for none."""
+    stops: ClassVar[str] = ""
+    """What Enter does while one runs."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self.curve: int | None = 0
+        """Which curve is shown; None for none."""
+        self.table = SeriesTable((), ())
+        """The latest table; the same object as long as nothing has changed."""
+        self._made_from: object = None
+        self._shown: tuple[SeriesTable, int] | None = None
+        """The table that `_entries` are of, and the width that they are for."""
+        self._places: tuple[int, ...] = ()
+        self._entries: list[Entry] = []
+        self._above = 0
+        """Rows above the list."""
+
+    def make(self, before: SeriesTable) -> SeriesTable | None:
+        """Return the table of what is known now, None for none; `before` is the one before it."""
+        raise NotImplementedError
+
+    def lead(self, width: int) -> list[Row]:
+        """Return what stands above the answer."""
+        return []
+
+    def begin(self) -> None:
+        """Start a series, or ask for one."""
+
+    def starts(self) -> str:
+        """Return what Enter does while none runs; empty for nothing."""
+        return ""
+
+    @property
+    def running(self) -> bool:
+        """Whether a series of this kind is measured now."""
+        experiment = self.monitor.snapshot.experiment
+        return isinstance(experiment, self.kind) and not experiment.over
+
+    @property
+    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
+        """The columns that have room."""
+        return columns_at(self.table.columns, self._places)
+
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        """Return the rows of the table; the same list as long as nothing has changed."""
+        table, width = self.table, self.app.size.width
+        if self._shown is None or self._shown[0] is not table or self._shown[1] != width:
+            self._shown = (table, width)
+            self._places = places_in(table.columns, width)
+            self._entries = [entry_of(row, table.columns, self._places) for row in table.rows]
+        return self._entries
+
+    def refresh_table(self) -> None:
+        """Make the table again if something has changed."""
+        known = self.monitor.sweep or self.monitor.analysis
+        if self._made_from is not known:
+            self._made_from, self.table = known, self.make(self.table) or SeriesTable((), ())
+
+    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+        """Return the answer, the curve if it is wanted, and the list."""
+        self.refresh_table()
+        table = self.table
+        above = [*self.lead(width), *answer_rows(table, width)][: max(1, height // 3)]
+        if self.curve is not None and table.curves:
+            room = height - len(above)
+            most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 7))
+            above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
+        above.append(BLANK)
+        self._above = len(above)
+        return [*above, *super().body(snapshot, width, max(3, height - len(above)))]
+
+    def clicked(self, row: int) -> None:
+        """Choose the entry that was clicked."""
+        super().clicked(row - self._above)
+
+    def own_hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        does = "" if self.monitor.refusal else self.stops if self.running else self.starts()
+        return [*([Hint(("choose",), does, "choose")] if does else []), *super().own_hints()]
+
+    def action_choose(self) -> None:
+        """Keep the filter that is typed, or stop what runs, or start it."""
+        if self.keep_filter() or not self.monitor.may_change():
+            return
+        if self.running:
+            self.start_experiment(self.monitor.experiments.stop)
+        else:
+            self.begin()
+
+
+class TunePage(SeriesPage):
+    """Starts a series on a lane, shows it while it is measured, and stops it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         closer("tune"),
-        bound("move.next", "move(1)", "tab,down"),
-        bound("move.previous", "move(-1)", "shift+tab,up"),
-        bound("choose", "start_or_stop"),
+        bound("move.next", "choose_lane(1)", "tab"),
+        bound("move.previous", "choose_lane(-1)", "shift+tab"),
         bound("undo"),
     ]
+    noun = "changes"
+    nothing = "nothing was tried yet"
+    kind = (TuneState,)
+    stops = "stops it, the lane gets its settings back"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         lanes = targets(monitor.snapshot.lanes, monitor.view.focused)
         self._chosen = to_improve(monitor.analysis, lanes)
 
-    def _in_progress(self) -> TuneState | None:
-        experiment = self.monitor.snapshot.experiment
-        return experiment if isinstance(experiment, TuneState) and not experiment.over else None
+    def make(self, before: SeriesTable) -> SeriesTable | None:
+        """Return what was tried on the lanes of the race."""
+        return tuning_table(self.monitor.analysis)
 
     def _lane(self) -> LaneState | None:
         """Return the lane that is tuned, or that was chosen."""
-        state = self._in_progress()
-        if state is not None:
+        state = self.monitor.snapshot.tuned
+        if state is not None and self.running:
             self._chosen = state.lane
         return next((lane for lane in self.monitor.snapshot.lanes if lane.spec.name == self._chosen), None)
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return what bounds the lane, what was tried, and what came of it."""
+    def lead(self, width: int) -> list[Row]:
+        """Return what bounds the lane, and what may help it."""
         lane = self._lane()
         if lane is None:
             self.title_text = "Tune"
-            return [BLANK, ((" there is no lane to tune", TEXT),)]
+            return [((" there is no lane to tune", TEXT),)]
         self.title_text = f"Tune {lane.title}: try what may help, one change after the other, and keep what does"
-        return [BLANK, *tune_rows(self.monitor.analysis, lane, width)]
+        found = self.monitor.analysis.lane(lane.spec.name).bottleneck
+        if found is None:
+            return []
+        rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
+        if found.advice and not self.running:
+            advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice)
+            rows += [((f" {line}", TEXT),) for line in wrap(advice, width - 2, 4)]
+        return [*rows, BLANK]
+
+    def starts(self) -> str:
+        """Return what Enter does."""
+        lane = self._lane()
+        return f"tunes {lane.spec.id}" if lane is not None and not lane.over else ""
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        snapshot = self.monitor.snapshot
-        if self._in_progress() is not None:
-            return [Hint(("choose",), "stops it, the lane gets its settings back", "start_or_stop")]
-        hints = []
-        lane = self._lane()
-        if lane is not None and not lane.over:
-            hints.append(Hint(("choose",), f"tunes {lane.spec.id}", "start_or_stop"))
-        if len(snapshot.lanes) > 1:
-            hints.append(Hint(("move.next",), "next lane", "move(1)"))
+        hints, snapshot = super().own_hints(), self.monitor.snapshot
+        if len(snapshot.lanes) > 1 and not self.running:
+            hints.insert(1, Hint(("move.next",), "next lane", "choose_lane(1)"))
         if any(one.outcome == KEPT for one in (snapshot.tuned.attempts if snapshot.tuned else ())):
-            hints.append(Hint(("undo",), "takes back what was kept last", "undo"))
+            hints.insert(2, Hint(("undo",), "takes back what was kept last", "undo"))
         return hints
 
-    def action_move(self, direction: int) -> None:
+    def action_choose_lane(self, direction: int) -> None:
         """Choose another lane."""
         names = [lane.spec.name for lane in self.monitor.snapshot.lanes]
         if names:
@@ -93,13 +213,98 @@ class TunePage(Page):
             self._chosen = names[(at + direction) % len(names)]
         self.redraw()
 
-    def action_start_or_stop(self) -> None:
-        """Start the series on the chosen lane, or end the one that runs."""
-        lane = self._lane()
-        if not self.monitor.may_change():
-            return
-        experiments = self.monitor.experiments
-        if self._in_progress() is not None:
-            self.start_experiment(experiments.stop)
-        elif lane is not None and self.may_act():
+    def begin(self) -> None:
+        """Start the series on the chosen lane."""
+        lane, experiments = self._lane(), self.monitor.experiments
+        if lane is not None and self.may_act():
             self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))
+
+
+class CrossoverPage(SeriesPage):
+    """Shows a crossover while it is measured and afterwards, and stops it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("crossover")]
+    title_text = "Crossover"
+    noun = "values"
+    kind = (CrossoverState,)
+    stops = "stops it and keeps what it has"
+
+    def make(self, before: SeriesTable) -> SeriesTable | None:
+        """Return the values of the knob, with the throughput of both lanes."""
+        if self.monitor.analysis.curve is not None:
+            self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
+        return crossover_table(self.monitor.analysis)
+
+    def starts(self) -> str:
+        """Return what Enter does."""
+        return "another one"
+
+    def begin(self) -> None:
+        """Ask for another crossover."""
+        self.monitor.open("new crossover")
+
+
+class SweepPage(SeriesPage):
+    """The combinations of a sweep, the best on top."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [bound("close", "all", "escape"), bound("quit"), bound("sweep.curve")]
+    noun = "combinations"
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self.refresh_table()
+        knobs = [curve.knob for curve in self.table.curves]
+        self.curve = next((at for at, knob in enumerate(knobs) if knob in KINDS), None)
+
+    @property
+    def found(self) -> Found:
+        """What is known of the sweep."""
+        assert self.monitor.sweep is not None, "no sweep is shown"
+        return self.monitor.sweep
+
+    def make(self, before: SeriesTable) -> SeriesTable | None:
+        """Return the combinations, the best first."""
+        return sweep_table(self.found, before)
+
+    def lead(self, width: int) -> list[Row]:
+        """Return that what was measured is not saved, if so."""
+        unsaved = self.monitor.source.unsaved()
+        return [((f" {unsaved}", WARN),)] if unsaved else []
+
+    def _title(self, width: int) -> Row:
+        title: Row = ((f" Sweep of {self.found.state.plan.scenario}", STRONG),)
+        return spread(title, ((f"{progress_text(self.found)} ", DIM),), width)
+
+    def own_hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self.table.curves else []
+        return [*super().own_hints(), *curve]
+
+    def hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        if self.typing:
+            return self.typing_hints()
+        leaves = "leave" if self.found.state.over else "end and keep"
+        shows_all = [Hint(("close",), "all", "all")] if self.words else []
+        return [
+            *self.own_hints(),
+            *shows_all,
+            Hint(("report",), "report", "save_report"),
+            Hint(("help",), "help", "open('help')"),
+            Hint(("quit",), leaves, "quit"),
+        ]
+
+    def action_toggle_curve(self) -> None:
+        """Show the first curve, then the next, then none."""
+        count = len(self.table.curves)
+        if not count:
+            self.monitor.say("no knob of this sweep is a number")
+            return
+        after = 0 if self.curve is None else self.curve + 1
+        self.curve = after if after < count else None
+        self.redraw()
+
+    def action_all(self) -> None:
+        """Take the filter back."""
+        self.typing = False
+        self.filter_by("")

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from tfmon.model.lane_state import FAILED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
-from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
+from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
@@ -185,11 +185,11 @@ class RaceScreen(Looking, MonitorScreen):
     # ------------------------------------------------------------ pages
 
     def action_show_crossover(self) -> None:
-        """Open the page of the crossover, or ask for one if there is none."""
-        if isinstance(self.monitor.snapshot.experiment, CrossoverState):
+        """Open the page of the crossover, or ask for one if there is none up to now."""
+        if self.monitor.analysis.curve is not None:
             self.monitor.open("crossover")
         elif self.monitor.refusal:
-            self.monitor.say("no crossover was measured in this race")
+            self.monitor.say("no crossover was measured up to this moment of the race")
         else:
             self.monitor.open("new crossover")
 

@@ -110,13 +110,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         pause = key_of("replay.pause", self.monitor.view.keys)
         self.monitor.say(f"a replay has nothing to follow: {pause} pauses it")
 
-    def action_show_crossover(self) -> None:
-        """Open the page of the crossover, if the recording has one up to this moment."""
-        if self.monitor.analysis.curve is None:
-            self.monitor.say("no crossover was measured up to this moment of the race")
-        else:
-            super().action_show_crossover()
-
     def action_refuse(self) -> None:
         """Show why the key does nothing here."""
         self.monitor.may_change()

@@ -1,0 +1,170 @@
+"""A crossover, a tuning and a sweep as JSON objects, and a sweep as CSV. Units are in the names of the keys."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.sweep import Found, Row
+from tfmon.analysis.sweep_text import answer, scaling_of
+from tfmon.analysis.tuning import change_text
+from tfmon.model.knobs import show
+from tfmon.model.race import CrossoverState
+from tfmon.model.readings import Estimate
+from tfmon.reports import estimate_json, head, lane_json, recording_json, scaling_json
+
+
+def crossover_to_json(found: Analysis) -> dict[str, Any]:
+    """Return the result of the crossover of a snapshot as plain values.
+
+    Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
+    """
+    snapshot, state, curve = found.snapshot, found.snapshot.experiment, found.curve
+    if not isinstance(state, CrossoverState) or curve is None:
+        raise ValueError("the last experiment of this snapshot is not a crossover")
+    lanes = [snapshot.lane(name) for name in state.lanes]
+    return {
+        **head(),
+        "scenario": snapshot.race.scenario,
+        "knob": curve.knob,
+        "lanes": [{**lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
+        "values": [
+            {
+                "value": point.value,
+                "first": estimate_json("examples_per_s", point.first),
+                "second": estimate_json("examples_per_s", point.second),
+                **_estimate("ratio", point.ratio),
+                "pairs": point.pairs,
+                "reason": point.refused or None,
+            }
+            for point in curve.places
+        ],
+        "crossings": [
+            {
+                "about": crossing.about,
+                "between": [crossing.low, crossing.high],
+                "ahead_above": crossing.ahead,
+                "ahead_below": crossing.behind,
+            }
+            for crossing in curve.crossings
+        ],
+        "text": curve.text,
+        "no_gpu": snapshot.machine.no_gpu or None,
+        "interrupted": state.ended or None,
+        **recording_json(snapshot),
+    }
+
+
+def tuning_to_json(found: Analysis) -> dict[str, Any]:
+    """Return the attempts of the tuning of a snapshot as plain values. A gain is throughput over throughput."""
+    snapshot, state, best = found.snapshot, found.snapshot.tuned, found.tuning
+    if state is None or best is None:
+        raise ValueError("nothing was tuned in this snapshot")
+    lane, bottleneck = found.lane(state.lane).lane, found.lane(state.lane).bottleneck
+    return {
+        **head(),
+        "scenario": snapshot.race.scenario,
+        "lane": lane_json(lane),
+        "began_with": state.attempts[0].before if state.attempts else lane.settings,
+        "attempts": [
+            {
+                "tried": change_text(attempt),
+                "settings": attempt.change,
+                "against": attempt.bottleneck,
+                "outcome": attempt.outcome,
+                **_gain_json(attempt.gain),
+                "reason": attempt.reason or None,
+            }
+            for attempt in state.attempts
+        ],
+        "best": {"settings": best.settings, "code": list(best.code), **_gain_json(best.speed_up)},
+        "settings": lane.settings,
+        "examples_per_s": lane.steady.examples_per_s,
+        "bottleneck": bottleneck.kind if bottleneck else None,
+        "bottleneck_text": bottleneck.text if bottleneck else None,
+        "error": lane.trouble.message if lane.trouble else None,
+        "interrupted": state.ended or None,
+        **recording_json(snapshot),
+    }
+
+
+def _gain_json(gain: Estimate | None) -> dict[str, Any]:
+    return {**_estimate("gain", gain), "pairs": gain.pairs if gain else None}
+
+
+def _estimate(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
+
+
+def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
+    """Return a sweep as plain values, the best combination first. Units: in the names."""
+    state, plan = found.state, found.state.plan
+    return {
+        **head(),
+        "scenario": plan.scenario,
+        "over": {knob: list(values) for knob, values in plan.over.items()},
+        "baseline": plan.baseline,
+        "places": [{"place": place, "device_name": plan.machines.get(place) or None} for place in plan.places],
+        "until_ci": plan.until_ci,
+        "limit_s": plan.each_s,
+        "all": plan.everything,
+        "text": answer(found),
+        "best": {
+            kind: None if (best := found.best(kind)) is None else best.combination.settings for kind in plan.kinds
+        },
+        "scaling": [scaling_json(one) for one in scaling_of(found)],
+        "combinations": [combination_json(row) for row in found.ranked],
+        "settled": found.settled,
+        "lost_places": state.lost,
+        "interrupted": state.ended or None,
+        "file": file or None,
+    }
+
+
+def combination_json(row: Row) -> dict[str, Any]:
+    """Return one combination as plain values."""
+    known, figures = row.combination, row.combination.figures
+    missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
+    return {
+        "number": known.number,
+        "device": known.kind,
+        "settings": known.settings,
+        **_estimate("ratio", row.ratio),
+        "pairs": len(known.pairs),
+        "visits": known.visits,
+        "measured_s": known.measured_s,
+        "examples_per_s": figures.examples_per_s if figures else None,
+        "baseline_examples_per_s": figures.baseline_examples_per_s if figures else None,
+        "step_ms": figures.step_ms if figures else None,
+        "memory_bytes": figures.memory_bytes if figures else None,
+        "bottleneck": figures.bottleneck or None if figures else None,
+        "bottleneck_text": figures.bottleneck_text or None if figures else None,
+        "place": figures.place if figures else row.place or None,
+        "state": row.state,
+        "learns_differently_by": list(row.learns),
+        "deaths": list(known.deaths),
+        "reason": row.reason or None,
+        "missing": missing,
+    }
+
+
+def to_csv(found: Found) -> str:
+    """Return a sweep as CSV: a line a combination, the best first, and a column for each knob."""
+    knobs = list(found.state.plan.over)
+    names = (
+        "device", "ratio", "ratio_low", "ratio_high", "pairs", "visits", "examples_per_s",
+        "baseline_examples_per_s", "step_ms", "memory_bytes", "bottleneck", "place", "state", "reason",
+    )  # fmt: skip
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*knobs, *names])
+    for row in found.ranked:
+        data, ratio = combination_json(row), row.ratio
+        ends = ("", "", "") if ratio is None else (ratio.value, ratio.low, ratio.high)
+        values = {**data, "ratio": ends[0], "ratio_low": ends[1], "ratio_high": ends[2]}
+        writer.writerow(
+            [*(show(row.combination.settings[knob]) for knob in knobs), *(values[name] for name in names)]
+        )
+    return out.getvalue().rstrip("\n")
