@@ -43,7 +43,7 @@ from tfmon.probes.base import within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
-from tfmon.script.watching import OtherLibrary
+from tfmon.script.watching import tell_later
 from tfmon.trainer import channel
 
 __all__ = ["group", "patient"]
@@ -326,7 +326,7 @@ def test_a_hint_that_cannot_be_given_is_left_away_without_a_word(deadly, monkeyp
     told: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", told.append)
     deadly("tfmon-others")
-    OtherLibrary(print)._say_after(0.0, "PyTorch trains here")
+    tell_later(0.001, "PyTorch trains here")
     wait_for(lambda: "tfmon-others" in deadly.dead, what="the thread is dead")
     assert not told
 

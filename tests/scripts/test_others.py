@@ -9,7 +9,7 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.script import watching
-from tfmon.script.watching import OtherLibrary
+from tfmon.script.watching import watch_other
 
 
 def jax() -> SimpleNamespace:
@@ -23,12 +23,15 @@ def jax() -> SimpleNamespace:
 def told(monkeypatch) -> queue.Queue[str]:
     monkeypatch.setattr(watching, "ENOUGH_S", 0.01)
     monkeypatch.setattr(watching, "LOADED_S", 3_600)
-    return queue.Queue()
+    monkeypatch.setattr(watching, "_told", set())
+    reasons: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(watching, "_not_reported", reasons.put)
+    return reasons
 
 
 def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they_are(told):
     library = jax()
-    OtherLibrary(told.put).watch(library)
+    watch_other(library)
     assert told.empty()
     assert [library.grad(lambda x: x)(3), library.value_and_grad(lambda x: x)(4)] == [6, 8]
     reason = told.get(timeout=PATIENCE_S)
@@ -39,7 +42,7 @@ def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they
 
 def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
     monkeypatch.setattr(watching, "LOADED_S", 0.01)
-    OtherLibrary(told.put).watch(jax())
+    watch_other(jax())
     assert told.get(timeout=PATIENCE_S).startswith(
         "JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon"
     )
@@ -48,7 +51,7 @@ def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
 def test_an_optimizer_of_pytorch_is_noticed_by_its_hook(told):
     hooks = []
     optimizer = SimpleNamespace(register_optimizer_step_post_hook=hooks.append)
-    OtherLibrary(told.put).watch(SimpleNamespace(__name__="torch", optim=SimpleNamespace(optimizer=optimizer)))
+    watch_other(SimpleNamespace(__name__="torch", optim=SimpleNamespace(optimizer=optimizer)))
     for _ in range(2):
         hooks[0](None, (), {})
     assert told.get(timeout=PATIENCE_S).startswith("PyTorch trains here.")

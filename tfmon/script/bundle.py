@@ -1,21 +1,23 @@
 """Steps of a loop that are all alike: noted while they run, and told to the lane together.
 
 A step is alike if it pulls one batch, from the iterator that the loop reads first, and is updated once, by the
-same function as the step before. What runs between two training steps has left the CPU's caches by then: a call
-of a Python function takes 2 µs there, and 0.1 µs in a loop by itself. So the hooks write such a step's times into
-this object without calling anything, and the rest is done once a bundle.
+same function as the step before, or eagerly by the same optimizer. What runs between two training steps has left
+the CPU's caches by then: a call of a Python function takes 2 µs there, and 0.1 µs in a loop by itself. So the
+hooks call little to write such a step's times into this object, and the rest is done once a bundle.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
-from tfmon.script.marks import Mark
+from tfmon.script.looking import path_to
+from tfmon.script.marks import MARK
 from tfmon.script.rounds import Updater
-from tfmon.script.sources import Source, nothing
+from tfmon.script.sources import Given, Source, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -32,7 +34,7 @@ class Bundle:
     """
 
     __slots__ = (
-        "at", "begun_ns", "busy", "function", "given", "loss", "loss_before", "mark", "next_function",
+        "at", "begun_ns", "busy", "eager", "function", "given", "loss", "loss_before", "mark", "next_function",
         "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces", "until_ns",
         "updated_ns", "updater", "waiting", "waits_ns",
     )  # fmt: skip
@@ -60,7 +62,6 @@ class Bundle:
         self,
         lane: Lane,
         source: Source,
-        mark: Mark,
         function: Any,  # noqa: ANN401
         updater: Updater,
         rows: int,
@@ -71,26 +72,43 @@ class Bundle:
         Args:
             lane: What says, also by `waiting` and `traces`, that a step must be told by itself.
             source: What the batch was pulled from.
-            mark: What is known of the function's graph.
-            function: What made the update, by `updater`.
+            function: What made the update by `updater`, which itself made an eager one.
             rows: Its examples.
             loss: Its loss.
         """
-        iterator = source.ref()
-        path = rows_path(getattr(iterator, "element_spec", None))
-        self.at = next((at for at, one in enumerate(function.inputs) if one.shape.rank), None)
+        path = path_to(getattr(source.ref(), "element_spec", None), is_batch)
+        self.eager = function is updater
+        ranks = () if self.eager else (one.shape.rank for one in function.inputs)
+        self.at = next((at for at, rank in enumerate(ranks) if rank), None)
         self.until_ns = lane.alike_until()
-        if path is None or self.at is None or not self.until_ns:
+        if path is None or (self.at is None and not self.eager) or not self.until_ns:
             return
-        self.source, self.mark, self.function, self.pull = source, mark, weakref.ref(function), source.ref
+        self.source, self.pull = source, source.ref
+        self.function = nothing if self.eager else weakref.ref(function)
+        self.mark = updater if self.eager else getattr(function, MARK)
         self.rows_path, self.loss, self.updater = path, loss, updater
-        self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [rows], [source.wait_ns], 0
-        self.given = [rows]
+        self.begun_ns, self.rows, self.given, self.waits_ns = [], [rows], [rows], [source.wait_ns]
         self.thread = threading.get_ident()
         self.waiting: Sized = lane.waiting
         traces: Any = lane.traces
         self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
+
+    def note_given(self, given: Given) -> bool:
+        """Note what gradients were computed of, eagerly; return whether the step under way expects it."""
+        expected = self.received and self.eager and len(self.given) == len(self.begun_ns) and len(given) == 1
+        if expected:
+            self.given += given
+        return expected
+
+    def expects(self, updater: Updater) -> bool:
+        """Return whether an update that is made eagerly by `updater` is that of the step under way."""
+        return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
+
+    def update(self, loss: object) -> None:
+        """Note an eager update."""
+        self.updated_ns, self.loss_before, self.loss = time.monotonic_ns(), self.loss, loss
+        self.next_pull, self.busy = self.pull, False
 
     def tell(self, lane: Lane, examples: int) -> None:
         """Tell a lane of the steps that have ended, with their examples."""
@@ -109,13 +127,6 @@ class Bundle:
         return len(self.rows) > len(self.begun_ns)
 
 
-def rows_path(spec: Any) -> tuple[Any, ...] | None:  # noqa: ANN401
-    """Return where in a batch the tensor is that tells the examples; None if it is no plain tensor."""
-    if isinstance(spec, tuple | list) and spec:
-        key: Any = 0
-    elif isinstance(spec, dict) and spec:
-        key = next(iter(spec))
-    else:
-        return () if type(spec).__name__ == "TensorSpec" and spec.shape.rank else None
-    inner = rows_path(spec[key])
-    return None if inner is None else (key, *inner)
+def is_batch(spec: Any) -> bool:  # noqa: ANN401
+    """Return whether the type of a batch's part is that of a plain tensor with a first dimension."""
+    return type(spec).__name__ == "TensorSpec" and bool(spec.shape.rank)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from tfmon.model.lane_events import Progressed
+from tfmon.script.looking import line_of, users_frame
 from tfmon.script.sources import Source
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ class LoopReport:
         """What may stay unknown of the steps, and why; an empty reason for what is known again."""
         self.counted = ""
         """What is counted as a step."""
+
+    def describe(self, name: str, *, given: bool) -> str:
+        """Return what is counted as a step, by the line of the script that made the first one."""
+        examples = "the first dimension of what it is given" if given else "what is read for it"
+        self.counted = f"{line_of(users_frame())}: an update by {name}; examples: {examples}"
+        return self.counted
 
     def epoch_over(self, batches: int) -> None:
         """Record that an epoch of so many batches has ended."""

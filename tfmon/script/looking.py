@@ -107,22 +107,12 @@ def variables_in(sources: Any) -> list[Any]:  # noqa: ANN401
     return found
 
 
-def loss_path(outputs: Any, is_loss: Callable[[Any], bool]) -> tuple[Any, ...] | None:  # noqa: ANN401
-    """Return where in a function's outputs the first one is that is a loss; None if none is."""
-    pairs: Any = ()
-    if isinstance(outputs, dict):
-        pairs = outputs.items()
-    elif isinstance(outputs, tuple | list):
-        pairs = enumerate(outputs)
-    else:
-        parts = getattr(outputs, "values", None)
-        one = parts[0] if isinstance(parts, tuple) and parts else outputs
-        floating = getattr(getattr(one, "dtype", None), "is_floating", False)
-        return (
-            () if floating and getattr(getattr(one, "shape", None), "rank", None) == 0 and is_loss(one) else None
-        )
-    for key, inner in pairs:
-        path = loss_path(inner, is_loss)
+def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:  # noqa: ANN401
+    """Return where in a nested structure the first part is that is wanted; None if none is."""
+    if not isinstance(value, dict | tuple | list):
+        return () if wanted(value) else None
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        path = path_to(inner, wanted)
         if path is not None:
             return (key, *path)
     return None

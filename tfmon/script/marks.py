@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tfmon.script.looking import loss_path
+from tfmon.script.looking import path_to
 from tfmon.script.rounds import Updater
 
 MARK = "_tfmon_mark"
@@ -67,8 +67,11 @@ class Mark:
         return result
 
     def is_loss(self, graph: Any, output: Any) -> bool:  # noqa: ANN401
-        """Return whether an output is what was differentiated, over replicas, or before it was scaled."""
-        if not self.targets or not hasattr(output, "op"):
+        """Return whether an output is a number that was differentiated, over replicas, or before it was scaled."""
+        parts = getattr(output, "values", None)
+        output = parts[0] if isinstance(parts, tuple) and parts else output
+        floating = getattr(getattr(output, "dtype", None), "is_floating", False)
+        if not (floating and self.targets and hasattr(output, "op") and output.shape.rank == 0):
             return False
         if self.targets & _behind(output, _SUMS):
             return True
@@ -96,7 +99,7 @@ def mark_of(function: Any) -> Any:  # noqa: ANN401
         mark.by_hand = graph.name
     if mark.trains or mark.sources or mark.pulls:
         outputs = getattr(graph, "structured_outputs", None)
-        mark.loss_path = loss_path(outputs, lambda output: mark.is_loss(graph, output))
+        mark.loss_path = path_to(outputs, lambda output: mark.is_loss(graph, output))
     else:
         mark = UNTRAINED
     setattr(function, MARK, mark)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon.script.bundle import Bundle
 from tfmon.script.followed import LOOP_IN_GRAPH, TRAINING, VALIDATION, Followed
-from tfmon.script.looking import line_of, users_frame
 from tfmon.script.marks import Mark
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, Given, Past, Source, Sources, examples_of, nothing
@@ -67,8 +66,8 @@ class StepWatcher(Followed):
         self._begun = self._pulling = self._updating = self._in_graph = False
         self._began_ns = self._last_end_ns = 0
         self._loss: Any = None
-        self._mark: Mark | None = None
-        self._alike: Mark | None = None
+        self._mark: Mark | Updater | None = None
+        self._alike: Mark | Updater | None = None
         """What made the update of the step before, if that was one that may be noted."""
         self._fed: list[Source] = []
 
@@ -149,10 +148,17 @@ class StepWatcher(Followed):
 
     # ------------------------------------------------------------ updates
 
-    def update_begins(self) -> bool:
-        """Record that weights are about to be updated; return False if it is not watched."""
-        if self.bundle.busy or not self.here or (self.lane is None and not self._joined()):
+    def update_begins(self, updater: Updater | None = None) -> bool:
+        """Record that weights are about to be updated, eagerly by `updater`; return False if it is not watched."""
+        if self.bundle.busy or not self.here:
             return False
+        self.lane = self.lane or self._join()
+        self.off = self.lane is None
+        if self.off:
+            return False
+        if updater is not None and self.bundle.expects(updater):
+            self.bundle.busy = self._updating = True
+            return True
         self.catch_up()
         if self._due:
             self._end(None, in_batch=True)
@@ -178,6 +184,9 @@ class StepWatcher(Followed):
         """
         assert self.lane is not None
         self._updating = False
+        if self.bundle.busy:
+            self.bundle.update(loss)
+            return
         if updater not in self.updaters:
             self.updaters.append(updater)
         updates = updater.made_more(calls)
@@ -189,27 +198,23 @@ class StepWatcher(Followed):
             if not source.trained:
                 self.trains(source.ref())
             source.trained, source.strange = True, 0
-        self._loss, self._mark = loss, mark
+        self._loss, self._mark = loss, mark or updater
         self._in_graph |= mark is not None and mark.pulls
         self._due += self.rounds.plus(updater, updates)
         if self._past.steps and self.rounds.leader is not None:
             self._merge()
         if not self._step and not self.report.counted:
-            self.report.counted = self._description(updater)
-            self.lane.tell_step(self.report.counted)
+            self.lane.tell_step(self.report.describe(updater.name, given=any(self.given)))
         alike = self._alike if function is not None and self.rounds.settled else None
         if alike is not None and alike is self._mark_if_alike:
             ((_, (rows,)),) = self.sources.pulled
-            self.bundle.follow(self.lane, self._fed[0], alike, function, updater, rows, loss)
+            self.bundle.follow(self.lane, self._fed[0], function, updater, rows, loss)
 
     def update_fails(self) -> None:
         """Record that an update raised an error."""
         self._updating = False
-
-    def _joined(self) -> bool:
-        self.lane = self._join()
-        self.off = self.lane is None
-        return not self.off
+        if self.bundle.busy:
+            self.catch_up()
 
     def _merge(self) -> None:
         """Take back the updates that were told as steps, and were one round."""
@@ -240,13 +245,12 @@ class StepWatcher(Followed):
     # ------------------------------------------------------------ steps that are alike
 
     @property
-    def _mark_if_alike(self) -> Mark | None:
+    def _mark_if_alike(self) -> Mark | Updater | None:
         """What made the one update of a step that read one batch, of the size that it was given; or None."""
-        pulled, given = list(self.sources.pulled.elements()), list(self.given.elements())
-        if not self.updates == self._due == len(pulled) == len(self._fed) == len(given) == 1:
+        pulled, given = [*self.sources.pulled.elements()], [*self.given.elements()]
+        if self._in_graph or not self.updates == self._due == len(pulled) == len(self._fed) == len(given) == 1:
             return None
-        alike = given[0] and pulled[0][1] == {given[0][0]} and not self._in_graph
-        return self._mark if alike else None
+        return self._mark if given[0] and pulled[0][1] == {given[0][0]} else None
 
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""
@@ -274,7 +278,8 @@ class StepWatcher(Followed):
             self._fed = self.sources.feed(self._step)
             self.updates = self._due = 1
             self._mark, self._last_end_ns, self._loss = bundle.mark, bundle.updated_ns, bundle.loss
-            self.given[rows[-1],] = 1
+        if len(bundle.given) > steps:
+            self.given[bundle.given[-1],] = 1
 
     # ------------------------------------------------------------ steps
 
@@ -329,15 +334,13 @@ class StepWatcher(Followed):
 
     def gradient(self, given: Given) -> None:
         """Record that gradients were computed, in a function that was given tensors of these first dimensions."""
+        if self.bundle.note_given(given):
+            return
+        self.catch_up()
         if self._due and not self._updating:
             self._end(None, in_batch=True)
             self._begin()
         self.given[given] += 1
-
-    def _description(self, updater: Updater) -> str:
-        """Return the description of a step, by the line of the script that made the first one."""
-        examples = "the first dimension of what it is given" if any(self.given) else "what is read for it"
-        return f"{line_of(users_frame())}: an update by {updater.name}; examples: {examples}"
 
     def _say(self, doing: str) -> None:
         """Report what the loop does from now on."""

@@ -233,7 +233,7 @@ class TensorFlowHooks:
 
     def _update(self, updater: Updater, *, scaled: bool = False) -> Watching:
         """Watch an update that is made eagerly; the loss is not known where it was `scaled`."""
-        if not self.watcher.update_begins():
+        if not self.watcher.update_begins(updater):
             return
         self._depth += 1
         try:
@@ -244,7 +244,7 @@ class TensorFlowHooks:
         finally:
             self._depth -= 1
         loss, self._target, self._tape = self._target, None, 0
-        self.watcher.update_ends(updater, None if scaled else loss)
+        self.watcher.update_ends(updater, None if scaled else loss, function=None if scaled else updater)
 
     def _gradient(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
         """Watch a tape that computes gradients."""

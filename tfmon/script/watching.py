@@ -12,7 +12,6 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmon.model.lane_pipes import is_open, read_pipes
@@ -58,9 +57,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         pipeline.install()
         os.register_at_fork(after_in_child=hooks.guard(watcher.retire))
     if module.__name__ in ("tensorflow", "torch", "jax"):
-        from tfmon.script.watching import OtherLibrary
-
-        OtherLibrary(_not_reported).watch(module)
+        watch_other(module)
         return
     from tfmon.script.keras_watch import watch
 
@@ -151,44 +148,36 @@ ENOUGH_S = 5.0
 LOADED_S = 30.0
 """The same for JAX, whose updates may not be seen, from when it was loaded on."""
 LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
+SESSION = f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}"
+_told: set[str] = set()
 
 
-class OtherLibrary:
-    """Waits a while for a report after the first update that another library makes."""
+def watch_other(module: Any) -> None:  # noqa: ANN401
+    """Have the first update that PyTorch, JAX or a session of TensorFlow 1 makes told; the library is loaded."""
+    if module.__name__ == "torch":
+        register = module.optim.optimizer.register_optimizer_step_post_hook
+        register(lambda *_args: tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
+    elif module.__name__ == "tensorflow":
+        from tensorflow.python.client.session import BaseSession
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        """Wait for a library; `say` is called with the reason, in a thread of its own, if no step was reported."""
-        self._say = say
-        self._noticed = False
-
-    def watch(self, module: Any) -> None:  # noqa: ANN401
-        """Watch PyTorch, JAX or TensorFlow, which is loaded."""
-        if module.__name__ == "torch":
-            register = module.optim.optimizer.register_optimizer_step_post_hook
-            register(lambda *_args: self._trains("PyTorch"))
-            return
-        if module.__name__ == "tensorflow":
-            from tensorflow.python.client.session import BaseSession
-
-            hooks.replace(BaseSession, "run", hooks.around(self._runs_session))
-            return
+        hooks.replace(BaseSession, "run", hooks.around(lambda *_args, **_more: tell_later(0, SESSION)))
+    else:
+        trains = f"JAX trains here. Add: {LINES}"
         for name in ("grad", "value_and_grad"):
-            hooks.replace(module, name, hooks.around(lambda *_args, **_more: self._trains("JAX")))
-        self._say_after(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
+            hooks.replace(module, name, hooks.around(lambda *_args, **_more: tell_later(ENOUGH_S, trains)))
+        tell_later(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
 
-    def _runs_session(self, *_args: object, **_more: object) -> None:
-        if not self._noticed:
-            self._noticed = True
-            self._say(f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}")
 
-    def _trains(self, name: str) -> None:
-        if not self._noticed:
-            self._noticed = True
-            self._say_after(ENOUGH_S, f"{name} trains here. Add: {LINES}")
+def tell_later(seconds: float, reason: str) -> None:
+    """Say once why no step is seen, unless one is until then."""
 
-    def _say_after(self, seconds: float, reason: str) -> None:
-        def say() -> None:
-            time.sleep(seconds)
-            self._say(reason)
+    def say() -> None:
+        time.sleep(seconds)
+        _not_reported(reason)
 
-        start_hidden("tfmon-others", say, lambda _failure: None)
+    if reason not in _told:
+        _told.add(reason)
+        if seconds:
+            start_hidden("tfmon-others", say, lambda _failure: None)
+        else:
+            say()
