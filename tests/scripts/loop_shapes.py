@@ -7,6 +7,7 @@ prints for each what is expected and what was counted, as a line of JSON.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -20,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.script import watching
-from tfmon.script.sources import NOT_SEEN
+from tfmon.script.sources import NOT_SEEN, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_feed import the_feed
 
@@ -164,6 +165,36 @@ def eager():
     for _ in range(2):
         for x, y in batches:
             net.step(x, y)
+
+
+@shape(54, 54, 1920)
+def eager_with_gradients_that_are_let_go():
+    net, batches = Net(graph=False), data(30)
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            (net.gradients if number % 10 == 5 else net.step)(x, y)
+
+
+@shape(40, 40, unknown=["examples"], why=OTHER_ROWS)
+def eager_with_half_a_batch_at_times():
+    net, batches = Net(graph=False), data(20)
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            half = BATCH // 2 if number == 18 else BATCH
+            net.step(x[:half], y[:half])
+
+
+@shape(39, 39, 1280)
+def eager_with_an_update_that_fails():
+    net, batches = Net(graph=False), data(20)
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            _, gradients = net.gradients(x, y)
+            if number == 18 and net.optimizer.iterations > 20:
+                with contextlib.suppress(ValueError):
+                    net.optimizer.apply_gradients([])
+                continue
+            net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
 
 
 @shape(20, 20, 0, loss=True, unknown=["examples"], why=NOT_SEEN)
