@@ -31,7 +31,7 @@ class KnobPage(ListPage):
     ]
     tab = "knobs"
     columns = (Column("knob", 24), Column("in effect", 24), Column("requested", 16), Column("a change"))
-    noun = "knobs"
+    noun = "knob"
     nothing = "this race has no knobs"
 
     def entries(self, snapshot: Snapshot) -> list[Entry]:
@@ -83,7 +83,7 @@ class Picker(ListPage, Dialog):
     typing = True
     title_text = "Race another scenario"
     columns = (Column("scenario", 30), Column("title", 90), Column("from"))
-    noun = "scenarios"
+    noun = "scenario"
     nothing = "there is no scenario"
 
     def __init__(self, monitor: Monitor) -> None:

@@ -58,7 +58,7 @@ class NewCrossoverPage(SeriesPage):
         bound("move.next", "other_end", "tab"),
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
-    noun = "knobs"
+    noun = "knob"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)

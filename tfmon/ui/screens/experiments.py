@@ -154,7 +154,7 @@ class TunePage(SeriesPage):
         bound("move.previous", "choose_lane(-1)", "shift+tab"),
         bound("undo"),
     ]
-    noun = "changes"
+    noun = "change"
     nothing = "nothing was tried yet"
     kind = (TuneState,)
     stops = "stops it, the lane gets its settings back"
@@ -225,7 +225,7 @@ class CrossoverPage(SeriesPage):
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("crossover")]
     title_text = "Crossover"
-    noun = "values"
+    noun = "value"
     kind = (CrossoverState,)
     stops = "stops it and keeps what it has"
 
@@ -248,7 +248,7 @@ class SweepPage(SeriesPage):
     """The combinations of a sweep, the best on top."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("close", "all", "escape"), bound("quit"), bound("sweep.curve")]
-    noun = "combinations"
+    noun = "combination"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)

@@ -28,6 +28,7 @@ class GpusPage(ListPage):
     tab = "gpus"
     title_text = "GPUs"
     columns = COLUMNS
+    noun = "process"
     nothing = "no process is on a GPU"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -79,10 +80,9 @@ class GpusPage(ListPage):
         return [*above, *below]
 
     def note(self) -> str:
-        """Return what is listed."""
+        """Return how many are those of this tfmon."""
         ours = sum(entry.mark != " " for entry in self._every)
-        noun = " process" if len(self._every) == 1 else " processes"
-        return f"{noun} on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
+        return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do."""

@@ -49,7 +49,7 @@ class ListPage(FilterPage):
     wraps: ClassVar[bool] = False
     """Whether the last column is wrapped where it is cut."""
     noun: ClassVar[str] = ""
-    """What the entries are, in the plural."""
+    """What an entry is."""
     nothing: str = "nothing is here"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -78,7 +78,7 @@ class ListPage(FilterPage):
 
     def note(self) -> str:
         """Return what else is said beside how many entries there are."""
-        return f" {self.noun}"
+        return ""
 
     @property
     def cursor(self) -> int:
@@ -109,7 +109,8 @@ class ListPage(FilterPage):
         self.shown = self.matching(every)
         self._rows = []
         count = f"{len(self.shown)} of {len(every)}" if self.words else f"{len(every)}"
-        rows: list[Row] = [self.filter_row(count, self.note())]
+        ending = "" if len(every) == 1 else "es" if self.noun.endswith("s") else "s"
+        rows: list[Row] = [self.filter_row(count, f" {self.noun}{ending}{self.note()}")]
         if not self.shown:
             said = f"nothing matches “{self.words}”" if self.words and every else self.nothing
             return [*rows, BLANK, ((f"   {said}", WARN if self.words else TEXT),)]

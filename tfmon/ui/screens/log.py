@@ -64,6 +64,7 @@ class LogPage(OneLanePage, ListPage):
     ]
     tab = "log"
     columns = _COLUMNS
+    noun = "line"
     wheel_rows = WHEEL_ROWS
     wraps = True
     nothing = "no line yet"
@@ -109,8 +110,7 @@ class LogPage(OneLanePage, ListPage):
             self.chosen = None
         newer = len(self.shown) - 1 - self.cursor
         state = "following" if self.chosen is None else f"{newer} newer below"
-        noun = "line" if len(self._entries) == 1 else "lines"
-        return f" {noun}: {VIEWS[self.view][0]} · {state}"
+        return f": {VIEWS[self.view][0]} · {state}"
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""

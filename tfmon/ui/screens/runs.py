@@ -47,6 +47,7 @@ class RunsPage(ListPage):
     tab = "runs"
     still = True
     title_text = "Recorded races"
+    noun = "run"
     columns = (
         Column("started", 17), Column("scenario", 22), Column("name", 18), Column("lasted", 8),
         Column("outcome"),
@@ -89,11 +90,10 @@ class RunsPage(ListPage):
         return self._every
 
     def note(self) -> str:
-        """Return what is marked."""
-        noun = " run" if len(self._every) == 1 else " runs"
+        """Return how many failed, and how many are marked."""
         failed = sum(bool(run.failure or run.problem) for run in self._runs)
         marked = f" · {len(self._marked)} marked" if self._marked else ""
-        return f"{noun}{f' · {failed} failed' if failed else ''}{marked}"
+        return f"{f' · {failed} failed' if failed else ''}{marked}"
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
