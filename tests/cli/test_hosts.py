@@ -103,9 +103,10 @@ def test_a_host_without_tensorflow_cannot_be_used(run, tmp_path):
 @pytest.mark.process
 def test_json_of_the_hosts_of_the_settings_file(run):
     done = run("hosts", "--json", banner="Welcome to gpu2!\n\x1b[2J")
-    assert done.returncode == 0, done.stderr
     found = {one["host"]: one for one in json.loads(done.stdout)["hosts"]}
     assert list(found) == ["gpu2", "a100"]
+    usable = all(one["tensorflow"] for one in found.values())
+    assert done.returncode == (0 if usable else 1), "a100 has the Python of whoever runs the tests"
     here = read_machine()
     for one in found.values():
         assert (one["reachable"], one["is_this_machine"], one["boot"]) == (True, True, here.boot or None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -203,7 +204,8 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
     monitor = psutil.Process(started.pid)
     killed = [*monitor.children(recursive=True), monitor]
     for process in killed:
-        process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
     wait_for(lambda: all(gone(process.pid) for process in killed), what="all are gone")
     started.communicate()
     wait_for(lambda: len(mounts(tmp_path)) <= before_mounts, what="no mount is left")
