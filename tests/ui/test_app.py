@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, racing_demo
@@ -19,6 +20,7 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
+from tfmon.ui.app import _SCREENS
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
@@ -475,3 +477,7 @@ async def test_the_cursor_of_the_charts_cuts_no_message():
         assert "examples/s" in shown(pilot).splitlines()[-2]
         pilot.app.monitor.say(path)
         assert path in shown(pilot)
+
+
+def test_every_screen_is_where_its_name_says():
+    assert all(hasattr(import_module(f"tfmon.ui.screens.{module}"), kind) for module, kind in _SCREENS.values())
