@@ -155,7 +155,7 @@ class GpuSample:
     index: int
     name: str
     kind: str = "nvidia"
-    """`nvidia`, `mig` (an instance of an NVIDIA GPU), `amd`, `apple` or `plugin` (of TensorFlow's plug-ins)."""
+    """`nvidia`, `mig` (an instance of an NVIDIA GPU), `amd` or `apple`."""
     part_of: str = ""
     """UUID of the physical GPU of a MIG instance; power, energy, temperature, clocks and PCIe are that GPU's."""
     hidden: bool = False

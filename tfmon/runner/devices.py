@@ -52,8 +52,6 @@ def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
     if spec.is_instance:
         return (instance_of(spec, found),), 1
     if not found.usable:
-        if found.plugin is not None and spec.device in (ANY_GPU, f"gpu:{found.plugin.index}"):
-            return (found.plugin,), 1
         raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
     if spec.indexes:
         return _named(spec, found), spec.devices

@@ -20,7 +20,6 @@ from tfmon.doctor.facts import Facts
 from tfmon.doctor.versions import fits, release
 from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
 
-_ROCM = "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/"
 _APPLE = "https://developer.apple.com/documentation/apple-silicon/"
 _APPLE_FIX = "install an arm64 Python (python.org, `arch -arm64 brew`, Miniforge) and make a new environment"
 
@@ -189,24 +188,5 @@ def wsl(facts: Facts) -> Finding:
     return ok(f"WSL 2, {note}", "/dev/dxg")
 
 
-@check("amd-gpus", "AMD GPUs", GPU, _ROCM)
-def amd_gpus(facts: Facts) -> Finding:
-    """Judge what the kernel's compute driver lists, and what hides it."""
-    seen = facts.visibility
-    if not seen.has_amd:
-        return not_applicable("the kernel lists no AMD GPU for computing")
-    if seen.amd_hidden:
-        unset = seen.amd_hidden.partition("=")[0]
-        return broken(f"hidden by {seen.amd_hidden}", "a GPU that is listed", f"unset {unset}")
-    listed = [f"gpu:{one.index} {one.uuid} {one.name}" for one in seen.amd_gpus]
-    names = ", ".join(one.name for one in seen.amd_gpus)
-    if facts.wheel is not None and not facts.wheel.rocm:
-        found = f"{names}; this TensorFlow ({facts.wheel.distribution}) is not built for ROCm"
-        return broken(
-            found, "tensorflow-rocm", "install tensorflow-rocm as AMD's ROCm documentation says", *listed
-        )
-    return ok(names, *listed)
-
-
 PYTHON_CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, cpu_instructions)
-GPU_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl, amd_gpus)
+GPU_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl)
