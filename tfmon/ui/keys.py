@@ -59,10 +59,7 @@ RACE_KEYS = (
     Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
     Key("chart.scale", "a", "next_scale", "axis of the charts: shared, own, logarithmic", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
-    Key("cursor.back", "left", "move_cursor(-1)", "cursor in the charts: earlier; so does the mouse", _CLOSER),
-    Key("cursor.on", "right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", _CLOSER),
-    Key("follow", "F", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
-    Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
+    Key("follow", "F", "toggle_follow", "stop following, or back to now", _CLOSER),
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
@@ -132,8 +129,6 @@ REPLAY_KEYS = (
     ),
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
-    Key("replay.cursor.back", "ctrl+left", "move_cursor(-1)", "cursor in the charts: earlier", "Replay"),
-    Key("replay.cursor.on", "ctrl+right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", "Replay"),
 )
 """Keys that only a replay has."""
 

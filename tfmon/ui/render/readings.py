@@ -237,11 +237,6 @@ _Knob: TypeAlias = tuple[str, str, bool, str]
 """Its name, its value in effect, whether the lanes differ in it, and the value that is requested."""
 
 
-def knob_words(lane: LaneState) -> list[str]:
-    """Return every knob of a lane as its row in the pane says it, without colours."""
-    return ["".join(text for text, _ in _knob_spans([knob], TEXT)) for knob in _knobs(lane)]
-
-
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
     """Return the knobs of a lane; behind its batch size stands whether that is of all its devices or of each."""
     requested = {name: show(value) for name, value in lane.to_change.items()}

@@ -24,7 +24,7 @@ from tfmon.ui.render.tabs import item, item_row
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
-TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
+TAKEN = ("pause",)
 """Keys of a race that a replay has for something else."""
 _FOOT = (
     ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
@@ -124,7 +124,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
     def action_focus_all(self) -> None:
         """Let all lanes have the focus again; over a race, go back where they have it."""
         view = self.monitor.view
-        if self.monitor.below is not None and view.focused is None and view.cursor is None and not view.zoomed:
+        if self.monitor.below is not None and view.focused is None and not view.zoomed:
             self.monitor.quit()
         else:
             super().action_focus_all()
