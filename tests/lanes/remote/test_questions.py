@@ -120,7 +120,7 @@ class TestDoctor:
             wheel=Wheel("tensorflow", "2.21.0", True, ""),
             libraries=(Library("libcudnn.so.9", error="no such file"),),
             samples=(absent_gpu(gpu, 1, "not read"),),
-            host=Host(cpu_flags=("avx",), others=OthersLoad(0.5)),
+            host=Host(others=OthersLoad(0.5)),
             imported=Import(version="2.21.0", gpus=("/physical_device:GPU:0",), seconds=1.25),
             view=View("copy", "/p", "no overlay"),
             own_pids=(3, 4),
