@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.idlest import ranked, why
+from tfmon.analysis.gpu_others import ranked, why
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
 from tfmon.model.readings import GpuSample
-from tfmon.model.several import obstacle
-from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, parse_lane
+from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, obstacle, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 

@@ -10,7 +10,7 @@ from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import seconds_left
-from tfmon.analysis.unfinished import LONG_STEP_S
+from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.naming import ordered_settings
