@@ -88,7 +88,7 @@ ON_LANE_PAGE = (
     ("steal", "Time of a core that a hypervisor gave to other machines, in percent of one core."),
     ("throttled", "Share of its periods in which a container had used up its quota of CPU time."),
     ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
-    ("power", "Watts of the GPU, or of all CPU packages where the system tells (mostly to root only)."),
+    ("power", "Watts of the GPU."),
 )
 """On the page of a lane, where the name does not explain itself."""
 # fmt: on

@@ -314,7 +314,6 @@ def _of_host(host: HostSample) -> Lines:
     waited, short = host.cpu_pressure_pct, host.memory_pressure_pct
     yield "for a core", _said(waited, units.percent, " of the last 10 s some process waited for one")
     yield "for memory", _said(short, units.percent, " of the last 10 s some process waited for it")
-    yield "power", _said(host.package_power_w, units.watts, " by the CPU packages")
 
 
 def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:

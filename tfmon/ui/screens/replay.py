@@ -46,7 +46,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             for key in RACE_KEYS
             if watches(key.action) and key.id not in TAKEN
         ),
-        # Without an id they are not remapped, so that they clash with none of the others.
         *(
             Binding(key.keys, "refuse", key.help, show=False)
             for key in RACE_KEYS
