@@ -31,11 +31,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def keys() -> str:
-    """Return every key by what it is for, with the name by which it can be remapped."""
+    """Return every key by what it is for."""
     groups: dict[str, list[Sequence[str]]] = {}
     for key in KEYS:
-        groups.setdefault(key.group, []).append((_code(key.label), _sentence(key.help), f"`{key.id}`"))
-    parts = [f"**{group}**\n\n{table(('key', 'does', 'name'), rows)}" for group, rows in groups.items()]
+        groups.setdefault(key.group, []).append((_code(key.label), _sentence(key.help)))
+    parts = [f"**{group}**\n\n{table(('key', 'does'), rows)}" for group, rows in groups.items()]
     return "\n\n".join(parts)
 
 
@@ -71,7 +71,6 @@ def exit_codes() -> str:
         (errors.EXIT_DEVICE_ABSENT, "a requested device is not there, or a host cannot be used"),
         (errors.EXIT_SLOWER, "`tfmon diff --slower-than`: a lane is slower"),
         (errors.EXIT_CANNOT_TELL, "`diff --slower-than`: that cannot be told; `sweep`: nothing has a ratio"),
-        (errors.EXIT_BUSY, "`--wait-idle`: no GPU became free in time"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
         ("another", "the exit code of the script in the one lane; 128 and the number of the signal that ended it"),
     ]

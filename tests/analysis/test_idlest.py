@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from support.eight_gpus import GIB, samples
 
-from tfmon.analysis.idlest import is_free, ranked, state, why
+from tfmon.analysis.gpu_others import is_free, ranked, state, why
 from tfmon.model.readings import Missing, ProcessName
 from tfmon.probes.base import Gpu, absent_gpu
 
@@ -48,6 +48,5 @@ def test_free_is_what_has_no_process_no_load_and_no_memory_that_somebody_must_ho
 def test_the_words():
     assert why(EIGHT[1:2], 8) == "the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free"
     assert state(EIGHT[0]) == "2 processes, 97 % busy, 4.0 GiB free"
-    assert state(EIGHT[0], named=True) == "2 processes of ana, 97 % busy, 4.0 GiB free"
     hidden = replace(EIGHT[1], no_processes_reason="WSL2 tells none")
     assert state(hidden).startswith("processes not listed")

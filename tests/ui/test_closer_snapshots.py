@@ -17,7 +17,7 @@ def test_zoom(snap_compare, size):
 
 def test_zoom_without_colour_and_braille(snap_compare, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=(120, 36), press=["z", "left"])
+    assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=(120, 36), press=["z"])
 
 
 @pytest.mark.parametrize("metric", ["gpu", "memory"])
@@ -33,12 +33,8 @@ def test_an_own_and_a_logarithmic_axis(snap_compare, scale):
     )
 
 
-def test_the_cursor(snap_compare):
-    assert snap_compare(app_of(sampled()), terminal_size=(120, 36), press=["left"] * 11)
-
-
 def test_a_display_that_does_not_follow(snap_compare):
-    assert snap_compare(app_of(sampled()), terminal_size=(80, 24), press=["F", "pageup"])
+    assert snap_compare(app_of(sampled()), terminal_size=(80, 24), press=["F"])
 
 
 def test_what_is_copied(snap_compare):

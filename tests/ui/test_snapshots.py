@@ -25,7 +25,7 @@ def test_a_failed_lane_beside_a_focused_one_with_a_request(snap_compare):
 
 
 def test_a_light_theme_with_other_colours_of_the_lanes(snap_compare):
-    app = app_of(racing_demo(), theme="textual-light", lane_colours="purple-green")
+    app = app_of(racing_demo(), theme="textual-light")
     assert snap_compare(app, terminal_size=(120, 36))
 
 

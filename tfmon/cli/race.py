@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     help="Keep no spare worker that has loaded TensorFlow. Restarting a lane then takes seconds longer, and "
     "0.4 GiB less memory is used.",
 )
-@options.wait_idle
 @options.headless
 @options.as_json
 @options.screen
@@ -70,7 +69,6 @@ def race(
     no_record: bool,
     fresh: bool | None,
     no_spare: bool,
-    wait_idle_s: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -107,7 +105,6 @@ def race(
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
         ray=options.ray_cluster(),
-        wait_idle_s=wait_idle_s,
         in_place=in_place or None,
     )
     check(race_options, info, fresh)
@@ -121,7 +118,6 @@ def race(
 @options.one_lane
 @options.seconds
 @options.record
-@options.wait_idle
 @options.headless
 @options.as_json
 @options.screen
@@ -131,7 +127,6 @@ def watch(
     seconds: float | None,
     record: str | None,
     no_record: bool,
-    wait_idle_s: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -161,7 +156,6 @@ def watch(
         seconds=seconds,
         one_lane=True,
         ray=options.ray_cluster(),
-        wait_idle_s=wait_idle_s,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -199,7 +193,7 @@ def _start(
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
-    if headless or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
+    if headless or race_options.lanes or race_options.settings:
         from tfmon.runner.headless import plan_race
 
         with options.errors_as_json(as_json):
