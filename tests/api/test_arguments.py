@@ -29,7 +29,7 @@ WRONG = {
     "race": {
         "scenario": NO_TEXT, "lanes": st.one_of(NO_LIST, st.just([])), "settings": NO_DICT, "seconds": NO_NUMBER,
         "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
-        "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG,
+        "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
         "in_place": NO_FLAG, "python": NO_PYTHON,
         "record": st.one_of(st.integers(), st.none(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
         "wait": NO_FLAG,
