@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 pytest.importorskip("pexpect")
 
 from support.terminal import RESTORED, gone, racing
-from support.waiting import HANGS_S, PATIENCE_S
+from support.waiting import HANGS_S
 
 pytestmark = pytest.mark.pty
 ROOT = Path(__file__).parents[2]
@@ -82,23 +81,6 @@ def test_b_starts_a_lane_that_ran_out_of_memory_again_with_a_smaller_batch(start
     terminal.process.send("b")
     terminal.wait_for(lambda text: "out of memory" not in text and len(re.findall(r"batch\s+32\b", text)) >= 2)
     terminal.leave(0)
-
-
-def test_a_lane_that_hangs_reports_its_stack_and_is_ended_by_a_key(start):
-    terminal = start(*RACE, FAULT="hangs_in_c", TFMON_TEST_STALL_S="1")
-    terminal.wait_for(lambda text: re.search(r"stalled 0:\d\d", text) and re.search(r"\bS\b", text))
-    terminal.process.send("\t\t\r")
-    terminal.wait_for(lambda text: "Lane B" in text and "Heartbeat" in text)
-    for _ in range(10):  # a busy machine may tell of a stall before it hangs, and write its stack in parts
-        terminal.process.send("S")
-        with contextlib.suppress(AssertionError):
-            terminal.wait_for(lambda text: "in hangs_in_c" in text, PATIENCE_S / 10)
-            break
-    assert "in hangs_in_c" in terminal.read()
-    terminal.process.send("K")
-    terminal.process.send("\x1b")
-    terminal.wait_for(lambda text: "SIGKILL, as requested" in text and racing(text))
-    terminal.leave(1)
 
 
 @pytest.mark.parametrize("fault", ["sends_escapes", "fails_with_escapes"])
