@@ -99,13 +99,6 @@ def test_no_text_of_a_child_steers_the_terminal(start, fault):
     assert not re.search(r"\x1b\[31mred|\x9b|\x1b\[5n|\u202e", terminal.raw)
 
 
-def test_a_gpu_that_is_not_there_starts_nothing(start):
-    terminal = start("race", "small-dense", "--lane", "gpu:7")
-    assert terminal.wait_for_exit() == 3
-    assert "gpu:7 is not there" in terminal.raw
-    assert "\x1b[?1049h" not in terminal.raw
-
-
 def test_scenarios_of_the_working_directory_are_listed_without_being_run(tmp_path):
     folder = tmp_path / "scenarios"
     folder.mkdir()
