@@ -39,6 +39,7 @@ STARTS_A_PROCESS = {
 }
 NEEDS_ONE = {"process", "tensorflow", "pty"}
 LOADS_TENSORFLOW = "tensorflow"
+SLOWEST_FIRST = ("tensorflow", "pty", "process")
 
 
 class Guard:
@@ -67,10 +68,19 @@ sys.addaudithook(GUARD.hear)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test of a process that needs the fake driver has it compiled, whichever that is."""
+    """Begin with the files that take longest, so that no worker is left with one of them at the end.
+
+    The first test of a process that needs the fake driver has it compiled, whichever that is.
+    """
+    places: dict[object, int] = {}
     for item in items:
         if "build_fake_nvml" in getattr(item, "fixturenames", ()):
             item.add_marker("process")
+        place = next(
+            (at for at, mark in enumerate(SLOWEST_FIRST) if item.get_closest_marker(mark)), len(SLOWEST_FIRST)
+        )
+        places[item.path] = min(place, places.get(item.path, place))
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -94,13 +94,6 @@ def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
     assert group.session.snapshot().race.exclusive == ""
 
 
-def test_turns_go_round_and_each_slice_is_measured_apart(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS))
-    wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), what="four rounds")
-    for lane in group.session.snapshot().lanes:
-        assert [one.round for one in lane.slices][:4] == [1, 2, 3, 4]
-
-
 def test_the_mode_can_be_changed_while_they_race(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
     for mode in (TURNS, CONCURRENT, TURNS):

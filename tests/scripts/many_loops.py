@@ -1,4 +1,4 @@
-"""Training loops drawn from a grammar, each with its own count; run by test_many_loops.py in a child process.
+"""Training loops drawn from a grammar, each with its own count; run by test_loops.py in a child process.
 
     python many_loops.py FIRST EVERY COUNT
 

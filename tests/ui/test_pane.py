@@ -47,23 +47,6 @@ def test_every_row_is_as_wide_as_the_pane_in_every_phase():
                 assert phase in drawn(demo, "gpu:0", width, height, charset=charset)[0]
 
 
-def test_a_racing_lane_shows_its_figures():
-    rows = drawn(racing_demo(mode="concurrent"), "gpu:0")
-    text = "\n".join(rows)
-    assert "examples/s" in text and "122 steps/s" in text
-    assert rows[0].startswith("╭─ G  gpu:0  NVIDIA H200 ")
-    assert rows[0].endswith(" racing 0:42 ─╮")
-    assert line(rows, "step").split() == ["step", "p50", "8.43", "ms", "p95", "11.7", "p99", "12.6"]
-    assert line(rows, "loss") == "loss    2.2948 → 1.9441"
-    assert line(rows, "done") == "done    6 612 steps · 90 410 ex. · discarded <1 %"
-    assert line(rows, "cpu").endswith("104 % of 800")
-    assert line(rows, "memory") == "memory  612 MiB"
-    assert line(rows, "gpu ").endswith("6 % busy · 118 W of 700")
-    assert line(rows, "gpu mem") == "gpu mem 612 MiB used · 38 MiB allocated (peak 51 MiB)"
-    assert line(rows, "knobs") == "knobs   batch 20 · prefetch off"
-    assert any("┬ batch 20" in row or "batch 20 ┬" in row for row in rows)
-
-
 def test_a_reading_that_is_missing_or_old_says_so_where_it_would_stand():
     demo = racing_demo()
     text = "\n".join(drawn(demo, "cpu"))
@@ -200,12 +183,6 @@ def test_long_and_wide_names_never_break_the_frame():
     for name in demo.names:
         for width in (40, 41, 60):
             assert "racing" in drawn(demo, name, width, 18)[0]
-
-
-def test_the_focused_pane_has_another_frame_and_the_winner_says_by_how_much_it_is_ahead():
-    rows = drawn(racing_demo(), "cpu")
-    assert rows[0].startswith("╭") and "▲ 3.2× ahead" in "\n".join(rows)
-    assert drawn(racing_demo(), "cpu", focused="cpu")[0].startswith("┏")
 
 
 def test_the_clock_of_a_lane_that_is_over_stands_still():

@@ -1,0 +1,247 @@
+"""Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
+
+    python benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
+    python benchmarks/attribution.py rate
+    python benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
+
+`shares` trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
+profiles of 20 steps between these, and compares them share by share. The input, the call and the rest come from
+the lane's clocks on one side and from TensorFlow's on the other. How a call splits is a profile's word on both
+sides: of a few steps while the lane warmed up, and of others later.
+
+`rate` counts windows a second at step rates that differ by orders of magnitude. `profile` measures how long it
+takes from the request for a profile to its table, and what the lane loses while the profiler records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.common import (
+    ANSWER_S,
+    Watch,
+    add_options,
+    bootstrap,
+    is_steady,
+    met,
+    plan_one_lane,
+    racing,
+)
+from tfmon.analysis.attribution import shares_of
+from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.lanes.group import LaneGroup
+from tfmon.model.lane_events import Profiled, ProfileFailed, Window
+from tfmon.model.lane_state import LaneState
+from tfmon.model.profile import Profile
+from tfmon.model.readings import Missing, known
+from tfmon.profile.breakdown import read_profile
+from tfmon.reports.profile import to_text
+
+POINTS = 5.0
+TABLE_S = 2.0
+CAPTURE = 0.25
+STEPS = 20
+PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A lane and what bounds it, which one knows from how it was made."""
+
+    scenario: str
+    lane: str
+    kinds: tuple[str, ...]
+    why: str
+
+
+LANES = (
+    Known("small-dense", "cpu", ("dispatch",), "a batch of 10 through 14,000 weights"),
+    Known("small-dense", "cpu,sync_every_step=on", ("dispatch",), "the same: a CPU's loss is there when read"),
+    Known("tensor-core-shapes", "cpu", ("compute",), "large matrix products"),
+    Known("slow-preprocess", "cpu", ("input",), "1 ms of a core for each image, in a serial map"),
+    Known("host-transfer", "cpu", ("input", "mixed"), "8 MiB gathered for each step, and hardly anything done"),
+    Known("eager-graph", "cpu,graph=off", ("eager",), "every operation of a small net on its own"),
+    Known("eager-graph", "cpu", ("compute",), "the same net as one graph: convolutions"),
+    Known("fine-grained-ops", "cpu,graph=on", ("dispatch",), "a hundred additions of 100 numbers"),
+    Known("fine-grained-ops", "cpu,graph=off", ("eager",), "the same, one by one"),
+    Known("retracing", "cpu", ("retracing",), "a Python number as an argument"),
+    Known("python-feed", "cpu", ("dispatch", "mixed"), "Keras' train_on_batch on arrays, half of it computing"),
+)
+
+
+# ---------------------------------------------------------------- shares
+
+
+def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
+    """Train a lane, print both shares; return the largest difference and if the verdict is right."""
+    plan = plan_one_lane(one.scenario, one.lane)
+    (planned,) = plan.lanes
+    with racing(plan) as (lanes, watch), tempfile.TemporaryDirectory() as folder:
+        lanes.resume([planned.spec.name])
+        profiles = []
+        for number in range(captures):
+            _train(watch, seconds / captures)
+            path = _profile(lanes, watch, planned.spec.name, Path(folder) / str(number))
+            profiles.append(read_profile(path))
+        _train(watch, seconds / captures)
+        snapshot = watch.snapshot()
+    (lane,) = snapshot.lanes
+    profile = sorted(profiles, key=lambda one: one.step_ns)[captures // 2]
+    each = [by_profile(one) for one in profiles]
+    ours, theirs = by_windows(lane), {name: statistics.fmean(one[name] for one in each) for name in each[0]}
+    apart = {name: abs(ours[name] - theirs[name]) for name in ours if name in theirs}
+    found = find_bottleneck(snapshot, lane)
+    kind = found.kind if found else "none"
+    right = kind in one.kinds
+    bound = profile.bottleneck.kind if not isinstance(profile.bottleneck, Missing) else "none"
+    print(f"\n{one.scenario} on {one.lane}: {one.why}")
+    print(f"  {'by windows':12}" + "".join(f"{name} {value:5.1f}   " for name, value in ours.items()))
+    print(f"  {'by profile':12}" + "".join(f"{name} {value:5.1f}   " for name, value in theirs.items()))
+    worst = max(apart, key=lambda name: apart[name])
+    print(
+        f"  at most {apart[worst]:.1f} points apart ({worst}); {kind}, by the profile {bound},"
+        f" expected {' or '.join(one.kinds)}: {'right' if right else 'WRONG'}"
+    )
+    print(f"  {found.text if found else ''}; try {', '.join(a.text for a in found.advice) if found else ''}")
+    return apart[worst], right
+
+
+def by_windows(lane: LaneState) -> dict[str, float]:
+    """Return the shares of step time that the lane's windows tell, in percent."""
+    shares = shares_of(lane)
+    assert shares is not None
+    named = {"input": shares.input_pct, "retrace": shares.retrace_pct, "rest": shares.sync_pct + shares.other_pct}
+    split = {"dispatch": known(shares.dispatch_pct), "compute": known(shares.device_pct)}
+    found = {name: value for name, value in split.items() if value is not None}
+    return {**named, **(found or {"step": shares.step_pct})}
+
+
+def by_profile(profile: Profile) -> dict[str, float]:
+    """Return the same shares from a profile."""
+    call = profile.call
+    assert not isinstance(call, Missing)
+    compute = known(call.compute_ns) or 0.0
+    parts = {
+        "input": known(profile.input.wait_ns) or 0.0,
+        "retrace": call.tracing_ns + call.compile_ns,
+        "rest": profile.other_ns,
+        "dispatch": call.dispatch_ns,
+        "compute": compute,
+        "step": call.dispatch_ns + compute,
+    }
+    return {name: 100 * value / profile.step_ns for name, value in parts.items()}
+
+
+def run_shares(options: argparse.Namespace) -> None:
+    """Compare every lane, and say whether the goals are met."""
+    lanes = [one for one in LANES if options.only in (None, one.scenario)]
+    results = [compare(one, options.seconds, options.captures) for one in lanes]
+    near = sum(apart <= POINTS for apart, _ in results)
+    right = sum(right for _, right in results)
+    print(f"\nwithin {POINTS:g} points: {near} of {len(lanes)} lanes; verdicts right: {right} of {len(lanes)}")
+
+
+def _train(watch: Watch, seconds: float) -> None:
+    """Let the lane train for so long, and at least until it has been diagnosed."""
+    deadline = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or find_bottleneck(watch.snapshot(), watch.snapshot().lanes[0]) is None:
+        if time.monotonic() > deadline:
+            raise SystemExit("the lane trained for long and was not diagnosed")
+        time.sleep(0.1)
+
+
+def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
+    """Have the lane take a profile; return the file."""
+    start = watch.heard
+    lanes.profile(lane, folder, STEPS)
+    answer = watch.wait(lambda event: isinstance(event, Profiled | ProfileFailed), start, PATIENCE_S)
+    if isinstance(answer, Profiled):
+        return Path(answer.path)
+    raise SystemExit(f"no profile: {answer}")
+
+
+# ---------------------------------------------------------------- windows a second
+
+
+def run_rate(options: argparse.Namespace) -> None:
+    """Count windows at step rates that differ by orders of magnitude."""
+    rates = []
+    for scenario, lane in (("fine-grained-ops", "cpu,graph=on"), ("small-dense", "cpu"), ("retracing", "cpu")):
+        plan = plan_one_lane(scenario, lane)
+        with racing(plan) as (lanes, watch):
+            lanes.resume([plan.lanes[0].spec.name])
+            watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
+            start = watch.heard
+            time.sleep(options.seconds)
+            windows = [event for event in watch.since(start) if isinstance(event, Window)]
+        rates.append(len(windows) / options.seconds)
+        steps = sum(window.steps for window in windows) / options.seconds
+        print(f"{scenario:17} {steps:8.1f} steps/s   {rates[-1]:.2f} windows/s")
+    # A window lasts 0.2 s and then until its step is done; a step of 0.1 s may take half a window more.
+    print("at most 5 a second at any step rate:", met(max(rates) <= 5.05))
+
+
+# ---------------------------------------------------------------- a profile of 20 steps
+
+
+def run_profile(options: argparse.Namespace) -> None:
+    """Measure the time from the request to the table, and the lane's speed while the profiler records."""
+    plan = plan_one_lane(options.scenario, options.lane)
+    name = plan.lanes[0].spec.name
+    took, lost, stood = [], [], []
+    with racing(plan) as (lanes, watch), tempfile.TemporaryDirectory() as folder:
+        lanes.resume([name])
+        _train(watch, 2.0)
+        for number in range(options.captures):
+            began, start = time.monotonic(), watch.heard
+            path = _profile(lanes, watch, name, Path(folder) / str(number))
+            written = time.monotonic()
+            profile = read_profile(path)
+            to_text(profile)
+            took.append((time.monotonic() - began, time.monotonic() - written))
+            watch.wait(is_steady, watch.heard, ANSWER_S)
+            _train(watch, 1.0)
+            plain_ns = [w.span_ns / w.steps for w in watch.since(start) if isinstance(w, Window) and not w.marks]
+            lost.append(1 - statistics.median(plain_ns) / profile.step_ns)
+            stood.append((written - began) * 1e3 - profile.steps * profile.step_ns / 1e6)
+    read = statistics.median(reading for _, reading in took)
+    slowest = max(seconds for seconds, _ in took)
+    print(
+        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: request to table"
+        f" median {statistics.median(seconds for seconds, _ in took):.2f} s, at most {slowest:.2f} s (of it"
+        f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {met(slowest <= TABLE_S)})"
+    )
+    middle = statistics.median(lost)
+    low, high = bootstrap(np.array(lost))
+    print(
+        f"while it records the lane loses {middle:.1%} of its speed, 95 % interval {low:.1%} to {high:.1%}"
+        f"   (goal {CAPTURE:.0%}: {met(middle < CAPTURE)});"
+        f" waiting for a window's end and writing the file take {statistics.median(stood):.0f} ms"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True)
+    add_options(parts.add_parser("shares"), seconds=6.0, captures=5, only=None)
+    add_options(parts.add_parser("rate"), seconds=5.0)
+    add_options(parts.add_parser("profile"), scenario="small-dense", lane="cpu", captures=10)
+    options = parser.parse_args()
+    run = {"shares": run_shares, "rate": run_rate, "profile": run_profile}
+    run[options.part](options)
+
+
+if __name__ == "__main__":
+    main()

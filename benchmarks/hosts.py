@@ -1,0 +1,356 @@
+"""Measure lanes over ssh, on a loopback sshd of its own: what they cost, how soon they obey, and whether they lie.
+
+    python benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
+    python benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
+    python benchmarks/hosts.py slices [--seconds 20]    the end of a slice to the start of the next
+    python benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
+    python benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
+    python benchmarks/hosts.py ends                     lanes after the link closes or falls silent
+    python benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
+    python benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
+
+`keys`, `slices` and `ends` use children that train nothing; the others train small-dense. It needs sshd and a
+quiet machine. The hosts of `between` are two names of this machine, whose lanes take turns: so it is a lower bound
+of the between-process part of an interval over hosts; two machines of one model differ by more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from scipy.stats import chi2
+from scipy.stats import t as student
+from support.hosts import CHILDREN, Linked, all_gone, start_all_kinds
+from support.sshd import PROGRAMS, Sshd, running_sshd
+from support.waiting import wait_for
+
+from benchmarks.common import Watch, command_of, met
+from tfmon.analysis.means import trimmed
+from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
+from tfmon.catalog import find_scenario
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.launch import BOOTSTRAP
+from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.wire import Wire
+from tfmon.model.events import Event, LinkMeasured
+from tfmon.model.lane_events import PhaseEntered, SliceEnded
+from tfmon.model.lane_state import RACING
+from tfmon.model.race import TURNS, Machine
+from tfmon.model.requests import Pause
+from tfmon.model.session import Session
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner.planner import RaceOptions, plan_race
+
+FAIR_OPTIONS = {"minutes": 8.0, "rounds": 24}
+LEAST_PAIRS = 3
+PATIENCE_S = 120.0
+HOST = "gpu2"
+
+
+class TimedWire(Wire):
+    """A wire that notes when the agent's words came."""
+
+    def __init__(self, host: Host) -> None:
+        self.began = time.perf_counter()
+        self.words_s: list[float] = []
+        super().__init__(host)
+
+    def _next_word(self, patience_s: float) -> dict:
+        word = super()._next_word(patience_s)
+        self.words_s.append(time.perf_counter() - self.began)
+        return word
+
+
+def linked(name: str = HOST) -> Linked:
+    link = Linked(Host(name, python=sys.executable))
+    link.ensure()
+    return link
+
+
+@contextlib.contextmanager
+def racing(*links: Linked, lanes: Sequence[str], script: Path = BOOTSTRAP) -> Iterator[Watch]:
+    """Race lanes, of which those with a host run there, until the block ends."""
+    session = Session(Machine(), time.monotonic_ns)
+    watch, places = Watch(session), {link.host.name: link for link in links}
+    for link in links if len(links) > 1 else ():
+        for event in link.events:  # which machine it is: lanes of one machine take turns
+            session.accept(event)
+    options = RaceOptions(lanes=tuple(lane.rpartition("/")[2] for lane in lanes), mode=TURNS)
+    plan = plan_race(find_scenario("small-dense"), options, lambda *_: GpuSearch())[0]
+    spread = [
+        replace(one, spec=replace(one.spec, host=lane.rpartition("/")[0], name=f"{lane} #{place}"))
+        for place, (one, lane) in enumerate(zip(plan.lanes, lanes, strict=True))
+    ]
+    group = LaneGroup(session, lambda _: plan, script, places=lambda host: places.get(host, links[0]))
+    try:
+        group.begin(replace(plan, lanes=tuple(spread)))
+        yield watch
+    finally:
+        group.stop()
+
+
+def begin_child(start: Callable[..., LaneProcess]) -> Callable[[], float]:
+    """Start a child that answers every request; return what asks it once, in ms."""
+    said = threading.Event()
+
+    def hear(_: LaneProcess, event: Event) -> None:
+        if isinstance(event, PhaseEntered):
+            said.set()
+
+    process = start(hear)
+    said.wait(30)
+
+    def ask() -> float:
+        said.clear()
+        began = time.perf_counter()
+        process.send(Pause())
+        assert said.wait(10)
+        return (time.perf_counter() - began) * 1e3
+
+    return ask
+
+
+def raced(watch: Watch, rounds: int) -> bool:
+    return all(len(lane.slices) >= rounds for lane in watch.snapshot().lanes)
+
+
+def percentiles(values: Sequence[float]) -> tuple[float, float]:
+    ordered = sorted(values)
+    return statistics.median(ordered), ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+def start(sshd: Sshd, options: argparse.Namespace) -> None:
+    words = []
+    for _ in range(options.times):
+        wire = TimedWire(Host(HOST, python=sys.executable))
+        wire.greet()
+        words.append(wire.words_s)
+        wire.kill()
+    first, ready = zip(*words, strict=True)
+    for name, limit_s, found in (("first word", 1.0, first), ("code ready", 2.0, ready)):
+        middle, high = percentiles(found)
+        print(f"{name}: median {middle:.2f} s, p95 {high:.2f} s; at most {limit_s} s: {met(high <= limit_s)}")
+
+
+def keys(sshd: Sshd, options: argparse.Namespace) -> None:
+    from tfmon.lanes.local import LocalProcess
+    from tfmon.lanes.reader import PipeReader
+
+    reader, script = PipeReader(sys.exit), CHILDREN / "speaker.py"
+
+    started: list[LaneProcess] = []
+
+    def here(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
+        process = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_beat"}, sink, script)
+        reader.watch(process)
+        started.append(process)
+        return process
+
+    def there(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
+        child = link.start("a_beat")
+        child._hear = sink
+        child.process._sink = sink
+        return child.process
+
+    link = linked()
+    for name, begin in (("here", here), ("there", there)):
+        ask = begin_child(begin)
+        middle, high = percentiles([ask() for _ in range(options.times)])
+        goal = f"; at most 2 ms: {met(high <= 2)}" if name == "there" else ""
+        print(f"key to child and back, {name}: p50 {middle:.2f} ms, p95 {high:.2f} ms{goal}")
+    link.close()
+    for process in started:
+        process.kill(signal.SIGKILL)
+    reader.close()
+    reader.join(PATIENCE_S)
+
+
+def slices(sshd: Sshd, options: argparse.Namespace) -> None:
+    link = linked()
+    for lanes in (("cpu", "cpu,prefetch=auto"), (f"{HOST}/cpu", f"{HOST}/cpu,prefetch=auto")):
+        with racing(link, lanes=lanes, script=CHILDREN / "trainer.py") as watch:
+            time.sleep(options.seconds)
+        ended_ns, gaps = None, []
+        for event in watch.since(0):
+            if isinstance(event, SliceEnded):
+                ended_ns = event.at_ns
+            elif ended_ns is not None and isinstance(event, PhaseEntered) and event.phase == RACING:
+                gaps.append((event.at_ns - ended_ns) / 1e6)
+                ended_ns = None
+        middle, high = percentiles(gaps)
+        trip = link.heard(LinkMeasured)[-1].round_trip_ns / 1e6
+        goal = f"; at most {trip:.2f} + 6 ms: {met(high <= trip + 6)}" if "/" in lanes[0] else ""
+        gap = f"p50 {middle:.2f} ms, p95 {high:.2f} ms, {len(gaps)} times"
+        print(f"slice end to next start, {lanes[0]}: {gap}{goal}")
+    link.close()
+
+
+def agent(sshd: Sshd, options: argparse.Namespace) -> None:
+    link = linked()
+    lanes = [f"{HOST}/cpu,batch_size={size}" for size in (10, 20, 40, 80)]
+    with racing(link, lanes=lanes) as watch:
+        wait_for(partial(raced, watch, 1), PATIENCE_S, "all lanes train")
+        before, began = link.agent.cpu_times(), time.perf_counter()
+        time.sleep(options.seconds)
+        after, seconds = link.agent.cpu_times(), time.perf_counter() - began
+        memory = link.agent.memory_full_info()
+    share = 100 * (after.user + after.system - before.user - before.system) / seconds
+    mib = memory.uss / 2**20
+    print(f"agent with four lanes: {share:.2f} % of a core; at most 1.5 %: {met(share <= 1.5)}")
+    resident = memory.rss / 2**20
+    print(f"its memory: {mib:.1f} MiB of its own, {resident:.1f} resident; at most 15 MiB: {met(mib <= 15)}")
+    link.close()
+
+
+def readings(sshd: Sshd, options: argparse.Namespace) -> None:
+    links = [linked(name) for name in (HOST, "gpu3")]
+    shares = []
+    for reading in (False, True):
+        for link in links if reading else ():
+            link.begin_readings(())
+        time.sleep(3)
+        before, began = time.process_time(), time.perf_counter()
+        time.sleep(options.seconds)
+        shares.append(100 * (time.process_time() - before) / (time.perf_counter() - began))
+    each = (shares[1] - shares[0]) / len(links)
+    whole = shares[1] / len(links)
+    print(f"monitor, idle connection: {shares[0] / len(links):.2f} % of a core a host")
+    print(f"monitor, with readings: {whole:.2f} % of a core a host")
+    print(f"the readings of a host: {each:.2f} % of a core; at most 0.3 %: {met(each <= 0.3)}")
+    agents = [link.agent.memory_full_info().uss / 2**20 for link in links]
+    print(f"agents with probes: {', '.join(f'{mib:.1f}' for mib in agents)} MiB of their own")
+    for link in links:
+        link.close()
+
+
+def ends(sshd: Sshd, options: argparse.Namespace) -> None:
+    for what, limit_s in (("closed", 1.0), ("silent", 12.0)):
+        link = linked()
+        children, agent_pid = start_all_kinds(link), link.agent.pid
+        sessions = sshd.sessions()
+        if what == "closed":
+            link._wire.popen.kill()
+        else:
+            for session in sessions:
+                session.suspend()
+        began = time.monotonic()
+        if what == "silent":
+            link.wait_for_loss()
+            lost_s = time.monotonic() - began
+            print(f"link silent: told after {lost_s:.1f} s; at most 6 s: {met(lost_s <= 6)}")
+        wait_for(partial(all_gone, children, agent_pid), what="all are gone")
+        took_s = time.monotonic() - began
+        print(f"link {what}: lanes gone after {took_s:.2f} s; at most {limit_s:.0f} s: {met(took_s <= limit_s)}")
+        for session in sessions:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                session.resume()
+
+
+def fair(sshd: Sshd, options: argparse.Namespace) -> None:
+    compare(linked(), "through an agent", options, 0.01)
+
+
+def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -> None:
+    """Compare by new pairs of processes, in turns; which of them is first in a round changes by itself.
+
+    Rounds differ by more than processes: so a pair has many, and what a start costs is spent seldom.
+    """
+    logs: list[float] = []
+    nice: dict[str, set[int]] = {HOST: set(), "": set()}
+    until_s = time.monotonic() + 60 * options.minutes
+    while len(logs) < LEAST_PAIRS or time.monotonic() < until_s:
+        lanes = ("cpu", f"{HOST}/cpu") if len(logs) % 2 else (f"{HOST}/cpu", "cpu")
+        with racing(link, lanes=lanes) as watch:
+            wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
+            found = watch.snapshot().lanes
+            for one in found:
+                nice[one.spec.host].add(os.getpriority(os.PRIO_PROCESS, one.pid))
+        speeds = {one.spec.host: log_speeds(one.slices) for one in found}
+        both = speeds[HOST].keys() & speeds[""].keys()
+        center = trimmed([speeds[HOST][number].log - speeds[""][number].log for number in both])
+        assert center is not None, "too few rounds"
+        logs.append(center.value)
+        print(
+            f"pair {len(logs)}: {math.exp(center.value):.4f} ± {100 * center.error:.2f} % by its rounds",
+            flush=True,
+        )
+    link.close()
+    there, here = (", ".join(map(str, sorted(nice[host]))) for host in (HOST, ""))
+    print(f"nice value of the lanes: {there} {what}, {here} for those started here: {met(there == here)}")
+    mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+    reach = student.ppf(0.975, len(logs) - 1) * error
+    low, high = math.exp(mean - reach), math.exp(mean + reach)
+    good = low <= 1 <= high and reach <= most
+    interval = f"{math.exp(mean):.4f} ({low:.4f} to {high:.4f}) by {len(logs)} pairs"
+    print(f"{what} / started here: {interval}; 1 within ±{100 * most:g} %: {met(good)}")
+
+
+def between(sshd: Sshd, options: argparse.Namespace) -> None:
+    """Print the standard deviation of the log ratio of equal processes, each pair of them new."""
+    logs, errors = [], []
+    for pair in range(options.pairs):
+        links = [linked(name) for name in (HOST, "gpu3")]
+        with racing(*links, lanes=[f"{link.host.name}/cpu" for link in links]) as watch:
+            wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
+            first, second = (log_speeds(lane.slices) for lane in watch.snapshot().lanes)
+        for link in links:
+            link.close()
+        center = trimmed([one.log - second[number].log for number, one in first.items() if number in second])
+        assert center is not None, "too few rounds"
+        logs.append(center.value)
+        errors.append(center.error)
+        print(f"pair {pair + 1}: {math.exp(logs[-1]):.4f}, ±{100 * errors[-1]:.2f} % by its rounds", flush=True)
+    degrees, spread = len(logs) - 1, statistics.variance(logs)
+    low, high = (math.sqrt(degrees * spread / chi2.ppf(share, degrees)) for share in (0.975, 0.025))
+    rest = math.sqrt(max(0.0, spread - statistics.mean(error**2 for error in errors)))
+    print(f"standard deviation of the log ratio: {math.sqrt(spread):.4f} (95 % CI {low:.4f} to {high:.4f})")
+    print(f"without the scatter of the rounds: {rest:.4f}; supposed: {BETWEEN_MACHINES_SD}")
+
+
+MEASURED = {
+    "start": (start, {"times": 10}),
+    "keys": (keys, {"times": 400}),
+    "slices": (slices, {"seconds": 20.0}),
+    "agent": (agent, {"seconds": 30.0}),
+    "readings": (readings, {"seconds": 30.0}),
+    "ends": (ends, {}),
+    "fair": (fair, FAIR_OPTIONS),
+    "between": (between, {"pairs": 12, "rounds": 16}),
+}
+
+
+def main() -> None:
+    options = command_of(__doc__, MEASURED)
+    if None in PROGRAMS:
+        raise SystemExit("sshd, ssh or ssh-keygen is not installed")
+    with tempfile.TemporaryDirectory(prefix="tfmon-sshd-") as folder, running_sshd(Path(folder)) as sshd:
+        if sshd is None:
+            raise SystemExit("an sshd may not be started here")
+        os.environ["PATH"] = os.pathsep.join([sshd.put_client(), os.environ["PATH"]])
+        MEASURED[options.what][0](sshd, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Presses random keys, clicks, scrolls and resizes over real lanes, as a cat on the keyboard would.
+
+With `--scripts` it watches five scripts, one after the other, for a fifth of the time each. No key is pressed that
+changes a setting or confirms an end; so each is to be started once, and to end with the exit code, the last words
+and the weights, to the bit, that it has without tfmon; after a click that changed a setting, with the code alone.
+
+It says its seed, which repeats the acts; where one of them leaves tfmon, it starts again with the next seed.
+Every twenty acts it asks for the race again, in 120 columns, and the screen must show it. It ends with 1 if that
+fails, and for what `soak.py` checks: a crash, a traceback, a process that is left, a terminal that is not
+restored, a recording that ends before its last event, a figure that grew.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+
+from benchmarks.common import options_of  # noqa: E402
+from benchmarks.soak import RACE, Soak  # noqa: E402
+from tfmon.recordings.library import runs  # noqa: E402
+from tfmon.recordings.player import play_all  # noqa: E402
+from tfmon.ui.keys import KEYS  # noqa: E402
+
+SIZES = ((120, 36), (80, 24), (200, 50), (60, 15), (40, 12), (21, 5), (300, 80), (1, 1))
+"""Columns and rows."""
+LEAVE_OR_SUSPEND = ("app.quit", "quit", "stop")
+CLOSES_OR_LEAVES = "q"
+"""On a page it closes the page, on the race it leaves: Escape closes pages here."""
+SPECIAL = {
+    "escape": "\x1b", "enter": "\r", "space": " ", "tab": "\t", "shift+tab": "\x1b[Z", "backspace": "\x7f",
+    "up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D", "home": "\x1b[H", "end": "\x1b[F",
+    "pageup": "\x1b[5~", "pagedown": "\x1b[6~", "delete": "\x1b[3~", "f1": "\x1bOP", "shift+left": "\x1b[1;2D",
+    "shift+right": "\x1b[1;2C", "ctrl+left": "\x1b[1;5D", "ctrl+right": "\x1b[1;5C", "ctrl+p": "\x10",
+    "ctrl+u": "\x15",
+    "colon": ":", "comma": ",", "full_stop": ".", "question_mark": "?", "slash": "/", "minus": "-", "plus": "+",
+    "equals_sign": "=", "left_square_bracket": "[", "right_square_bracket": "]",
+}  # fmt: skip
+ASKS_EVERY = 20
+SCRIPTS = ("from_scratch", "custom_train_step", "gan_from_scratch", "train_on_batch", "built_in_methods")
+CHANGES = set("pbBgxmkEecutsq\r :\x10")
+"""Keys that change a setting, pause, leave, or open what may do so."""
+QUESTION = "again: yes"
+GUEST = """
+import hashlib, runpy, sys, time
+import keras
+path, minutes, times, name = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+with open(name + ".started", "a") as file:
+    file.write("started ")
+keras.utils.set_random_seed(1)
+digest, began, done = hashlib.sha256(), time.monotonic(), 0
+while done < times or (not times and time.monotonic() < began + 60 * minutes):
+    for model in runpy.run_path(path).values():
+        if isinstance(model, keras.Model):
+            for weights in model.get_weights():
+                digest.update(weights.tobytes())
+    done += 1
+print(f"{done} times, weights {digest.hexdigest()}", flush=True)
+with open(name + ".ended", "w") as file:
+    file.write(str(done))
+sys.exit(3)
+"""
+"""Trains a script so often as it is told, or for so long; ends with code 3."""
+
+
+def keystrokes() -> list[str]:
+    """Return what a terminal sends for every key that tfmon has, but for those that leave it."""
+    names = {name for key in KEYS if key.action not in LEAVE_OR_SUSPEND for name in key.keys.split(",")}
+    names -= {CLOSES_OR_LEAVES, *(name for name in names if name.startswith("ctrl+") and name not in SPECIAL)}
+    unknown = sorted(name for name in names if len(name) > 1 and name not in SPECIAL)
+    assert not unknown, f"what a terminal sends for {unknown} is not known here"
+    return sorted(SPECIAL.get(name, name) for name in names) + list("xyz 12/ü\x7f")
+
+
+class Monkey(Soak):
+    """One run."""
+
+    pause_s = (0.05, 0.5)
+    may_leave = True
+    rows_of_keys = 0
+    """Rows at the end of the screen that are not clicked."""
+
+    def __init__(self, *, seed: int, words: Sequence[str] = RACE) -> None:
+        super().__init__(real=True, seed=seed, words=words)
+        self.keystrokes = keystrokes()
+        self.size = SIZES[0]
+        self.wrong: list[str] = []
+        self.sent: collections.deque[str] = collections.deque(maxlen=40)
+
+    def act(self) -> None:
+        """Do one random thing, and ask for the race now and then."""
+        what = self.random.choices(["key", "click", "scroll", "resize"], weights=[12, 3, 2, 1])[0]
+        if what == "key":
+            self._send(self.random.choice(self.keystrokes))
+        elif what == "resize":
+            self._resize(*self.random.choice(SIZES))
+        else:
+            button = self.random.choice([0, 0, 0, 2] if what == "click" else [64, 65, 35])
+            columns, rows = self.size[0], max(1, self.size[1] - self.rows_of_keys)
+            column, row = self.random.randint(1, columns), self.random.randint(1, rows)
+            for _ in range(self.random.choice([1, 1, 2])):
+                self._send(f"\x1b[<{button};{column};{row}M")
+                if button < 35:
+                    self._send(f"\x1b[<{button};{column};{row}m")
+        self.done[what] += 1
+        if sum(self.done.values()) % ASKS_EVERY == 0:
+            self._ask_for_the_race()
+
+    def _send(self, text: str) -> None:
+        self.sent.append(text)
+        self.terminal.process.send(text)
+        until = time.monotonic() + self.random.choice([0.0, 0.02, 0.3])
+        while time.monotonic() < until:
+            self.terminal.read()
+
+    def _resize(self, columns: int, rows: int) -> None:
+        self.size = columns, rows
+        self.terminal.screen.resize(rows, columns)
+        self.terminal.process.setwinsize(rows, columns)
+
+    def _ask_for_the_race(self) -> None:
+        """Close whatever is open, and see whether the race is on the screen; start its lanes again."""
+        self._resize(*SIZES[0])
+        self.press(*["\x1b"] * 5)
+
+        def shows_the_race(text: str) -> bool:
+            above = text.splitlines()[:2]  # the tabs are above the header
+            return not self.terminal.process.isalive() or any(row.lstrip().startswith("tfmon") for row in above)
+
+        try:
+            self.terminal.wait_for(shows_the_race, timeout_s=30)
+        except AssertionError as error:
+            self.wrong.append(f"after {sum(self.done.values())} acts the race is {error}")
+        self.press("r")
+
+
+class Watcher(Monkey):
+    """Random keys over one script."""
+
+    may_leave, codes, rows_of_keys = False, (3,), 3
+
+    def __init__(self, script: str, minutes: float, *, seed: int) -> None:
+        Path("guest.py").write_text(GUEST)
+        self.script = script
+        self.command = [sys.executable, "guest.py", str(TESTS / "scripts" / "guides" / f"{script}.py")]
+        super().__init__(seed=seed, words=("watch", "--", *self.command, str(minutes), "0", "watched"))
+        self.keystrokes = [key for key in self.keystrokes if key not in CHANGES]
+        self.ended = Path("watched.ended")
+
+    def act(self) -> None:
+        """Do one random thing, and let no question be answered by the next."""
+        super().act()
+        while QUESTION in self.terminal.read() and self.terminal.process.isalive():
+            pass
+
+    def press(self, *keys: str) -> None:
+        """Press keys, but restart nothing."""
+        super().press(*(key for key in keys if key != "r"))
+
+    def run(self, seconds: float) -> None:
+        """Press keys until the script has ended."""
+        ends_at = time.monotonic() + seconds
+        while not self.ended.exists() and time.monotonic() < ends_at and self.terminal.process.isalive():
+            self.act()
+            self.lanes()
+            until = time.monotonic() + self.random.uniform(*self.pause_s)
+            while time.monotonic() < until:
+                self.terminal.read()
+            self.terminal.raw = self.terminal.raw[-20_000:]
+
+    def end(self) -> list[str]:
+        """Leave, train as often without tfmon, and return what differs."""
+        if not self.ended.exists():
+            return [f"{self.script} did not end: {self.terminal.read()}"]
+        deadline = time.monotonic() + 60
+        while "ended" not in self.terminal.read() and time.monotonic() < deadline:
+            self.press("\x1b")
+        psutil.wait_procs(self.lanes(), timeout=60)  # until they are gone `q` asks a question
+        wrong = super().end()
+        done = subprocess.run(
+            [*self.command, "0", self.ended.read_text(), "alone"], capture_output=True, text=True, check=False
+        )
+        _, known = play_all(max((run.path for run in runs()), key=lambda path: path.stat().st_mtime))
+        (lane,) = known.lanes
+        assert lane.ended is not None
+        watched = lane.ended.exit_code, lane.ended.requested, lane.ended.output_tail[-1:]
+        alone = done.returncode, False, tuple(done.stdout.splitlines()[-1:])
+        starts = len(Path("watched.started").read_text().split())
+        print(f"{self.script}: {alone[2]}, {lane.steps:,} steps seen")
+        if changes := [mark.text for mark in lane.knob_marks]:
+            print(f"{self.script}: clicks changed {', '.join(changes)}, so its weights are others")
+            watched, alone = watched[:2], alone[:2]
+        if watched != alone or starts != 1:
+            wrong.append(f"{self.script}, started {starts} times, ended as {watched}, without tfmon as {alone}")
+        for name in ("watched.started", "watched.ended", "alone.started", "alone.ended"):
+            Path(name).unlink(missing_ok=True)
+        return wrong
+
+
+def main() -> int:
+    given = options_of(__doc__, minutes=10.0, seed=int.from_bytes(os.urandom(2), "big"), scripts=False)
+    print(f"seed {given.seed}", flush=True)
+    before = Path.cwd()
+    folder = os.environ["TFMON_RECORDINGS"] = tempfile.mkdtemp(prefix="tfmon-monkey-")
+    os.chdir(folder)  # the screen is saved there
+    ends_at, seed, wrong = time.monotonic() + 60 * given.minutes, given.seed, []
+    try:
+        scripts = itertools.cycle(SCRIPTS)
+        while (left_s := ends_at - time.monotonic()) > 0 and not wrong:
+            # Half of a script's time is that of the same without tfmon.
+            monkey = Watcher(next(scripts), given.minutes / 10, seed=seed) if given.scripts else Monkey(seed=seed)
+            try:
+                monkey.run(max(left_s, 600) if given.scripts else left_s)
+                wrong = monkey.wrong + monkey.end()
+            finally:
+                monkey.terminal.close()
+            monkey.report()
+            if wrong:
+                print(f"seed {seed}, in {monkey.size} at last: {list(monkey.sent)}")
+            seed += 1
+    finally:
+        os.chdir(before)
+        shutil.rmtree(folder, ignore_errors=True)
+    for line in wrong or ["nothing was wrong"]:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

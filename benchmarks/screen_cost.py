@@ -1,0 +1,227 @@
+"""What the screen costs: CPU, bytes to the terminal, memory, and how soon keys and pages show.
+
+    python benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
+
+Runs the real program in a pseudo-terminal of 120x36 at its default refresh, with two lanes that train small-dense
+in turns on the CPU. Counted is the monitor's own process with all its threads, sampling and recording included,
+after it has settled; not its lanes. Beside it run htop and btop, where they are installed, at their own default
+refresh (1.5 s and 2 s; the monitor draws twice a second). With several runs a figure is the median, with the
+least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
+that report as those of small-dense do and train nothing, for a machine that is too busy to train.
+
+PARTS: two (with paused, help), keys, pages, memory, eight, link, peers. A key counts as echoed, and a page
+as open, when the terminal has been given the words that it changes. `link` lets the terminal take 20 kB/s and no
+more: what the screen is then behind is the wait for a key. `memory` opens and closes 1,000 pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent)]
+
+from support.link import Link  # noqa: E402
+from support.terminal import racing  # noqa: E402
+
+from benchmarks.common import options_of  # noqa: E402
+
+THIS = HERE.parent
+LINK_BYTES_PER_S = 20_000
+SETTLE_S = 12.0
+"""From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
+QUIET_S = 7.0
+"""After a key: by then its message has gone."""
+KEY_S = 5.0
+ESCAPE = "\x1b[27u"
+TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
+EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
+PAGES = (
+    ("?", " Help ", ESCAPE),
+    ("k", "[k knobs]", ESCAPE),
+    ("i", "[i lane]", ESCAPE),
+    ("l", "[l log]", ESCAPE),
+    ("R", "[R runs]", ESCAPE),
+    ("z", "lane 1 of 2", "z"),
+)
+"""Keys that open a page, words that only it shows, and the key that goes back."""
+
+
+class Figures:
+    """Figures by what was measured and where, to be printed as medians."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+
+    def add(self, part: str, place: str, unit: str, value: float) -> None:
+        """Keep one measurement."""
+        self._values[part, place, unit].append(value)
+        print(f"  {place:10} {part:34} {value:9.3f} {unit}", flush=True)
+
+    def print(self) -> None:
+        """Print the medians."""
+        print(f"\n{'median (least to most)':34} {'':10}")
+        for (part, place, unit), values in sorted(self._values.items()):
+            spread = f"({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+            print(f"{part:34} {place:10} {statistics.median(values):9.3f} {unit}   {spread}")
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process, of its threads that ended, too: to the nanosecond, or by psutil."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3) of Linux
+    except OSError:
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
+
+
+def measure(figures: Figures, part: str, place: str, program: Link, seconds: float) -> None:
+    """Measure what a program takes over so long."""
+    program.looks = False
+    began, before, taken = time.monotonic(), cpu_s(program.pid), program.taken
+    program.run(seconds)
+    took = time.monotonic() - began
+    figures.add(f"{part}: CPU", place, "% of a core", 100 * (cpu_s(program.pid) - before) / took)
+    figures.add(f"{part}: written", place, "kB/s", (program.taken - taken) / took / 1e3)
+    memory = psutil.Process(program.pid).memory_full_info()
+    figures.add(f"{part}: resident", place, "MiB", memory.rss / 2**20)
+    if hasattr(memory, "pss"):
+        figures.add(f"{part}: resident, shared pages in parts", place, "MiB", memory.pss / 2**20)
+    program.looks = True
+
+
+def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
+    """Start a race with the program of a checkout, and wait until its figures are there and it has settled."""
+    words = [word for lane in lanes for word in ("--lane", lane)]
+    what = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
+    program = Link(
+        [sys.executable, *what, "race", "small-dense", *words],
+        bytes_per_s,
+        {
+            "TFMON_TEST_CHILD": str(folder / "tests" / "support" / "scripted_lane.py"),
+            "PYTHONPATH": str(folder),
+            "TFMON_RECORDINGS": f"{tempfile.gettempdir()}/tfmon-screen-cost",
+        },
+        folder,
+    )
+    if not program.wait_for(racing):
+        raise SystemExit("the race did not start:\n" + program.text())
+    program.run(SETTLE_S)
+    return program
+
+
+def press(program: Link, key: str, words: str) -> float:
+    """Press a key and return the time until the screen shows some words, in seconds; infinity if it never does."""
+    pressed = time.monotonic()
+    program.press(key)
+    seen = program.wait_for(lambda text: words in text, KEY_S)
+    return program.taken_at - pressed if seen else float("inf")
+
+
+def key_times(program: Link, presses: int) -> list[float]:
+    """Press Tab and Esc in turn and return the time from each press to its echo, in seconds."""
+    times = []
+    for number in range(presses):
+        program.run(0.1 + 0.37 * (number % 7) / 7)
+        times.append(press(program, *(("\t", "keys act on cpu"), (ESCAPE, "keys act on all"))[number % 2]))
+    return times
+
+
+def page_times(program: Link, pages: int) -> list[float]:
+    """Open and close pages in turn and return the time until each is shown, in seconds, but the first of each."""
+    times = []
+    for number in range(pages + len(PAGES)):
+        key, words, back = PAGES[number % len(PAGES)]
+        took = press(program, key, words)
+        if number >= len(PAGES):
+            times.append(took)
+        press(program, back, "keys act on all")
+    return times
+
+
+def add_times(figures: Figures, part: str, place: str, times: list[float]) -> None:
+    """Keep how long keys took."""
+    figures.add(f"{part}: median", place, "ms", statistics.median(times) * 1e3)
+    figures.add(f"{part}: 95 % within", place, "ms", sorted(times)[int(0.95 * (len(times) - 1))] * 1e3)
+
+
+def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Namespace, wanted: set[str]) -> None:
+    """Measure all that a race of two lanes shows."""
+    seconds, scripted = options.seconds, options.scripted
+    if not wanted & {"two", "paused", "help", "keys", "pages", "memory"}:
+        return
+    program = start(folder, TWO, scripted)
+    if "two" in wanted:
+        measure(figures, "two lanes", place, program, seconds)
+    if "help" in wanted:
+        program.press("?")
+        program.run(QUIET_S)
+        measure(figures, "two lanes, help", place, program, seconds)
+        program.press(ESCAPE)
+    if "keys" in wanted:
+        program.press("\x0c")
+        add_times(figures, "key to echo", place, key_times(program, options.presses))
+    if "pages" in wanted:
+        add_times(figures, "page to open", place, page_times(program, options.presses))
+    if "memory" in wanted:
+        page_times(program, 100)
+        before = psutil.Process(program.pid).memory_info().rss
+        page_times(program, 1_000)
+        after = psutil.Process(program.pid).memory_info().rss
+        figures.add("growth over 1,000 pages", place, "kiB", (after - before) / 2**10)
+    if "paused" in wanted:
+        program.press(" ")
+        program.run(QUIET_S)
+        measure(figures, "two lanes, paused", place, program, seconds)
+    figures.add("quit", place, "s", program.leave("q"))
+
+
+def measure_peers(figures: Figures, seconds: float) -> None:
+    """Measure htop and btop, where they are."""
+    for name in ("htop", "btop"):
+        if shutil.which(name) is None:
+            print(f"  {name} is not installed")
+            continue
+        peer = Link([name])
+        peer.run(3)
+        measure(figures, "peer", name, peer, seconds)
+        peer.leave("q")
+
+
+def main() -> None:
+    """Measure and print."""
+    parts = "two,help,paused,keys,pages,memory,eight,link,peers"
+    options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
+    wanted = set(options.only.split(","))
+    if unknown := wanted - set(parts.split(",")):
+        raise SystemExit(f"--only {','.join(sorted(unknown))}: name some of {parts}")
+    places = {"this": THIS, **({} if options.against == str(THIS) else {"other": Path(options.against).resolve()})}
+    figures = Figures()
+    for _ in range(options.runs):
+        for place, folder in places.items():
+            measure_two(figures, place, folder, options, wanted)
+            if "eight" in wanted:
+                program = start(folder, EIGHT, options.scripted)
+                measure(figures, "eight lanes", place, program, options.seconds)
+                program.leave("q")
+            if "link" in wanted:
+                program = start(folder, TWO, options.scripted, LINK_BYTES_PER_S)
+                add_times(figures, "key to echo at 20 kB/s", place, key_times(program, options.presses))
+                figures.add("quit at 20 kB/s", place, "s", program.leave("q"))
+        if "peers" in wanted:
+            measure_peers(figures, options.seconds)
+    figures.print()
+
+
+if __name__ == "__main__":
+    main()

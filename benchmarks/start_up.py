@@ -1,0 +1,59 @@
+"""How long a user waits: for the help, the list, and the first paint of the screen while TensorFlow still loads.
+
+The screen is the real program in a pseudo-terminal; its first paint is when the name of the scenario has been
+written. Each figure is the median and the slowest of several runs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pexpect
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.common import options_of
+
+
+def time_command(*words: str) -> float:
+    """Return how long a command takes, in seconds."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "tfmon", *words], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - began
+
+
+def time_first_paint() -> float:
+    """Return the time from the command to the first paint, in seconds; the program is quit afterwards."""
+    began = time.perf_counter()
+    program = pexpect.spawn(
+        sys.executable, ["-m", "tfmon"], dimensions=(36, 120), env={**os.environ, "TERM": "xterm-256color"}
+    )
+    program.expect("tfmon")
+    took = time.perf_counter() - began
+    program.send("q")
+    program.expect(pexpect.EOF, timeout=20)
+    program.close()
+    return took
+
+
+def main() -> None:
+    """Measure and print."""
+    runs = options_of(__doc__, runs=7).runs
+    figures: dict[str, Callable[[], float]] = {
+        "tfmon --help": lambda: time_command("--help"),
+        "tfmon list": lambda: time_command("list"),
+        "first paint of tfmon": time_first_paint,
+    }
+    for name, measure in figures.items():
+        times = [measure() for _ in range(runs)]
+        print(f"{name:22} median {statistics.median(times):.3f} s   slowest {max(times):.3f} s   ({runs} runs)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""What a sweep costs the monitor: 1,000 combinations, 100 workers and 500 windows a second, simulated.
+
+    python benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000]
+
+The lanes are simulated in this process and train in real time; what making their messages takes is subtracted.
+All else is the monitor's own: decoding, sessions, figures, the file, and the table once a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import psutil
+from support.sweeps import SimulatedStation, planned
+
+from tfmon.analysis.sweep_text import sweep_table
+from tfmon.experiments.sweep import Sweep
+from tfmon.model.events import Event
+from tfmon.model.lane_events import Window
+from tfmon.recordings import sweeps
+from tfmon.ui.render.experiments import entry_of, places_in
+
+MIB = 2**20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--workers", type=int, default=100)
+    parser.add_argument("--combinations", type=int, default=1_000)
+    parser.add_argument("--windows", type=float, default=500.0, help="Windows a second of all workers.")
+    options = parser.parse_args()
+    pause_s = options.workers / options.windows
+    over = {"batch_size": tuple(range(1, options.combinations // 2 + 1)), "mixed_precision": ("off", "bfloat16")}
+    state = planned(over, until_ci=0.01, each_s=1e9)
+    stations = [
+        SimulatedStation(
+            f"node{number}/cpu",
+            machine=f"node{number}",
+            pause_s=pause_s,
+            speed=lambda own: 1_000.0 + int(own["batch_size"]),
+            noise=0.05,
+        )
+        for number in range(options.workers)
+    ]
+    process = psutil.Process()
+    with tempfile.TemporaryDirectory() as folder:
+        file = sweeps.create(Path(folder) / "night.sweep", state)
+        sweep = Sweep(state, stations, file.write)
+        sweep.start()
+        time.sleep(5)
+        events, windows = [0], [0]
+
+        def count(event: Event) -> None:
+            events[0] += 1
+            windows[0] += isinstance(event, Window)
+
+        for station in stations:
+            station.session.listen(count)
+        began_s, cpu_s = time.monotonic(), process_time()
+        made_s = sum(station.made_s for station in stations)
+        memory = [process.memory_info().rss / MIB]
+        table_s, table = 0.0, None
+        while (elapsed_s := time.monotonic() - began_s) < options.seconds:
+            time.sleep(1.0)
+            before_s = time.thread_time()
+            table = sweep_table(sweep.found, table)
+            places = places_in(table.columns, 200)
+            for row in table.rows:
+                entry_of(row, table.columns, places)
+            table_s += time.thread_time() - before_s
+            memory.append(process.memory_info().rss / MIB)
+        spent_s = process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
+        known = sweep.found.state
+        pairs = sum(len(one.pairs) for one in known.combinations)
+        visits = sum(one.visits for one in known.combinations)
+        size = file.path.stat().st_size / MIB
+        threads = threading.active_count()
+        sweep.stop()
+        sweep.join(10)
+        file.close()
+    third = len(memory) // 3
+    print(f"{options.combinations} combinations, {options.workers} workers, {elapsed_s:.0f} s")
+    rates = f"{windows[0] / elapsed_s:.0f} windows/s, {events[0] / elapsed_s:.0f} events/s"
+    print(f"{rates}, {pairs} pairs, {visits} visits, {threads} threads")
+    share, table_share = 100 * spent_s / elapsed_s, 100 * table_s / elapsed_s
+    print(f"CPU of the monitor: {share:.1f} % of a core, of it the table {table_share:.1f} %")
+    middle, end = sum(memory[third : 2 * third]) / third, sum(memory[-third:]) / third
+    print(f"memory: {memory[0]:.0f} MiB, then {middle:.0f} and at the end {end:.0f} MiB; the file {size:.2f} MiB")
+
+
+def process_time() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What share of a worker's time a sweep spends measuring or building, and how much sooner two workers are through.
+
+    python benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4] [--ray] [--real]
+
+The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
+which count as machines of their own: places of one machine take turns. `--real` trains small-dense, on one worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.common import met, options_of
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.remote.ray import RayCluster
+from tfmon.model.events import ClockStarted, Event
+from tfmon.model.lane_events import PhaseEntered, SliceEnded
+from tfmon.model.lane_state import BUILDING, READY
+from tfmon.model.session import Session
+from tfmon.runner import program as programs
+from tfmon.runner import sweep_places
+from tfmon.runner.planner import RaceOptions
+from tfmon.runner.sweep import SweepOptions, SweepProgram
+
+CHILD = Path(__file__).parents[1] / "tests" / "lanes" / "children" / "trainer.py"
+SHARE, TIME = 0.85, 0.6
+"""The goals."""
+
+
+class Worker:
+    """What a worker spends its time on."""
+
+    def __init__(self, session: Session) -> None:
+        self.began_s = self.ended_s = time.monotonic()
+        self.measuring_s = self.building_s = 0.0
+        self._building: set[str] = set()
+        self._since_s = 0.0
+        session.listen(self._hear)
+
+    def _hear(self, event: Event) -> None:
+        now_s = time.monotonic()
+        if self._building:
+            self.building_s += now_s - self._since_s
+            self._since_s = now_s
+        match event:
+            case PhaseEntered(phase=phase) if phase == BUILDING:
+                self._building.add(event.lane)
+                self._since_s = now_s
+            case PhaseEntered(phase=phase) if phase == READY:
+                self._building.discard(event.lane)
+            case ClockStarted():
+                self._since_s = now_s
+            case SliceEnded():
+                self.measuring_s += now_s - self._since_s
+                self._since_s = self.ended_s = now_s
+
+    @property
+    def share(self) -> float:
+        """The share of its time until its last slice."""
+        return (self.measuring_s + self.building_s) / (self.ended_s - self.began_s)
+
+
+def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[float, list[Worker]]:
+    """Sweep a knob in some places; return how long it took, and what the workers did."""
+    values = ",".join(str(16 + number) for number in range(options.combinations))
+    race = RaceOptions(slice_s=options.slice, watched=False, ray=cluster)
+    asked = SweepOptions((f"batch_size={values}",), tuple(places), race, 0.01, options.limit, everything=True)
+    with tempfile.TemporaryDirectory() as folder:
+        program = SweepProgram("small-dense", (), asked, file=Path(folder) / "night.sweep")
+        try:
+            workers = [Worker(station.session) for station in program._stations]
+            began_s = time.monotonic()
+            program.sweep.start()
+            while not program.sweep.join(60):
+                pass
+            took_s = time.monotonic() - began_s
+        finally:
+            program.close()
+    found = program.sweep.found
+    assert found.settled == len(found.rows) and not found.state.lost, found.state
+    visits = sum(row.combination.visits for row in found.rows)
+    print(f"{len(workers)} workers: {took_s:.1f} s for {visits} visits")
+    for worker in workers:
+        shares = [
+            f"{100 * part / (worker.ended_s - worker.began_s):.0f} %"
+            for part in (worker.measuring_s, worker.building_s)
+        ]
+        print(f"   measuring {shares[0]}, building {shares[1]}")
+    return took_s, workers
+
+
+def apart(init: Callable[..., None]) -> Callable[..., None]:
+    """Have each place count as a machine of its own."""
+
+    def begin(self, info, word, race, number=1, counts=()):
+        init(self, info, word, race, number, counts)
+        self.machine = self.place
+
+    return begin
+
+
+@contextlib.contextmanager
+def stand_ins() -> Iterator[None]:
+    """Two hosts that are this machine, each with an agent."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "config.toml"
+        hosts = [f'[hosts.{name}]\nrun = ["env"]\npython = "{sys.executable}"\n' for name in ("one", "two")]
+        config.write_text("".join(hosts))
+        with mock.patch.dict(os.environ, {"TFMON_CONFIG": str(config)}):
+            yield
+
+
+def main() -> None:
+    options = options_of(__doc__, combinations=16, slice=0.25, limit=4.0, ray=False, real=False)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            mock.patch.object(sweep_places.PlaceStation, "__init__", apart(sweep_places.PlaceStation.__init__))
+        )
+        if not options.real:
+            stack.enter_context(
+                mock.patch.object(programs, "LaneGroup", functools.partial(LaneGroup, script=CHILD))
+            )
+        cluster, places = None, ["one/cpu", "two/cpu"]
+        if options.ray:
+            from ray_cluster.clusters import Nodes
+
+            os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+            nodes = Nodes()
+            stack.callback(nodes.end)
+            nodes.add()
+            os.environ.pop("PYTHONBREAKPOINT", None)  # of Ray, which this process has loaded
+            cluster, places = nodes.ray, ["ray/cpu*1", "ray/cpu*1"]
+        else:
+            stack.enter_context(stand_ins())
+        one_s, workers = sweep(options, places[:1], cluster)
+        if not options.real:
+            two_s, more = sweep(options, places, cluster)
+            workers += more
+    share = min(worker.share for worker in workers)
+    goal = f"at least {100 * SHARE:.0f} %: {met(share >= SHARE)}"
+    print(f"measuring or building: {100 * share:.1f} % of a worker's time; {goal}")
+    if not options.real:
+        goal = f"at most {TIME}: {met(two_s / one_s <= TIME)}"
+        print(f"two workers: {two_s / one_s:.2f} of the time of one; {goal}")
+
+
+if __name__ == "__main__":
+    main()

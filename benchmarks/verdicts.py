@@ -1,0 +1,224 @@
+"""Whether verdicts of real races are right, at any moment and at the end, quiet and under load.
+
+Two lanes race that are the same, or of which one is slower by a known difference. They run TensorFlow's
+kernels: two processes of the same loop in Python differ by 4 %, for as long as they live, by where their
+memory lies. The verdict is asked after every round, for each way of looking: on a screen without an end, on
+one with this length, and headless at the end. Each race is a line in a file, `--out`; a run with the same options
+goes on where the last one stopped, and sums up all of them, `--races` in all.
+
+    verdicts.py --races 20 --seconds 30                     identical lanes, quiet
+    verdicts.py --races 20 --seconds 30 --load              with one busy process for random halves of the time
+    verdicts.py --races 20 --seconds 180                    with fresh processes, as headless races of that length
+    verdicts.py --races 20 --seconds 30 --difference 10     the first lane is 10 % faster
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.common import options_of
+from tfmon.analysis.verdict import SAME, Verdict, find_verdict
+from tfmon.catalog import find_scenario
+from tfmon.model.events import Event
+from tfmon.model.lane_events import SliceEnded
+from tfmon.model.lane_state import DONE
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
+from tfmon.model.session import Snapshot
+from tfmon.runner.planner import FRESH_FROM_S, RaceOptions
+from tfmon.runner.program import Program
+
+LOOPS = 200
+"""Work of a step, some 5 ms; what a step takes besides is about 2 % of it."""
+
+WORK = '''"""A step of so many products of matrices, one after the other."""
+
+import tensorflow as tf
+
+from tfmon.trainer import Knob, Scenario
+
+
+class Work(Scenario):
+    knobs = (Knob("loops", 200, "How much a step works.", low=1, high=100000),)
+    without = ("batch_size", "prefetch", "graph", "xla", "mixed_precision", "sync_every_step")
+    contrast = ("loops=200", "loops=220")
+
+    def step(self, model):
+        loops, matrix = self.knob("loops"), tf.linalg.qr(tf.random.normal((64, 64)))[0]
+
+        def work():
+            state = matrix
+            for _ in tf.range(loops):
+                state = tf.matmul(state, matrix)
+            return tf.reduce_sum(state)
+
+        return work
+'''
+
+LOAD = """
+import random, time
+while True:
+    until = time.monotonic() + random.uniform(0.5, 4)
+    while time.monotonic() < until:
+        pass
+    time.sleep(random.uniform(0.5, 4))
+"""
+
+
+@contextlib.contextmanager
+def load(busy: bool) -> Iterator[None]:
+    """Keep one core busy for random halves of the time, at the priority of the lanes."""
+    process = subprocess.Popen([sys.executable, "-c", LOAD]) if busy else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def race(scenario: str, lanes: Sequence[str], seconds: float) -> list[Snapshot]:
+    """Race without a screen, and return what was known after each slice and at the end."""
+    fresh = seconds >= FRESH_FROM_S
+    program = Program(
+        RaceOptions(lanes=tuple(lanes), python=Path(sys.executable), seconds=seconds, fresh=fresh, watched=False)
+    )
+    known: list[Snapshot] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, SliceEnded):
+            known.append(program.session.snapshot())
+
+    program.session.listen(hear)
+    try:
+        program.begin(program.plan(find_scenario(scenario)))
+        while not program.lanes.all_over:
+            time.sleep(0.1)
+    finally:
+        program.close()
+    return [*known, program.session.snapshot()]
+
+
+def verdict_as(known: Snapshot, kind: IntervalKind) -> Verdict:
+    """Return the verdict of a race that is looked at in this way."""
+    lanes = known.lanes
+    if kind == FIXED:
+        lanes = tuple(replace(lane, phase=DONE) for lane in lanes)
+    return find_verdict(replace(known, race=replace(known.race, interval=kind), lanes=lanes))
+
+
+def judged(known: Sequence[Snapshot]) -> dict[str, Any]:
+    """Return what was said of one race, and when it was said first."""
+    end = known[-1]
+    row: dict[str, Any] = {}
+    for name, kind in (("screen", ALWAYS_VALID), ("known_length", SPENDING)):
+        named = [(at, found.winner) for at in known if (found := verdict_as(at, kind)).winner]
+        row[name] = {
+            "ever": sorted({winner for _, winner in named}),
+            "first_s": _seconds(named[0][0]) if named else None,
+            "kind": (last := verdict_as(end, kind)).kind,
+            "winner": last.winner,
+            "left_s": last.left_s,
+        }
+    last = verdict_as(end, FIXED)
+    row["headless"] = {"kind": last.kind, "winner": last.winner, "left_s": last.left_s, "text": last.text}
+    first, second = end.lanes
+    found = last.interval
+    row["ratio"] = (
+        None if found is None else found.value if last.ranking[0].lane == first.spec.name else 1 / found.value
+    )
+    row["half_width"] = found.half_width if found is not None else None
+    row["rounds"] = min(len(first.slices), len(second.slices))
+    row["processes"] = len({one.process for one in first.slices})
+    row["discarded_share"] = max(sum(lane.discarded_shares.values()) for lane in end.lanes)
+    return row
+
+
+def _seconds(known: Snapshot) -> float:
+    latest = max(lane.slices[-1].at_ns for lane in known.lanes if lane.slices)
+    return (latest - (known.race.started_ns or latest)) / 1e9
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Race once more, and return the row."""
+    if options.difference:
+        path = folder / "work.py"
+        path.write_text(WORK)
+        scenario = str(path)
+        lanes = [f"cpu,loops={LOOPS}", f"cpu,loops={round(LOOPS * (1 + options.difference / 100))}"]
+    else:
+        scenario, lanes = ("small-dense", "large-dense")[options.number % 2], ["cpu", "cpu"]
+    with load(options.load):
+        known = race(scenario, lanes, options.seconds)
+    names = [lane.spec.name for lane in known[-1].lanes]
+    right = names[0] if options.difference else None
+    return {**key_of(options), "scenario": Path(scenario).stem, "right": right, **judged(known)}
+
+
+def key_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what rows must have in common to be counted together."""
+    return {"seconds": options.seconds, "load": options.load, "difference": options.difference}
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Count the verdicts of all rows."""
+    count = len(rows)
+
+    def of(number: int) -> str:
+        return f"{number} of {count}"
+
+    lines = []
+    for name in ("screen", "known_length"):
+        wrong = sum(any(one != row["right"] for one in row[name]["ever"]) for row in rows)
+        right = sum(row["right"] in row[name]["ever"] for row in rows)
+        first = [row[name]["first_s"] for row in rows if row[name]["first_s"] is not None]
+        middle = f", first after {statistics.median(first):.0f} s (median)" if first else ""
+        lines.append(f"{name}: wrong winner at any moment {of(wrong)}, right winner {of(right)}{middle}")
+    wrong = sum(row["headless"]["winner"] not in (None, row["right"]) for row in rows)
+    right = sum(row["headless"]["winner"] == row["right"] is not None for row in rows)
+    same = sum(row["headless"]["kind"] == SAME for row in rows)
+    said = sum(row["headless"]["left_s"] is not None for row in rows)
+    lines.append(
+        f"headless, at the end: wrong winner {of(wrong)}, right winner {of(right)}, the same {of(same)}, "
+        f"time that it still takes said {of(said)}"
+    )
+    ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
+    if len(ratios) > 1:
+        lines.append(f"ratio {statistics.mean(ratios):.3f}, standard deviation {statistics.stdev(ratios):.4f}")
+    discarded = max((row["discarded_share"] for row in rows), default=0.0)
+    lines.append(f"discarded: at most {100 * discarded:.0f} % of the measured time of a lane")
+    return lines
+
+
+def main() -> None:
+    options = options_of(__doc__, races=20, seconds=30.0, difference=0.0, load=False, out="verdicts.jsonl")
+    file = Path(options.out)
+    kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    rows = [row for row in kept if key_of(options).items() <= row.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        while len(rows) < options.races:
+            options.number = len(rows)
+            rows.append(run(options, Path(folder)))
+            with file.open("a") as out:
+                out.write(json.dumps(rows[-1]) + "\n")
+            print(f"{len(rows)}: {rows[-1]['scenario']}: {rows[-1]['headless']['text']}", flush=True)
+    print(
+        f"\n{len(rows)} races of {options.seconds:g} s, difference {options.difference:g} %, load {options.load}"
+    )
+    print("\n".join(summary(rows[: options.races])))
+
+
+if __name__ == "__main__":
+    main()
