@@ -6,8 +6,8 @@ Bounds are four standard errors from what 2,000 races gave; the seeds are fixed.
 from __future__ import annotations
 
 import pytest
-
 from benchmarks.coverage import LONG, SHORT, Row, noises, simulate
+
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 
 RACES = 60
