@@ -10,12 +10,9 @@ from click.testing import CliRunner
 from textual.theme import BUILTIN_THEMES
 
 from tfmon.cli.config import config as command
-from tfmon.cli.doctor import learnt_text
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import Host
-from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import settings as config
-from tfmon.runner import variance
 from tfmon.runner.settings import SETTINGS
 from tfmon.ui.app import MonitorApp
 
@@ -192,26 +189,3 @@ class TestCommand:
         found = config.config_file()
         assert found.values == {setting.name: setting.default for setting in SETTINGS}
         assert found.hosts == {"gpu2": Host("gpu2", ("ssh", "-p", "2222", "gpu2"), "~/tf/bin/python")}
-
-
-class TestVariance:
-    """What is remembered of equal processes."""
-
-    @pytest.fixture(autouse=True)
-    def state(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("TFMON_STATE", str(tmp_path / "state"))
-        return tmp_path / "state"
-
-    def test_the_doctor_shows_it_and_it_is_forgotten_on_request(self, state):
-        assert "nothing yet" in learnt_text()
-        variance.remember([Machine(hostname="here")], "mine", ("cpu", "cpu"), BetweenProcesses(2e-4, 2.0, 1))
-        assert "  mine (cpu and cpu) on here" in learnt_text() and str(state) in learnt_text()
-        assert told("--forget-variance") == "forgot what was known of 1 scenario\n"
-        assert "nothing yet" in learnt_text()
-        assert told("--forget-variance").startswith("nothing is remembered")
-
-    def test_a_file_that_cannot_be_removed_is_told_in_a_line(self, state):
-        (state / "between-processes.json").mkdir(parents=True)
-        refused = CliRunner().invoke(command, ["--forget-variance"])
-        assert isinstance(refused.exception, UsageError)
-        assert "cannot be removed" in refused.exception.message

@@ -38,7 +38,6 @@ H200 = Gpu(
     power_limit_w=700.0,
     power_default_w=700.0,
     capability=(9, 0),
-    persistence=True,
     exclusive=False,
 )
 QUIET = Host(

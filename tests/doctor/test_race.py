@@ -20,7 +20,7 @@ from .bench import H200, QUIET, find, sample_of, with_gpu
 
 OTHER = replace(H200, index=1, uuid="GPU-bb")
 UNKNOWN = absent_gpu(H200, 1, "not supported by this driver")
-GPU_CHECKS = ("gpu-free", "gpu-power", "gpu-persistence", "gpu-clocks")
+GPU_CHECKS = ("gpu-free", "gpu-power", "gpu-clocks")
 HOST_CHECKS = ("cores", "memory", "load", "environment")
 
 
@@ -31,7 +31,7 @@ def test_nothing_is_wrong_with_a_quiet_machine(bench):
         assert (finding.status, finding.fix) == (OK, ""), finding
         if id in GPU_CHECKS:
             assert bench.find(id).status == NOT_APPLICABLE
-    silent = with_gpu(facts, replace(H200, power_default_w=None, persistence=None), samples=(UNKNOWN,))
+    silent = with_gpu(facts, replace(H200, power_default_w=None), samples=(UNKNOWN,))
     for id in GPU_CHECKS[1:]:
         assert find(id, silent).found == "not reported by the driver"
 
@@ -41,7 +41,6 @@ class TestGpu:
         ("id", "change", "found", "fix"),
         [
             ("gpu-power", {"power_limit_w": 350.0}, "limited to 350 W", "nvidia-smi -i 0 -pl 700"),
-            ("gpu-persistence", {"persistence": False}, "off on GPU 0", "nvidia-smi -pm 1"),
         ],
     )
     def test_setting(self, bench, id, change, found, fix):

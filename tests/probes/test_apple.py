@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import plistlib
 from pathlib import Path
 
 import psutil
 import pytest
-from support.nvml import SECOND, Clock
+from support.nvml import Clock
 from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import GpuSample, Missing
@@ -28,7 +27,7 @@ cat "$(dirname "$0")/$last" 2>/dev/null
 
 
 class Registry:
-    """A folder with a fake `ioreg` and what it answers for each class."""
+    """A folder with a fake `ioreg` and what it answers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,20 +35,13 @@ class Registry:
         self.program.write_text(SCRIPT)
         self.program.chmod(0o755)
         self.device = plistlib.loads((DATA / "ioreg-accelerator.plist").read_bytes())
-        self.clients = plistlib.loads((DATA / "ioreg-clients.plist").read_bytes())
         self.write()
 
     def write(self) -> None:
         (self.folder / "IOAccelerator").write_bytes(plistlib.dumps(self.device))
-        (self.folder / "AGXDeviceUserClient").write_bytes(plistlib.dumps(self.clients))
 
     def set(self, **statistics: object) -> None:
         self.device[0]["PerformanceStatistics"].update(statistics)
-        self.write()
-
-    def use(self, place: int, *nanoseconds: int) -> None:
-        for usage, more in zip(self.clients[place]["AppUsage"], nanoseconds, strict=False):
-            usage["accumulatedGPUTime"] += more
         self.write()
 
     def calls(self) -> list[str]:
@@ -63,7 +55,8 @@ def registry(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def probe(registry, clock):
+def probe(registry, clock, monkeypatch):
+    monkeypatch.setenv("DYLD_INSERT_LIBRARIES", "/some/library")  # the script fails if `ioreg` gets it
     return AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
 
 
@@ -76,10 +69,11 @@ def test_readings_of_the_device(probe, registry, clock):
     sample = take(probe)
     assert (sample.key, sample.index, sample.name, sample.kind) == ("apple-gpu-0", 0, "Apple M1 Pro", "apple")
     assert (sample.busy_pct, sample.busy_source) == (87, "ioreg")
+    assert sample.busy_by_pid == Missing(sample.no_processes_reason)
     assert (sample.used_bytes, sample.unified) == (507330560, True)
     assert sample.total_bytes == psutil.virtual_memory().total
     assert sample.power_w == sample.sm_clock_mhz == Missing("macOS reports it to root only")
-    calls = [f"-a -r -d 1 -w 0 -c {kind}" for kind in ("IOAccelerator", "AGXDeviceUserClient")]
+    calls = ["-a -r -d 1 -w 0 -c IOAccelerator"]
     assert registry.calls() == calls
     clock.pass_s(1)
     assert list(probe.sample()) == []
@@ -89,37 +83,6 @@ def test_readings_of_the_device(probe, registry, clock):
         clock.pass_s(2)
         sample = take(probe)
         assert (sample.busy_pct, sample.every_s) == (busy, 2)
-
-
-def test_time_of_each_process_since_the_previous_sample(registry, clock, monkeypatch):
-    monkeypatch.setenv("PATH", f"{registry.folder}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("DYLD_INSERT_LIBRARIES", "/some/library")  # the script fails if `ioreg` gets it
-    # clients that make no sense are ignored
-    registry.clients += [{}, {"IOUserClientCreator": "kernel", "IORegistryEntryID": 1, "AppUsage": []}]
-    registry.clients += [{"IOUserClientCreator": "pid 5, x", "IORegistryEntryID": 2, "AppUsage": "?"}]
-    registry.write()
-    probe = AppleProbe(GPU, clock_ns=clock)
-    assert take(probe).busy_by_pid == Missing("first sample")
-    registry.use(0, 900 * 1_000_000, 300 * 1_000_000)
-    clock.pass_s(2)
-    assert take(probe).busy_by_pid == {4242: pytest.approx(60), 398: 0}
-
-
-def test_without_clients_at_first_a_new_one_counts_in_full(probe, registry, clock):
-    clients, registry.clients = registry.clients, []
-    registry.write()
-    take(probe)
-    registry.clients = clients[:1]
-    registry.write()
-    clock.pass_s(4)
-    assert take(probe).busy_by_pid == {4242: pytest.approx(100)}
-    used = {"API": "Metal", "accumulatedGPUTime": SECOND}
-    registry.clients = [
-        {"IORegistryEntryID": 77, "IOUserClientCreator": "pid 4242, python3.11", "AppUsage": [used]}
-    ]
-    registry.write()
-    clock.pass_s(2)
-    assert take(probe).busy_by_pid == {4242: pytest.approx(50)}, "the closed client of the same process is gone"
 
 
 def test_a_slow_ioreg_is_run_less_often(registry):
@@ -170,12 +133,6 @@ def test_an_answer_that_cannot_be_read(probe, registry, clock):
     (registry.folder / "IOAccelerator").write_bytes(b"\n")
     clock.pass_s(2)
     assert take(probe).busy_pct == Missing("ioreg lists no GPU")
-    registry.write()
-    (registry.folder / "AGXDeviceUserClient").write_bytes(b"nonsense")
-    clock.pass_s(2)
-    sample = take(probe)
-    assert sample.busy_pct == 87
-    assert sample.busy_by_pid.reason.startswith("ioreg's answer cannot be read")
 
 
 def test_program_that_is_not_there_or_does_not_answer(registry, clock, monkeypatch):

@@ -43,13 +43,7 @@ def ids() -> list[str]:
 def test_runs_are_listed_by_their_start_with_what_a_page_shows():
     first, _, third = RecordedRuns().list()
     assert ids() == [FIRST, SECOND, THIRD]
-    assert (first.scenario, first.mode, first.name, first.running, first.failure) == (
-        "conv",
-        "turns",
-        "",
-        False,
-        "",
-    )
+    assert (first.scenario, first.mode, first.running, first.failure) == ("conv", "turns", False, "")
     assert first.lanes == ("cpu batch_size=10", "cpu batch_size=64")
     assert first.outcome == first.verdict and "5.5×" in first.verdict
     assert (first.seconds, first.bytes) == (pytest.approx(12), (third.bytes))
@@ -71,45 +65,8 @@ def test_a_race_that_still_runs_is_listed_and_is_not_the_last(place):
     assert library.find("last") == path
 
 
-def test_a_named_run_is_found_by_its_name_until_the_name_or_the_run_is_gone(place):
+def test_a_run_is_replayed_to_its_end():
     runs = RecordedRuns()
-    runs.rename(SECOND, " before XLA ")
-    assert [run.name for run in runs.list()] == ["", "before XLA", ""]
-    assert library.find("before XLA") == place / f"{SECOND}.jsonl"
-    runs.rename(SECOND, "baseline")
-    with pytest.raises(RecordingError, match="there is no recording before XLA"):
-        library.find("before XLA")
-    runs.delete(SECOND)
-    assert (ids(), sorted(path.name for path in place.iterdir())) == (
-        [FIRST, THIRD],
-        [f"{FIRST}.jsonl", f"{THIRD}.jsonl"],
-    )
-    runs.rename(FIRST, "baseline")
-    runs.rename(FIRST, "")
-    assert runs.list()[0].name == ""
-
-
-@pytest.mark.parametrize(
-    "name", ["last", "last~2", "a/b", "x" * 61, "two\nlines", "\x1b[31m", "--json", THIRD, "taken"]
-)
-def test_a_name_that_could_mean_something_else_is_refused(name):
-    runs = RecordedRuns()
-    runs.rename(SECOND, "taken")
-    with pytest.raises(RecordingError) as caught:
-        runs.rename(FIRST, name)
-    assert caught.value.hint
-    assert runs.list()[0].name == ""
-
-
-def test_making_room_drops_the_name_with_the_recording(place):
-    RecordedRuns().rename(SECOND, "old")
-    library.make_room(place / f"{THIRD}.jsonl", 1)
-    assert [path.name for path in place.iterdir()] == [f"{THIRD}.jsonl"]
-
-
-def test_two_runs_are_compared_and_one_is_replayed_to_its_end():
-    runs = RecordedRuns()
-    assert "second / first" in runs.diff(FIRST, SECOND)
     opened = runs.replay(FIRST)
     opened.playback.go_to(opened.playback.state().to_ns)
     assert opened.snapshot().lanes[1].steps > 0

@@ -153,7 +153,7 @@ RUNS = (
         "(32, 12)",
     ),
     RunInfo(
-        "20260103-030405-conv", "/runs/3", name="best", started="2026-01-03T03:04:05+01:00", scenario="conv",
+        "20260103-030405-conv", "/runs/3", started="2026-01-03T03:04:05+01:00", scenario="conv",
         lanes=("cpu", "gpu:0"), verdict="gpu:0 is 4.0× faster than cpu (95 % CI 3.9 to 4.1)", seconds=95.0,
         bytes=2**21,
     ),
@@ -177,14 +177,6 @@ class FakeRuns:
     def delete(self, id: str) -> None:
         self._change("delete", id)
         self.runs = [run for run in self.runs if run.id != id]
-
-    def rename(self, id: str, name: str) -> None:
-        self._change("rename", id, name)
-        self.runs = [replace(run, name=name) if run.id == id else run for run in self.runs]
-
-    def diff(self, first: str, second: str) -> str:
-        self._change("diff", first, second)
-        return f"{second} compared with {first}"
 
     def report(self, path: str) -> str:
         self._change("report", path)

@@ -43,7 +43,7 @@ async def test_runs_are_listed_with_failures_marked_and_the_whole_of_a_long_one_
         assert failed.endswith("…")
         await press(pilot, "down", "down")
         assert "the predictions, (32, 12)" in " ".join(shown(pilot).split()), "the whole of what is cut"
-        await press(pilot, "o", "o", "o", "o")
+        await press(pilot, "o", "o", "o")
         assert "lasted↑" in shown(pilot)
         assert [line.split()[-1] for line in _lasted(pilot)] == ["0:03", "0:40", "1:35", "–"]
 
@@ -61,21 +61,6 @@ def test_a_failure_is_red_and_has_a_mark_and_so_has_what_cannot_be_read():
     assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is not a recording of tfmon", "trouble")
 
 
-async def test_two_that_are_marked_are_compared_the_later_with_the_earlier():
-    runs = FakeRuns()
-    app = app_of(racing_demo(), runs=runs)
-    async with app.run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        await press(pilot, "space", "down", "space", "down", "down", "space")
-        assert [line[2] for line in listed(pilot)] == [" ", "*", " ", "*"], "a third mark takes that of the first"
-        assert "Enter compares the two" in shown(pilot)
-        await press(pilot, "enter")
-        await until(pilot, lambda: "Two runs compared" in shown(pilot))
-        assert runs.calls == [("diff", RUNS[0].id, RUNS[2].id)]
-        await press(pilot, "escape")
-        assert app.screen.tab == "runs" and [line[2] for line in listed(pilot)] == [" ", "*", " ", "*"]
-
-
 async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
     runs = FakeRuns()
     async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
@@ -89,24 +74,11 @@ async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
             assert pilot.app.screen.tab == "runs", answer
         await press(pilot, "D", "y")
         await until(pilot, lambda: len(listed(pilot)) == 3)
-        assert runs.calls == [("delete", RUNS[2].id)] and "best" not in shown(pilot)
+        assert runs.calls == [("delete", RUNS[2].id)] and "2026-01-03" not in shown(pilot)
         runs.refusal = "it is being written"
         await press(pilot, "home", "D", "y")
         await until(pilot, lambda: runs.refusal in shown(pilot))
         assert len(listed(pilot)) == 3
-
-
-async def test_a_run_gets_a_name_or_loses_it_and_may_keep_it():
-    runs = FakeRuns()
-    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        await press(pilot, "down", "N")
-        assert f"name of {RUNS[2].id}: best▏" in shown(pilot), "the name that it has can be changed"
-        await press(pilot, "backspace", *"t 2Dq", "enter")
-        await until(pilot, lambda: any("best 2Dq" in line for line in listed(pilot)))
-        assert runs.calls == [("rename", RUNS[2].id, "best 2Dq")]
-        await press(pilot, "N", "ctrl+u", "escape")
-        assert len(runs.calls) == 1
 
 
 async def test_what_is_pasted_is_taken_where_one_types_and_a_question_goes_with_its_page():
@@ -117,24 +89,21 @@ async def test_what_is_pasted_is_taken_where_one_types_and_a_question_goes_with_
         await press(pilot, "slash")
         pilot.app.post_message(Paste("conv\n"))
         await until(pilot, lambda: "/ conv▏   2 of 4 runs" in shown(pilot))
-        await press(pilot, "enter", "N")
-        pilot.app.post_message(Paste("of today\nand more"))
-        await until(pilot, lambda: "of today▏" in shown(pilot))
+        await press(pilot, "enter", "D")
         await pilot.click(offset=(shown(pilot).index("l log"), 0))
         await until(pilot, lambda: pilot.app.screen.tab == "log")
         await press(pilot, "R", "D", "n", "ctrl+u")
         await until(pilot, lambda: len(listed(pilot)) == 4)
-        assert runs.calls == [] and "name of" not in shown(pilot)
+        assert runs.calls == [] and "for good" not in shown(pilot)
 
 
 async def test_a_reader_may_not_change_the_recordings():
     runs = FakeRuns()
     async with app_of(racing_demo(), runs=runs, readonly=True).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
-        for key in ("D", "N"):
-            await press(pilot, key)
-            assert "read only" in shown(pilot)
-            await press(pilot, "y")
+        await press(pilot, "D")
+        assert "read only" in shown(pilot)
+        await press(pilot, "y")
         assert runs.calls == []
         assert "delete" not in shown(pilot).splitlines()[-1]
 

@@ -18,14 +18,9 @@ from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, r
 
 @click.command(short_help="Show the settings in effect.")
 @click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
-@click.option(
-    "--forget-variance",
-    is_flag=True,
-    help="Delete the stored between-process variance. tfmon doctor -v shows it.",
-)
 @options.as_json
 @options.flags
-def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) -> NoReturn:
+def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     """Show the settings in effect, and where each comes from.
 
     A flag goes before an environment variable such as TFMON_THEME, a variable before the settings file, and the
@@ -37,9 +32,6 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
       tfmon config --init
     """
     path = config_path()
-    if forget_variance:
-        click.echo(_forget())
-        sys.exit(EXIT_FINE)
     if init:
         _write(path)
         click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
@@ -63,20 +55,6 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
     for mistake in mistakes:
         click.echo(f"tfmon: {mistake}", err=True)
     sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
-
-
-def _forget() -> str:
-    """Delete the between-process variances; return the lines that name them."""
-    from tfmon import units
-    from tfmon.runner import variance
-
-    where = variance.path()
-    try:
-        count = variance.forget()
-    except OSError as error:
-        raise UsageError(f"{where} cannot be removed: {error.strerror or error}") from error
-    scenarios = units.several(count, "scenario")
-    return f"forgot what was known of {scenarios}" if count else f"nothing is remembered: {where} is not there"
 
 
 def _text(found: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:

@@ -39,7 +39,6 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor --host me@gpu2
     """
     from tfmon.reports.doctor import to_json, to_text
-    from tfmon.runner import variance
 
     where = {} if host is None else {"host": host}
     try:
@@ -50,7 +49,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
         click.echo(json.dumps({**head(), **where, "error": error.message, "hint": error.hint or None}, indent=2))
         sys.exit(error.exit_code)
     if as_json:
-        written = {**to_json(report), **where, "between_processes": variance.lines()}
+        written = {**to_json(report), **where}
         click.echo(json.dumps(written, indent=2))
         sys.exit(report.exit_code)
     colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
@@ -58,8 +57,6 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     def paint(text: str, status: str) -> str:
         return click.style(text, fg=colours[status]) if status in colours else text
 
-    if verbose:
-        click.echo(f"{learnt_text()}\n")
     if host is not None:
         click.echo(f"On {host}, with {clean(report.python)}:\n")
     click.echo(to_text(report, verbose=verbose, ascii_only=options.ascii_only(), paint=paint))
@@ -81,12 +78,3 @@ def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
 
     named = click.get_current_context().get_parameter_source("python") is ParameterSource.COMMANDLINE
     return examine(find_host(host), python if named and python else "", imports=imports)
-
-
-def learnt_text() -> str:
-    """Return a line for each known between-process variance."""
-    from tfmon.runner import variance
-
-    known = variance.lines() or ["nothing yet; races of a minute and more without a screen find it out"]
-    heading = f"Equal processes, as earlier races found ({variance.path()}):"
-    return "\n".join([heading, *(f"  {line}" for line in known)])

@@ -45,7 +45,6 @@ OTHERWISE = "name another file, or add --force to write over it"
     help="Also write names of hosts and users, home folders, and what looks like a secret: HTML and Markdown go "
     "without them; text, CSV and JSON have them.",
 )
-@click.option("--open", "show", is_flag=True, help="Open the HTML report in the browser.")
 def export(
     recording: str | None,
     example: bool,
@@ -57,7 +56,6 @@ def export(
     output: str | None,
     force: bool,
     everything: bool,
-    show: bool,
 ) -> None:
     """Write RUN for a colleague or for other programs: a file, an id or its beginning; by default the last race.
 
@@ -80,8 +78,6 @@ def export(
         raise UsageError("tfmon export needs one of --html FILE, --markdown, --text, --csv and --json")
     if output is not None and html is not None:
         raise UsageError("--output does not go with --html FILE, which names its own")
-    if show and html is None:
-        raise UsageError("--open goes with --html FILE")
     if example and recording is not None:
         raise UsageError("tfmon export takes a RUN or --example, not both")
     path = EXAMPLE if example else find(recording or "last")
@@ -89,7 +85,7 @@ def export(
         if target := html or output:
             _check(Path(target), force=force)
         if html is not None:
-            write_html(lambda: _report(path), Path(html), everything=everything, force=force, show=show)
+            write_html(lambda: _report(path), Path(html), everything=everything, force=force)
         elif markdown or as_text:
             _write(_read(path, markdown=markdown, everything=everything), output, force=force)
         elif is_sweep(path):
@@ -107,17 +103,15 @@ def write_html(
     *,
     everything: bool,
     force: bool,
-    show: bool = False,
     err: bool = False,
 ) -> None:
-    """Write a report as a page, say where, and open it in the browser if that is wanted.
+    """Write a report as a page, and say where.
 
     Args:
         make: Returns the report; meanwhile the script of the charts is put together.
         target: The file.
         everything: Whether names and secrets stand in it.
         force: Whether a file that is there is replaced.
-        show: Whether it is opened.
         err: Whether stdout is for something else.
 
     Raises:
@@ -136,10 +130,6 @@ def write_html(
         page = writer.write(report, hides(report, platform.node(), everything=everything), script.result())
     _write(page, str(target), force=force)
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
-    if show and not _opened(target):
-        click.echo(
-            f"tfmon: there is no browser here to open it with; copy {target} to where there is one", err=True
-        )
 
 
 def _report(path: Path) -> Report:
@@ -170,18 +160,6 @@ def _read(path: Path, *, markdown: bool, everything: bool) -> str:
     if markdown:
         return pasted.write(report, hides(report, platform.node(), everything=everything))
     return text.fitted(text.write(report))
-
-
-def _opened(target: Path) -> bool:
-    """Open a file in the browser; return False where there is none with a window of its own."""
-    import webbrowser
-
-    windows = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    if not windows and not os.environ.get("BROWSER"):
-        return False
-    with contextlib.suppress(webbrowser.Error):
-        return webbrowser.open(target.absolute().as_uri())
-    return False
 
 
 # ---------------------------------------------------------------- for other programs

@@ -116,7 +116,7 @@ def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     found = [CompletionItem("last", help="the race that ended last")]
     for run in reversed(library.runs()):
         info = run.info()
-        found += [CompletionItem(name, help=info.outcome) for name in (info.id, info.name) if name]
+        found.append(CompletionItem(info.id, help=info.outcome))
     matching = [item for item in found if str(item.value).startswith(incomplete)]
     return matching or [CompletionItem(incomplete, type="file")]
 
@@ -137,7 +137,6 @@ _BY_NAME: dict[str, Complete] = {
     "recording": _runs,
     "first": _runs,
     "second": _runs,
-    "naming": _runs,
     "names": _hosts,
     "host": _hosts,
     **dict.fromkeys(("html", "output", "record", "resume", "chrome", "python", "ray_python"), _files),

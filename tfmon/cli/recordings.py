@@ -83,7 +83,6 @@ def replay(
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@click.option("--name", "naming", nargs=2, metavar="RUN NAME", help='Rename RUN; "" removes the name.')
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
     "--keep-files",
@@ -92,18 +91,15 @@ def replay(
     metavar="LANE DIR",
     help="Copy what LANE wrote, such as A or A-2, into the new folder DIR: of the RUN of --files, or of the last.",
 )
-def runs(
-    as_json: bool, naming: tuple[str, str] | None, listing: str | None, keeping: tuple[str, str] | None
-) -> None:
+def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) -> None:
     """List the recorded races by their start, the latest last, and the latest sweeps.
 
-    The commands replay, diff and export take an id from this list, its beginning, a name that was given, `last`,
-    or `last~1` for the race before it; a race that still runs is not the last.
+    The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for
+    the race before it; a race that still runs is not the last.
 
     \b
     For example:
       tfmon runs
-      tfmon runs --name last baseline
       tfmon runs --files last
       tfmon runs --files last --keep-files A out
     """
@@ -111,16 +107,9 @@ def runs(
     from tfmon.reports.text import fitted
 
     if listing is not None or keeping is not None:
-        if naming is not None or as_json:
-            raise UsageError("--files and --keep-files exclude --name and --json", "leave them out")
+        if as_json:
+            raise UsageError("--files and --keep-files exclude --json", "leave it out")
         _files(library.find(listing or "last"), keeping)
-        return
-    if naming is not None:
-        word, name = naming
-        path = library.find(word)
-        library.rename(path, name)
-        called = f"is called {name.strip()!r}" if name.strip() else "has no name any more"
-        click.echo(f"{library.run_id(path)} {called}")
         return
     listed = library.runs()
     if as_json:
@@ -133,10 +122,9 @@ def runs(
             click.echo(fitted(line))
         return
     infos = [run.info() for run in listed]
-    heads = [f"{info.id} ({info.name})" if info.name else info.id for info in infos]
-    width = max(map(len, heads))
-    for head, info in zip(heads, infos, strict=True):
-        click.echo(fitted(f"{head:{width}}  {_run_line(info)}"))
+    width = max(len(info.id) for info in infos)
+    for info in infos:
+        click.echo(fitted(f"{info.id:{width}}  {_run_line(info)}"))
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
     for line in sweeps:
@@ -190,11 +178,10 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
 def _run_json(run: Run) -> dict[str, Any]:
     info, header, closed = run.info(), run.header, run.closed
     if header is None:
-        return {"id": info.id, "path": info.path, "name": info.name or None, "unreadable": info.problem}
+        return {"id": info.id, "path": info.path, "unreadable": info.problem}
     return {
         "id": info.id,
         "path": info.path,
-        "name": info.name or None,
         "bytes": info.bytes,
         "started": info.started,
         "scenario": info.scenario,

@@ -154,8 +154,6 @@ class RunInfo:
     id: str
     """Its name on the command line, such as "20260102-030405-small-dense"; never changes."""
     path: str
-    name: str = ""
-    """What the user called it; found on the command line like the id. Empty for none."""
     started: str = ""
     """Local time with its offset from UTC, ISO 8601; empty where the recording cannot be read."""
     scenario: str = ""

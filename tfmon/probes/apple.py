@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tfmon.model.events import Event
 from tfmon.model.readings import GpuFault, Missing, Reading
-from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Gpu, absent_gpu
+from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.load import memory_bytes
 
 EVERY_S, SELDOM_S = 2.0, 5.0
@@ -23,11 +21,10 @@ SLOW_NS = 50_000_000
 TIMEOUT_S = 3.0
 IOREG = "ioreg"
 NEEDS_ROOT = "macOS reports it to root only"
-NO_MEMORY_BY_PROCESS = "macOS does not report GPU memory by process"
+NO_PROCESSES = "tfmon does not read the processes of Apple GPUs"
 NO_GPU = Missing("ioreg lists no GPU")
 _KEPT_FAULTS = 8
-_DEVICE, _CLIENTS = "IOAccelerator", "AGXDeviceUserClient"
-_CREATOR = re.compile(r"pid (\d+),")
+_DEVICE = "IOAccelerator"
 
 Node = Mapping[str, Any]
 
@@ -36,7 +33,7 @@ class AppleProbe:
     """Samples the GPU of an Apple Silicon machine.
 
     Thread: the ticker's only; a call of `ioreg` may take 3 s.
-    Source: `ioreg -c IOAccelerator` (PerformanceStatistics) and `ioreg -c AGXDeviceUserClient` (AppUsage).
+    Source: `ioreg -c IOAccelerator` (PerformanceStatistics).
     """
 
     name = "apple"
@@ -48,22 +45,18 @@ class AppleProbe:
         self._clock_ns = clock_ns
         self._every_s = EVERY_S
         self._due_ns = 0
-        self._clients: dict[int, CounterRate] | None = None
-        self._clients_at_ns = 0
         self._resets: Reading = NO_GPU
         self._faults: tuple[GpuFault, ...] = ()
 
     def sample(self) -> Iterable[Event]:
         """Take a sample every 2 s, or every 5 s if it takes longer than 50 ms; between them return nothing.
 
-        Units: `busy_pct` as the driver's own average over about a second, `busy_by_pid` since the previous
-        sample (overlapping queues add up, so it may exceed 100); memory in bytes, now.
+        Units: `busy_pct` as the driver's own average over about a second; memory in bytes, now.
         """
         begun_ns = self._clock_ns()
         if begun_ns < self._due_ns:
             return
         device = self._device()
-        shares = device if isinstance(device, Missing) else self._shares()
         took_ns = self._clock_ns() - begun_ns
         self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
         # A tick that comes a little early must not delay the sample by a whole tick.
@@ -86,8 +79,8 @@ class AppleProbe:
             total_bytes=float(memory_bytes()),
             unified=True,
             faults_reported=not isinstance(resets, Missing),
-            busy_by_pid=shares,
-            no_processes_reason=NO_MEMORY_BY_PROCESS,
+            busy_by_pid=Missing(NO_PROCESSES),
+            no_processes_reason=NO_PROCESSES,
         )
 
     def missing(self, reason: str) -> Iterable[Event]:
@@ -98,38 +91,17 @@ class AppleProbe:
         """Release nothing: no driver is open."""
 
     def _device(self) -> Node | Missing:
-        nodes = self._ioreg(_DEVICE)
+        nodes = self._ioreg()
         if isinstance(nodes, Missing):
             return nodes
         return next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), NO_GPU)
 
-    def _shares(self) -> dict[int, float] | Missing:
-        """Return the share of time by pid. A client is known by its entry, so a closed one no longer counts."""
-        nodes = self._ioreg(_CLIENTS)
-        if isinstance(nodes, Missing):
-            return nodes
-        at_ns, known = self._clock_ns(), self._clients
-        shares: dict[int, float] = defaultdict(float)
-        clients: dict[int, CounterRate] = {}
-        for entry, pid, used_ns in _read_clients(nodes):
-            rate = known.get(entry) if known is not None else None
-            if rate is None:
-                rate = CounterRate()
-                if known is not None:  # opened since the previous sample, so all of its time counts
-                    rate.per_s(0, self._clients_at_ns)
-            clients[entry] = rate
-            share = rate.per_s(used_ns, at_ns)
-            if not isinstance(share, Missing):
-                shares[pid] += share / 1e7
-        self._clients, self._clients_at_ns = clients, at_ns
-        return FIRST_SAMPLE if known is None else dict(shares)
-
-    def _ioreg(self, kind: str) -> list[Node] | Missing:
-        """Return the registry's entries of a class; `ioreg` prints nothing if there are none."""
+    def _ioreg(self) -> list[Node] | Missing:
+        """Return the registry's entries of GPUs; `ioreg` prints nothing if there are none."""
         environment = {key: value for key, value in os.environ.items() if key != "DYLD_INSERT_LIBRARIES"}
         try:
             answer = subprocess.run(
-                [self._program, "-a", "-r", "-d", "1", "-w", "0", "-c", kind],
+                [self._program, "-a", "-r", "-d", "1", "-w", "0", "-c", _DEVICE],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=TIMEOUT_S,
@@ -168,14 +140,3 @@ def _number(values: Node, *keys: str) -> Reading:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return Missing("not reported by this macOS")
-
-
-def _read_clients(nodes: Iterable[Node]) -> Iterable[tuple[int, int, int]]:
-    """Yield entry, pid and GPU time in ns of each client of the GPU."""
-    for node in nodes:
-        creator, entry = _CREATOR.match(str(node.get("IOUserClientCreator", ""))), node.get("IORegistryEntryID")
-        usages = node.get("AppUsage")
-        if creator is None or not isinstance(entry, int) or not isinstance(usages, list):
-            continue
-        times = [usage.get("accumulatedGPUTime") for usage in usages if isinstance(usage, dict)]
-        yield entry, int(creator[1]), sum(time for time in times if isinstance(time, int))

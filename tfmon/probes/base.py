@@ -49,8 +49,6 @@ class Gpu:
     power_default_w: float | None = None
     capability: tuple[int, int] | None = None
     """Compute capability of an NVIDIA GPU, such as (9, 0)."""
-    persistence: bool | None = None
-    """Whether the driver keeps it initialised between programs."""
     exclusive: bool | None = None
     """Its compute mode permits one process at most."""
 

@@ -192,7 +192,7 @@ def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:  # noqa: ANN401 - opa
     """Return a GPU with its instances and with how it is set.
 
     Source: `nvmlDeviceGetEnforcedPowerLimit`, `nvmlDeviceGetPowerManagementDefaultLimit` (mW),
-    `nvmlDeviceGetCudaComputeCapability`, `nvmlDeviceGetPersistenceMode`, `nvmlDeviceGetComputeMode`.
+    `nvmlDeviceGetCudaComputeCapability`, `nvmlDeviceGetComputeMode`.
     """
 
     def read(function: str) -> Any:  # noqa: ANN401 - from pynvml
@@ -203,14 +203,13 @@ def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:  # noqa: ANN401 - opa
     limit_mw = read("nvmlDeviceGetEnforcedPowerLimit")
     default_mw = read("nvmlDeviceGetPowerManagementDefaultLimit")
     capability = read("nvmlDeviceGetCudaComputeCapability")
-    persistence, mode = read("nvmlDeviceGetPersistenceMode"), read("nvmlDeviceGetComputeMode")
+    mode = read("nvmlDeviceGetComputeMode")
     return replace(
         gpu,
         instances=None if instances is None else tuple(instance for instance, _ in instances),
         power_limit_w=None if limit_mw is None else limit_mw / 1000,
         power_default_w=None if default_mw is None else default_mw / 1000,
         capability=None if capability is None else (int(capability[0]), int(capability[1])),
-        persistence=None if persistence is None else bool(persistence),
         exclusive=None if mode is None else mode in _EXCLUSIVE,
     )
 

@@ -1,4 +1,4 @@
-"""The folder of recordings: lists, finds, names and deletes them, and keeps them below a size."""
+"""The folder of recordings: lists, finds and deletes them, and keeps them below a size."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ FOLDER_VARIABLE = "TFMON_RECORDINGS"
 """Environment variable that names another folder."""
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 """A race that comes with tfmon."""
-PLAIN, PACKED, PART, NAME = ".jsonl", ".jsonl.gz", ".part", ".name"
+PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
 """The rest of an interrupted compression is dropped after so long."""
-LONGEST_NAME = 60
 
 
 def folder() -> Path:
@@ -97,13 +96,11 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One recording, as far as its first and last line and its name tell."""
+    """One recording, as far as its first and last line tell."""
 
     path: Path
     size: int
     modified_s: float
-    name: str = ""
-    """What the user called it; empty for none."""
     header: Header | None = None
     """None for one that cannot be read."""
     closed: Closed | None = None
@@ -121,7 +118,7 @@ class Run:
     def info(self) -> RunInfo:
         """Return its line in a list."""
         header, closed = self.header, self.closed
-        about = RunInfo(run_id(self.path), str(self.path), self.name, bytes=self.size, problem=self.problem)
+        about = RunInfo(run_id(self.path), str(self.path), bytes=self.size, problem=self.problem)
         if header is None:
             return about
         return replace(
@@ -156,8 +153,8 @@ def find(word: str) -> Path:
     """Return the recording that a word names.
 
     Args:
-        word: A path, an id, a name that the user gave, the beginning of an id, `last`, or `last~1` for the one
-            before; a race that still runs is not the last.
+        word: A path, an id, the beginning of an id, `last`, or `last~1` for the one before; a race that still runs
+            is not the last.
 
     Raises: RecordingError when there is none, or more than one.
     """
@@ -173,7 +170,7 @@ def find(word: str) -> Path:
             raise RecordingError(f"there are {len(over)} recordings{ended} in {folder()}, so there is no {word}")
         return over[-back].path
     known = sorted(_files(folder()))
-    exact = [path for path in known if run_id(path) == word] or [path for path in known if name_of(path) == word]
+    exact = [path for path in known if run_id(path) == word]
     found = exact or [path for path in known if path.name.startswith(word)]
     if not found:
         raise RecordingError(f"there is no recording {word}", f"tfmon runs lists those in {folder()}")
@@ -185,7 +182,7 @@ def find(word: str) -> Path:
 
 
 def delete(path: Path) -> None:
-    """Delete a recording and its name for good.
+    """Delete a recording for good.
 
     Raises: RecordingError for one that is being written, or that cannot be deleted.
     """
@@ -197,58 +194,6 @@ def delete(path: Path) -> None:
         raise RecordingError(f"{run_id(path)} cannot be deleted: {error.strerror or error}") from None
 
 
-# ---------------- names: one line in a file beside the recording, which is never rewritten
-
-
-def name_of(path: Path) -> str:
-    """Return the name that the user gave a recording; empty for none."""
-    try:
-        with _name_file(path).open(encoding="utf-8", errors="replace") as file:
-            text = file.read(LONGEST_NAME + 1).strip()
-    except OSError:
-        return ""
-    return text if text.isprintable() else ""
-
-
-def rename(path: Path, name: str) -> None:
-    """Give a recording a name by which the command line finds it, or take it away with "".
-
-    Raises: RecordingError for a name that is not possible or belongs to another recording.
-    """
-    name = name.strip()
-    beside = _name_file(path)
-    if name:
-        _check_name(path, name)
-    try:
-        if not name:
-            beside.unlink(missing_ok=True)
-            return
-        part = beside.with_name(f"{beside.name}.{os.getpid()}{PART}")
-        part.unlink(missing_ok=True)
-        with os.fdopen(create_file(part), "w", encoding="utf-8") as file:
-            file.write(name + "\n")
-        part.replace(beside)
-    except OSError as error:
-        raise RecordingError(f"{beside} cannot be written: {error.strerror or error}") from None
-
-
-def _check_name(path: Path, name: str) -> None:
-    allowed = f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is not an id or last"
-    if len(name) > LONGEST_NAME or not name.isprintable() or os.sep in name or name.startswith("-"):
-        raise RecordingError(f"{name[:LONGEST_NAME]!r} is not a name for a recording", allowed)
-    if re.fullmatch(r"last(~\d*)?", name):
-        raise RecordingError(f"{name!r} means a recording by its place in the list", allowed)
-    for other in _files(path.parent):
-        if run_id(other) == name and other != path:
-            raise RecordingError(f"{name!r} is the id of a recording", allowed)
-        if other != path and name_of(other) == name:
-            raise RecordingError(f"{run_id(other)} has the name {name!r} already", "choose another")
-
-
-def _name_file(path: Path) -> Path:
-    return path.with_name(run_id(path) + NAME)
-
-
 def _remove(path: Path) -> None:
     store = None
     with contextlib.suppress(RecordingError):
@@ -257,14 +202,12 @@ def _remove(path: Path) -> None:
     path.unlink()
     if store is not None and store.parent == path.parent.resolve() and store.name.endswith(KEPT):
         remove(store)
-    with contextlib.suppress(OSError):
-        _name_file(path).unlink()
 
 
 def _run(path: Path) -> Run:
     """Return the run of one file; raises FileNotFoundError."""
     status = path.stat()
-    run = Run(path, status.st_size, status.st_mtime, name_of(path))
+    run = Run(path, status.st_size, status.st_mtime)
     try:
         header, closed = peek(path)
         header.started_s  # noqa: B018 - a time that cannot be read makes the recording unreadable

@@ -29,12 +29,9 @@ from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
 from tfmon.probes.machine import read_machine
 from tfmon.recordings import library, sweeps
-from tfmon.recordings.compare import compare
-from tfmon.recordings.figures import read_recorded
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
-from tfmon.reports.diff import to_text as diff_text
 from tfmon.reports.race import to_text
 from tfmon.runner.headless import go_on_alone, interruption
 from tfmon.runner.program import Program
@@ -265,14 +262,6 @@ class RecordedRuns:
     def delete(self, id: str) -> None:
         """Delete a recording for good."""
         library.delete(_path(id))
-
-    def rename(self, id: str, name: str) -> None:
-        """Give a recording a name, or take it away with ""."""
-        library.rename(_path(id), name)
-
-    def diff(self, first: str, second: str) -> str:
-        """Return the comparison of two races as text."""
-        return diff_text(compare(*(read_recorded(_path(id))[0] for id in (first, second))))
 
     def report(self, path: str) -> str:
         """Write a report of a recording, or of a sweep, into the working directory; return where it is.

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfmon import units
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
 
@@ -66,32 +65,6 @@ def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str],
     part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
     table[key] = {"squares": squares * part, "degrees": degrees * part, "races": before.races + 1}
     _write({name: table[name] for name in list(table)[-MOST:]})
-
-
-def forget() -> int:
-    """Remove what is remembered of all machines and scenarios; return of how many.
-
-    Raises:
-        OSError: the file cannot be removed.
-    """
-    count = len(_read())
-    path().unlink(missing_ok=True)
-    return count
-
-
-def lines() -> list[str]:
-    """Return a line for each known variance."""
-    table = sorted(_read().items())
-    return [f"{key}: {_text(entry)}" for key, value in table if (entry := _read_entry(value)) is not None]
-
-
-def _text(entry: BetweenProcesses) -> str:
-    races = units.several(entry.races, "race")
-    behind = f"{entry.degrees:.3g} degrees of freedom, {races}"
-    if entry.squares <= 0:
-        return f"equal processes do not differ by more than the scatter of their pairs ({behind})"
-    sd = math.sqrt(entry.squares / entry.degrees)
-    return f"equal processes differ by {100 * sd:.2g} % (standard deviation, {behind})"
 
 
 def _key(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> str:

@@ -62,7 +62,7 @@ RACE_KEYS = (
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
-    Key("runs", "R", "show_tab('runs')", "recorded races: replay, compare, name, delete", "tfmon"),
+    Key("runs", "R", "show_tab('runs')", "recorded races: replay, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
     Key(
@@ -92,8 +92,6 @@ PAGE_KEYS = (
     Key("sort", "o", "sort", "sort a list by its next column", "On a page"),
     Key("sort.reverse", "O", "reverse", "reverse the sort order", "On a page"),
     Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
-    Key("run.mark", "space", "mark", "runs: mark a run; two are compared by Enter", "On a page"),
-    Key("run.name", "N", "name", "runs: give the run a name, by which commands find it", "On a page"),
     Key("run.delete", "D", "delete", "runs: delete the run, after a question", "On a page"),
 )
 """Keys of the pages over the race. A page on which one types may bind an id to other keys."""

@@ -101,12 +101,6 @@ class Runs(Protocol):
     def delete(self, id: str) -> None:
         """Delete a recording for good; raises TfmonError for one that is being written."""
 
-    def rename(self, id: str, name: str) -> None:
-        """Give a recording a name, or take it away with ""; raises TfmonError for a name that is not possible."""
-
-    def diff(self, first: str, second: str) -> str:
-        """Return the comparison of two races as text, the second with the first."""
-
     def report(self, path: str) -> str:
         """Write a report of the recording in a file into the working directory; return the message to show."""
 

@@ -111,7 +111,7 @@ class TestDoctor:
         assert report.answer
 
     def test_nothing_is_lost_on_the_way_but_what_steers_a_terminal(self, monkeypatch):
-        gpu = Gpu(0, "GPU-1", "NVIDIA H200", 3, instances=(), capability=(9, 0), persistence=True)
+        gpu = Gpu(0, "GPU-1", "NVIDIA H200", 3, instances=(), capability=(9, 0))
         sent = Facts(
             Interpreter("/usr/bin/python3", version=(3, 12, 1), path=("/a",)),
             GpuVisibility("Linux", "x86_64", physical_gpus=(gpu,), failure=NvmlFailure(4)),

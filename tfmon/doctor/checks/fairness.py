@@ -164,19 +164,6 @@ def gpu_power(facts: Facts) -> Finding:
     return ok(", ".join(f"{limit_w:.0f} W" for _, limit_w, _ in limits))
 
 
-@check("gpu-persistence", "GPU persistence mode", FAIRNESS, f"{NVIDIA}deploy/driver-persistence/")
-def gpu_persistence(facts: Facts) -> Finding:
-    """Judge whether the driver unloads the GPU between programs, so that each start takes seconds."""
-    known_modes = [one for one in visible_devices_of(facts) if one.persistence is not None]
-    if not known_modes or facts.platform.wsl:
-        return not_applicable(_unknown(facts))
-    off = [one for one in known_modes if not one.persistence]
-    if off:
-        fix = "sudo systemctl start nvidia-persistenced, or sudo nvidia-smi -pm 1"
-        return warning(f"off on GPU {off[0].index}: each start of a program takes seconds", "on", fix)
-    return ok("on")
-
-
 @check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
 def gpu_clocks(facts: Facts) -> Finding:
     """Judge whether heat or the power supply lowers the clocks at this moment, or the link lacks lanes."""
@@ -236,6 +223,6 @@ def _freeing(facts: Facts, sample: GpuSample) -> str:
 
 
 CHECKS: tuple[Check, ...] = (
-    *(gpu_free, gpu_power, gpu_persistence, gpu_clocks),
+    *(gpu_free, gpu_power, gpu_clocks),
     *(usable_cores, governor, free_memory, load, power, environment, views),
 )
