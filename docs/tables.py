@@ -31,11 +31,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def keys() -> str:
-    """Return every key by what it is for, with the name by which it can be remapped."""
+    """Return every key by what it is for."""
     groups: dict[str, list[Sequence[str]]] = {}
     for key in KEYS:
-        groups.setdefault(key.group, []).append((_code(key.label), _sentence(key.help), f"`{key.id}`"))
-    parts = [f"**{group}**\n\n{table(('key', 'does', 'name'), rows)}" for group, rows in groups.items()]
+        groups.setdefault(key.group, []).append((_code(key.label), _sentence(key.help)))
+    parts = [f"**{group}**\n\n{table(('key', 'does'), rows)}" for group, rows in groups.items()]
     return "\n\n".join(parts)
 
 

@@ -110,11 +110,6 @@ def watts(value: float) -> str:
     return f"{value:.0f} W"
 
 
-def joules(value: float) -> str:
-    """Write an energy with three significant digits."""
-    return f"{value:.3g}"
-
-
 def celsius(value: float) -> str:
     """Write a temperature: 64 °C."""
     return f"{value:.0f} °C"

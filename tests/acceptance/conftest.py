@@ -135,7 +135,7 @@ def smi() -> Smi:
 @pytest.fixture
 def probe(search: GpuSearch) -> Iterator[NvidiaProbe]:
     """Return a probe of all GPUs."""
-    probe = NvidiaProbe(search.sampled(on_gpu=True))
+    probe = NvidiaProbe(search.sampled)
     yield probe
     probe.close()
 

@@ -18,8 +18,6 @@ from tfmon.runner import settings as config
 from tfmon.runner import variance
 from tfmon.runner.settings import SETTINGS
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.keys import KEYS
-from tfmon.ui.render.style import LANE_COLOURS
 
 
 @pytest.fixture
@@ -54,7 +52,6 @@ class TestPrecedence:
             assert config.resolve(setting.name) == config.Resolved(setting.default, "default")
         defaults = MonitorApp.__init__.__kwdefaults__
         assert defaults["theme"] == config.resolve("theme").value
-        assert defaults["lane_colours"] == config.resolve("lane_colours").value == LANE_COLOURS[0]
         assert defaults["theme"] in BUILTIN_THEMES
 
     def test_a_flag_goes_before_the_environment_that_before_the_file_that_before_the_default(
@@ -79,11 +76,9 @@ class TestPrecedence:
         assert config.resolve("readonly") == config.Resolved(True, "file")
 
     def test_the_screen_gets_all_of_it(self, write):
-        keys = '[keys]\nprefetch.next = "f"\n"batch.up" = "+, ctrl+b"\n'
-        write(f'theme = "nord"\nlane_colours = "purple-green"\nmouse = false\n{keys}')
-        keymap = {"prefetch.next": "f", "batch.up": "plus,ctrl+b"}
+        write('theme = "nord"\nmouse = false')
         found = config.screen_settings(None, None, True)
-        assert found == config.ScreenSettings("nord", "purple-green", None, False, True, keymap)
+        assert found == config.ScreenSettings("nord", None, False, True)
 
 
 class TestMistakes:
@@ -92,7 +87,6 @@ class TestMistakes:
         [
             ('theme = "nrod"', "theme: 'nrod' is not one of ansi-dark,"),
             ("theme = 3", "theme: 3 is not text in quotes"),
-            ('lane_colours = "pink"', "lane_colours: 'pink' is not one of blue-orange, purple-green, yellow-blue"),
             ('mouse = "yes"', "mouse: 'yes' is not true or false"),
             ("slice = 0.1", "slice: 0.1 is not in the range 0.2<=x<=60"),
             ("slice = nan", "slice: nan is not a span of time"),
@@ -101,7 +95,7 @@ class TestMistakes:
             ('python = "/no/such/python"', "python: /no/such/python is not a program that can be run"),
             ('them = "nord"', "there is no setting 'them'; did you mean theme?"),
             ("zzz = 1", "there is no setting 'zzz'; there are scenario, python,"),
-            ("keys = 1", "keys: this is a table"),
+            ("[keys]\nquit = 'x'", "there is no setting 'keys'; "),
             ("host = 1", "there is no setting 'host'; did you mean hosts?"),
             ("hosts = 1", "hosts: these are tables; below [hosts.gpu2] write"),
             ("[hosts]\ngpu2 = 1", "hosts.gpu2: this is a table; below it write"),
@@ -111,9 +105,6 @@ class TestMistakes:
             ("[hosts.gpu2]\nrun = []", "hosts.gpu2: run: [] is not a list of words"),
             ("[hosts.gpu2]\nrun = ['srun', 1]", "hosts.gpu2: run: ['srun', 1] is not a list of words"),
             ("[hosts.-oProxyCommand]", "hosts.-oProxyCommand: '-oProxyCommand' is not a host: a name does not"),
-            ("[keys]\nquit = 1", 'keys: quit: 1 is not text in quotes, such as "f"'),
-            ('[keys]\nqiut = "x"', "keys: there is no key 'qiut'; did you mean 'quit'?"),
-            ('[keys]\nquit = "foo"', "keys: quit: 'foo' is not a key"),
         ],
     )
     def test_a_mistake_is_one_line_with_the_file_the_key_and_what_is_allowed(self, write, folder, text, said):
@@ -144,7 +135,7 @@ class TestMistakes:
 
 class TestCommand:
     def test_tells_the_place_the_values_and_their_sources(self, write, folder, monkeypatch):
-        write('theme = "nord"\n[keys]\nquit = "Q"\n')
+        write('theme = "nord"\n')
         monkeypatch.setenv("TFMON_MOUSE", "off")
         lines = told("--readonly").splitlines()
         assert lines[0] == str(folder / "config.toml")
@@ -153,7 +144,6 @@ class TestCommand:
         assert rows["mouse"] == ["false", "environment"]
         assert rows["readonly"] == ["true", "flag"]
         assert rows["slice"] == ["0.5", "default"]
-        assert rows["quit"] == ['"Q"']
 
     def test_tells_how_hosts_are_reached(self, write):
         write('[hosts.a100]\nrun = ["srun", "-p", "a 100"]\npython = "~/tf/bin/python"\n[hosts."me@gpu2"]\n')
@@ -169,12 +159,12 @@ class TestCommand:
         assert config.find_host("gpu9") == Host("gpu9"), "by ssh"
 
     def test_tells_it_to_programs_with_the_mistakes(self, write):
-        write('theme = "nord"\nzzz = 1\nmouse = 3\n[keys]\nyyy = "a"\n')
+        write('theme = "nord"\nzzz = 1\nmouse = 3\n')
         done = CliRunner().invoke(command, ["--json"])
         report = json.loads(done.stdout)
         assert report["settings"]["theme"] == {"value": "nord", "source": "file"}
         assert done.exit_code == 2
-        for mistake, name in zip(report["mistakes"], ("zzz", "mouse", "yyy"), strict=True):
+        for mistake, name in zip(report["mistakes"], ("zzz", "mouse"), strict=True):
             assert name in mistake
 
     def test_init_writes_a_private_file_that_changes_nothing_and_never_one_over_it(self, folder):
@@ -201,7 +191,6 @@ class TestCommand:
         config.read_file.cache_clear()
         found = config.config_file()
         assert found.values == {setting.name: setting.default for setting in SETTINGS}
-        assert found.keys == {key.id: key.keys for key in KEYS}
         assert found.hosts == {"gpu2": Host("gpu2", ("ssh", "-p", "2222", "gpu2"), "~/tf/bin/python")}
 
 

@@ -171,4 +171,4 @@ def test_the_manual_builds_without_a_warning(tmp_path):
     )
     assert (built.returncode, built.stderr) == (0, "")
     html = (tmp_path / "html" / "keys.html").read_text("utf-8")
-    assert "prefetch.next" in html and "{{" not in html.partition("<article")[2].partition("</article>")[0]
+    assert "prefetch: off" in html and "{{" not in html.partition("<article")[2].partition("</article>")[0]

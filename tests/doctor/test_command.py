@@ -5,21 +5,17 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 from click.testing import CliRunner
 from support.waiting import PATIENCE_S
 
 from tfmon.cli.doctor import doctor as command
-from tfmon.doctor import gather, report
+from tfmon.doctor import gather
 from tfmon.errors import UsageError
-from tfmon.runner.trial import try_lane
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
@@ -101,21 +97,3 @@ def test_with_the_real_import(tmp_path, monkeypatch):
     assert found["import"]["status"] == "ok"
     assert found["devices"]["status"] == "broken"
     assert found["messages"]["status"] == "ok"
-    assert re.fullmatch(r"yes, in \d+ s", answer["lane"]["found"])
-
-
-@pytest.mark.tensorflow
-def test_a_lane_that_does_not_train_in_time_is_told_and_ended():
-    examined = report.Report(sys.executable, ())
-    found = try_lane(Path(sys.executable), examined, limit_s=0)
-    assert found.status == "broken"
-    assert re.fullmatch(r"no: it was still (starting|importing) after 0 s", found.found)
-    assert replace(examined, lane=found).exit_code == 3
-    assert not psutil.Process().children()
-
-
-@pytest.mark.process
-def test_without_tensorflow_no_lane_is_tried(bare_python):
-    done = CliRunner().invoke(command, ["--python", str(bare_python)])
-    assert done.exit_code == 3
-    assert done.stdout.splitlines()[-1].startswith("A lane trains here: no: TensorFlow: not installed; ")

@@ -76,7 +76,7 @@ class TestSupport:
             ("2.19.0", "1.2.0", (3, 11, 1), OK, ""),
             ("2.20.0", "1.2.0", (3, 12, 1), BROKEN, "'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"),
             ("2.16.2", "1.2.0", (3, 12, 1), BROKEN, "'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"),
-            ("2.16.2", "1.1.0", (3, 11, 1), OK, ""),
+            ("2.16.2", "1.1.0", (3, 11, 1), BROKEN, "tensorflow-metal==1.2.0"),
             ("2.18.1", "1.1.0", (3, 11, 1), BROKEN, "tensorflow-metal==1.2.0"),
             ("2.18.1", "", (3, 12, 1), BROKEN, "tensorflow-metal==1.2.0"),
             ("2.18.1", "1.2.0", (3, 13, 0), BROKEN, "uv venv --python 3.12"),
@@ -86,27 +86,6 @@ class TestSupport:
         wheel = Wheel("tensorflow", version, None, metal)
         finding = find("metal", replace(mac, wheel=wheel, python=replace(mac.python, version=python)))
         assert (finding.status, fix in finding.fix) == (status, True), finding
-
-    @pytest.mark.parametrize(
-        ("path", "name"),
-        [(".dockerenv", "docker"), ("run/.containerenv", "podman"), ("proc/1/cgroup", "kubernetes")],
-    )
-    def test_container_without_the_gpu(self, bench, path, name):
-        bench.write(path, "0::/kubepods/pod1\n")
-        finding = bench.find("container")
-        assert (finding.status, finding.found.startswith(f"a {name} container without")) == (WARNING, True)
-        bench.write("dev/nvidia0", "")
-        finding = bench.find("container")
-        assert (finding.status, "on a host with an NVIDIA GPU" in finding.found) == (BROKEN, True)
-        wanted = {"docker": "--gpus all", "podman": "nvidia.com/gpu=all", "kubernetes": "nvidia.com/gpu: 1"}
-        assert wanted[name] in finding.fix
-
-    def test_container_with_the_gpu(self, server, bench):
-        bench.write(".dockerenv", "")
-        bench.environ["NVIDIA_VISIBLE_DEVICES"] = "void"
-        assert "which gives it no GPU" in bench.find("container").found
-        assert find("container", replace(server, platform=Platform(container="docker"))).status == OK
-        assert find("container", server).status == NOT_APPLICABLE
 
     @pytest.mark.parametrize(
         ("version", "dxg", "status", "fix"),

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.facts import Host, Import, Interpreter, Platform
+from tfmon.doctor.facts import Import, Interpreter, Platform
 from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import CHECKS
 
 from .bench import BARE, Bench, find
 
-HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id not in ("rosetta", "import")]
+HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id != "import"]
 
 
 def test_nothing_is_wrong_with_a_fresh_environment(bench):
@@ -71,21 +71,6 @@ class TestPython:
         facts = bench.facts(platform=Platform())
         finding = find("python-build", replace(facts, python=replace(facts.python, **change)))
         assert (finding.status, found in finding.found) == (BROKEN, True)
-
-    def test_under_rosetta(self, bench):
-        mac = bench.facts(platform=Platform("Darwin", "arm64"))
-        assert find("rosetta", mac).status == OK
-        finding = find("rosetta", replace(mac, python=replace(mac.python, translated=True)))
-        assert (finding.status, "arm64" in finding.fix) == (BROKEN, True)
-        assert bench.find("rosetta").status == NOT_APPLICABLE
-
-    @pytest.mark.parametrize(("flags", "status"), [("sse4_2", BROKEN), ("avx", OK), ("avx avx2 fma", OK)])
-    def test_instructions(self, bench, flags, status):
-        bench.write("proc/cpuinfo", f"processor : 0\nflags : {flags}\n")
-        assert bench.find("cpu-instructions", platform=Platform()).status == status
-        assert bench.find("cpu-instructions", platform=Platform("Linux", "aarch64")).status == NOT_APPLICABLE
-        unknown = bench.facts(host=Host(), platform=Platform())
-        assert find("cpu-instructions", unknown).status == NOT_APPLICABLE
 
 
 class TestTensorflow:

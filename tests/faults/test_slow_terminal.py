@@ -40,7 +40,7 @@ def link(log: Path) -> Iterator[Link]:
         [sys.executable, str(TESTS / "support" / "fake_tfmon.py"), "race", "small-dense", *LANES],
         environment={
             "LOG": str(log),
-            "TFMON_TEST_CHILD": str(TESTS / "support" / "scripted_lane.py"),
+            "TFMON_TEST_CHILD": str(TESTS / "benchmarks" / "scripted_lane.py"),
             "PYTHONPATH": str(TESTS.parent),
         },
     )

@@ -1,33 +1,27 @@
-"""What a lane uses of a GPU: memory, time and energy, in containers and on drivers that hide it."""
+"""What a lane uses of a GPU, memory and time, in containers and on drivers that hide it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from support.events import GPU, HIDDEN, SECOND, gpu_sample, phase, tree_sample, window
+from support.events import GPU, HIDDEN, gpu_sample, phase, tree_sample, window
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.gpu_accounting import (
     HIDDEN as BY_CONTAINER,
 )
 from tfmon.model.gpu_accounting import (
-    NO_GPU,
     NO_SHARE,
+    NOT_ALL,
     NOT_LISTED,
-    TOGETHER,
-    TOO_EVEN,
-    TOO_SHORT,
-    GpuEnergy,
     busy_pct,
     used_bytes_of_lane,
 )
-from tfmon.model.gpu_parts import NOT_ALL
 from tfmon.model.lane_events import LibrariesLoaded
-from tfmon.model.lane_state import BUILDING, IMPORTING, PAUSED, RACING, LaneState
-from tfmon.model.lane_statistics import Point
+from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -75,71 +69,6 @@ class TestBusy:
         sample = replace(SAMPLE, busy_by_pid={31_337: 30.0}, foreign_pids=True)
         assert [busy_pct(sample, (7,), only_lane=only) for only in (True, False)] == [30, BY_CONTAINER]
         assert busy_pct(replace(sample, busy_by_pid={}), (7,), only_lane=True) == BY_CONTAINER
-
-
-class SimulatedGpu:
-    """Draws 300 W while the lane trains and 80 W while it does not."""
-
-    def __init__(self, slices) -> None:
-        self.slices = slices
-        self.points = [
-            Point(int(end * SECOND), int((end - begin) * SECOND), examples=1, steps=1) for begin, end in slices
-        ]
-
-    def joules(self, at_s: float) -> float:
-        trained = sum(max(0.0, min(end, at_s) - begin) for begin, end in self.slices)
-        return 80 * (at_s - trained) + 300 * trained
-
-    def watch(self, ticks, *, shared=False, late_s: float = 0.0) -> GpuEnergy:
-        energy = GpuEnergy()
-        for at_s in ticks:
-            known = [one for one in self.points if one.at_ns <= (at_s - late_s) * SECOND]
-            energy = energy.plus(sample(at_s, self.joules(at_s)), known, shared=shared)
-        return energy
-
-
-def sample(at_s: float, energy_j=HIDDEN, power_w=HIDDEN) -> GpuSample:
-    return gpu_sample(at_ns=int(at_s * SECOND), energy_j=energy_j, power_w=power_w)
-
-
-INTERLEAVED = SimulatedGpu([(2 * n + 0.5, 2 * n + 1.5) for n in range(60)])
-ALWAYS = SimulatedGpu([(n * 0.2, (n + 1) * 0.2) for n in range(300)])
-UNEVEN = [0.1 + 1.07 * n for n in range(60)]
-SECONDS = [float(n) for n in range(20)]
-
-
-class TestEnergy:
-    @pytest.mark.parametrize("how", [{}, {"shared": True}, {"late_s": 4.0}], ids=["", "shared", "late windows"])
-    def test_the_power_of_interleaved_training_is_found_though_no_second_holds_only_training(self, how):
-        energy = INTERLEAVED.watch(UNEVEN, **how)
-        assert energy.training_w == pytest.approx(300, rel=1e-6)
-        assert energy.waiting, "the last windows are not known yet"
-
-    def test_slices_in_step_with_the_sampling_give_no_figure(self):
-        halves = SimulatedGpu([(n + 0.0, n + 0.5) for n in range(60)])
-        assert halves.watch([float(n) for n in range(60)]).training_w == TOO_EVEN
-
-    def test_a_lane_that_trains_all_the_time_gets_all_that_the_gpu_draws(self):
-        assert ALWAYS.watch(SECONDS).training_w == pytest.approx(300, rel=1e-6)
-        assert ALWAYS.watch(SECONDS, shared=True).training_w == TOGETHER, "no share is made up"
-        assert ALWAYS.watch(SECONDS[:4]).training_w == TOO_SHORT
-
-    def test_without_a_counter_the_power_of_each_sample_counts(self):
-        energy = GpuEnergy()
-        for at_s in range(20):
-            points = [one for one in ALWAYS.points if one.at_ns <= at_s * SECOND]
-            energy = energy.plus(sample(at_s, power_w=120.0), points, shared=False)
-        assert energy.training_w == pytest.approx(120)
-
-    def test_gaps_resets_and_samples_without_a_value_do_not_count(self):
-        energy = ALWAYS.watch(SECONDS[:10])
-        for odd in (sample(30, 1e9), sample(31, 5.0), sample(32)):
-            energy = energy.plus(odd, ALWAYS.points, shared=False)
-        assert energy.training_w == pytest.approx(300, rel=1e-6)
-
-    def test_the_time_of_an_interruption_does_not_count(self):
-        energy = ALWAYS.watch(SECONDS[:10]).interrupted().plus(sample(11, 1e9), ALWAYS.points, shared=False)
-        assert energy.training_w == pytest.approx(300, rel=1e-6)
 
 
 @pytest.fixture
@@ -225,16 +154,6 @@ class TestInASession:
         session.accept(gpu_sample("GPU-c", 2, busy_pct=60.0))
         assert (lane().gpu_use.used_bytes, lane().gpu_use.source) == (170.0, "TensorFlow's allocator")
 
-    def test_two_gpus_draw_what_both_draw(self, begin):
-        session = begin("gpu:0+1")
-        session.accept(phase(RACING, lane="gpu:0+1"))
-        for at_s in range(12):
-            for key, watts in (("GPU-a", 100.0), ("GPU-b", 150.0)):
-                one = gpu_sample(key, int(key == "GPU-b"), power_w=watts, energy_j=watts * at_s)
-                session.accept(replace(one, at_ns=at_s * SECOND))
-            session.accept(replace(window(lane="gpu:0+1"), at_ns=(at_s + 1) * SECOND, span_ns=SECOND))
-        assert session.snapshot().lanes[0].gpu_training_w == pytest.approx(250)
-
     def test_gpus_taken_by_their_index_give_way_to_those_that_cuda_tells(self, begin):
         session = begin("gpu:0+1")
         for key, index in (("GPU-a", 0), ("GPU-b", 1), ("GPU-c", 2)):
@@ -247,25 +166,3 @@ class TestInASession:
         lane = session.snapshot().lanes[0]
         assert (set(lane.gpu_use.parts), lane.gpu_use.used_bytes) == ({"GPU-a", "GPU-c"}, 102.0)
         assert session.snapshot().device_name(lane) == "2x L4"
-
-    def test_energy_of_1000_examples(self, begin):
-        session = begin("cpu", "gpu:0")
-        session.accept(phase(RACING, lane="gpu:0"))
-        assert isinstance(gpu_lane(session).gpu_j_per_1000_examples, Missing)
-        for second in range(1, 12):
-            at_ns = second * SECOND
-            session.accept(window(at_ns, SECOND, lane="gpu:0", examples=500))
-            session.accept(replace(SAMPLE, at_ns=at_ns, energy_j=200.0 * second))
-        lane = gpu_lane(session)
-        assert lane.gpu_training_w == pytest.approx(200)
-        assert lane.gpu_j_per_1000_examples == pytest.approx(400)
-        assert session.snapshot().lane("cpu").gpu_j_per_1000_examples == NO_GPU
-        for name, second, joules in ((PAUSED, 12, 9e9), (RACING, 13, 18e9)):
-            session.accept(phase(name, lane="gpu:0"))
-            session.accept(replace(SAMPLE, at_ns=second * SECOND, energy_j=joules))
-        session.accept(window(13 * SECOND, SECOND, lane="gpu:0"))
-        session.accept(replace(SAMPLE, at_ns=14 * SECOND, energy_j=18e9))
-        assert gpu_lane(session).gpu_training_w == pytest.approx(200), "a pause does not count"
-        session.set_mode("concurrent")
-        assert isinstance(gpu_lane(session).gpu_training_w, Missing), "steady state begins anew"
-        assert isinstance(gpu_lane(session).gpu_j_per_1000_examples, Missing)

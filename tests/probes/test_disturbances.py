@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -11,7 +10,7 @@ import pytest
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import CounterRate
-from tfmon.probes.disturbances import FORBIDDEN, NO_POWER, Disturbances, PackagePower
+from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.machine import NO_GROUP
 
 from .conftest import V2
@@ -150,47 +149,3 @@ class TestUsableCores:
         cores[0] = 2.0
         assert read(around, 29 * SECOND, []).usable_cores == 4
         assert read(around, 30 * SECOND, []).usable_cores == 2
-
-
-class TestPackagePower:
-    @pytest.fixture
-    def zone(self, put):
-        def write(name: str, kind: str, microjoules: object, largest: int = 1_000_000_000) -> Path:
-            folder = f"sys/class/powercap/{name}"
-            put(f"{folder}/name", f"{kind}\n")
-            put(f"{folder}/max_energy_range_uj", f"{largest}\n")
-            return put(f"{folder}/energy_uj", f"{microjoules}\n")
-
-        return write
-
-    def test_all_packages_and_nothing_twice(self, zone, tmp_path):
-        zone("intel-rapl:0", "package-0", 5_000_000)
-        zone("intel-rapl:0:0", "core", 1_000_000)
-        zone("intel-rapl:1", "package-1", 7_000_000)
-        zone("intel-rapl:2", "psys", 1_000_000)
-        zone("intel-rapl-mmio:0", "package-0", 5_000_000)
-        power = PackagePower(tmp_path)
-        assert power.watts(0) == FIRST
-        zone("intel-rapl:0", "package-0", 105_000_000)
-        zone("intel-rapl:0:0", "core", 99_000_000)
-        zone("intel-rapl:1", "package-1", 67_000_000)
-        zone("intel-rapl:2", "psys", 99_000_000)
-        assert power.watts(2 * SECOND) == pytest.approx(80)
-        zone("intel-rapl:0", "package-0", 20_000_000)  # the counter wraps
-        assert power.watts(3 * SECOND) == pytest.approx(915)
-
-    def test_only_root_may_read(self, zone, tmp_path, monkeypatch):
-        file = zone("intel-rapl:0", "package-0", 5)
-        power = PackagePower(tmp_path)
-
-        def refuse(path, *_arguments, **_named):
-            assert path == str(file)
-            raise PermissionError
-
-        monkeypatch.setattr("builtins.open", refuse)
-        assert power.watts(0) == FORBIDDEN
-
-    def test_machine_without_counters(self, zone, tmp_path):
-        assert PackagePower(tmp_path).watts(0) == NO_POWER
-        zone("intel-rapl:0", "package-0", "?")
-        assert PackagePower(tmp_path).watts(0) == NO_POWER

@@ -239,16 +239,11 @@ class TestWheel:
         (other / "tensorflow_cpu-2.20.0.dist-info").mkdir()
         assert find_wheel([str(other), str(folder)]) == Wheel("tensorflow-cpu", "2.20.0", None, "")
 
-    def test_rocm_and_plug_ins(self, site):
+    def test_a_build_for_rocm(self, site):
         folder = site("tensorflow_rocm-2.18.1", cuda=False)
         info = folder / "tensorflow/python/platform/build_info.py"
         info.write_text("build_info = dict([('is_cuda_build', False), ('is_rocm_build', True)])\n")
-        (folder / "tensorflow-plugins").mkdir()
-        (folder / "tensorflow-plugins/libacme_gpu.so").write_text("")
-        (folder / "tensorflow-plugins/README.txt").write_text("")
-        assert read_wheel() == Wheel(
-            "tensorflow-rocm", "2.18.1", False, "", HERE, rocm=True, plugins=("libacme_gpu.so",)
-        )
+        assert read_wheel() == Wheel("tensorflow-rocm", "2.18.1", False, "", HERE, rocm=True)
 
     def test_another_interpreter_is_asked_once(self, site, tmp_path):
         folder = site("tensorflow-2.18.0", cuda=False)

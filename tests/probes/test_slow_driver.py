@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pynvml
 import pytest
-from support.events import gpu_sample
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
-from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.readings import SlowReading
 from tfmon.probes.base import Backoff
 from tfmon.probes.nvidia.probe import NvidiaProbe
@@ -113,15 +111,3 @@ class TestBackoff:
         for ms in (60, 1):
             assert read(ms=ms) == ()
         assert len(read(ms=60)) == 1
-
-
-def test_energy_of_a_slow_driver_belongs_to_the_time_when_it_was_read():
-    def plus(energy: GpuEnergy, at_s: float, read_s: float, joules: float) -> GpuEnergy:
-        slow = (SlowReading("power", 60, 5, int(read_s * 1e9)),)
-        return energy.plus(gpu_sample(at_ns=int(at_s * 1e9), energy_j=joules, slow=slow), (), shared=False)
-
-    energy = GpuEnergy()
-    for at_s, read_s, joules in ((1, 1, 100), (2, 1, 100), (3, 1, 100), (4, 4, 400)):
-        energy = plus(energy, at_s, read_s, joules)
-    (draw,) = energy.waiting
-    assert (draw.since_ns, draw.until_ns, draw.joules) == (1e9, 4e9, 300)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.xspace import read_space
+from tfmon.profile.trace import read_space
 
 DATA = Path(__file__).parent / "data"
 

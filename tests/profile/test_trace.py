@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trace_writer import mark, plane, space
 
-from tfmon.profile.trace import TraceError, both, total, unite, without, write_chrome
-from tfmon.profile.xspace import read_space
+from tfmon.profile.trace import TraceError, both, read_space, total, unite, without, write_chrome
 
 DATA = Path(__file__).parent / "data"
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)

@@ -8,8 +8,7 @@ import pytest
 
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import tells
-from tfmon.profile.trace import Space, TraceError
-from tfmon.profile.xspace import read_space
+from tfmon.profile.trace import Space, TraceError, read_space
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 DATA = Path(__file__).parent / "data"

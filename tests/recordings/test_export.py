@@ -1,11 +1,10 @@
-"""A recording for other programs: the numbers are those of the events, and TensorBoard reads its files."""
+"""A recording for other programs: the numbers are those of the events."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import sys
 from datetime import datetime
 
 import pytest
@@ -13,8 +12,7 @@ from support.recordings import RECORDED
 
 from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.readings import GpuSample, HostSample, Missing
-from tfmon.recordings.export import samples_of, write_csv, write_json, write_tensorboard
-from tfmon.recordings.header import RecordingError
+from tfmon.recordings.export import samples_of, write_csv, write_json
 from tfmon.recordings.reader import Recording
 
 
@@ -77,33 +75,3 @@ def test_numbers_of_other_events():
     assert [(one.name, one.value, one.step) for one in samples_of(applied)] == [("knob/xla", True, 9)]
     host = HostSample(at_ns=1, cpu_pct=Missing("first"), memory_used_bytes=1.0, memory_total_bytes=2.0)
     assert "cpu_pct" not in {one.name for one in samples_of(host)}
-
-
-def test_tensorboard_reads_what_its_writer_wrote(opened, tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from tensorboard.util import tensor_util
-
-    folders = write_tensorboard(opened, tmp_path / "logs")
-    assert sorted(folder.name for folder in folders) == ["cpu", "cpu-batch_size=64", "machine"]
-    read = EventAccumulator(str(tmp_path / "logs" / "cpu"), size_guidance={"tensors": 0})
-    read.Reload()
-    points = read.Tensors("examples_per_s")
-    expected = windows(opened, "cpu")
-    assert [point.step for point in points] == [one.step for one in expected]
-    values = [float(tensor_util.make_ndarray(point.tensor_proto)) for point in points]
-    assert values == pytest.approx([one.examples / one.span_ns * 1e9 for one in expected], rel=1e-6)
-    assert [point.wall_time for point in points] == [opened.header.wall_s(one.at_ns) for one in expected]
-    assert {"loss", "step_p50_ms", "cpu_pct", "private_bytes", "knob/batch_size"} <= set(read.Tags()["tensors"])
-
-
-def test_a_folder_that_is_there_is_not_mixed_up(opened, tmp_path):
-    with pytest.raises(RecordingError, match="is there already"):
-        write_tensorboard(opened, tmp_path)
-
-
-def test_without_tensorboard_it_is_said_how_to_get_it(opened, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorboard.summary", None)
-    with pytest.raises(RecordingError, match="TensorBoard is not installed here") as caught:
-        write_tensorboard(opened, tmp_path / "logs")
-    assert caught.value.hint.endswith("-m pip install tensorboard")
-    assert not (tmp_path / "logs").exists()

@@ -253,12 +253,3 @@ def test_an_amd_gpu_is_shown_to_rocm_by_its_number_and_no_lane_on_the_cpu_sees_i
     cpu, gpu = (lane.environment for lane in race.lanes)
     assert (gpu["HIP_VISIBLE_DEVICES"], gpu["CUDA_VISIBLE_DEVICES"]) == ("1", None)
     assert (cpu["HIP_VISIBLE_DEVICES"], cpu["CUDA_VISIBLE_DEVICES"]) == ("-1", "-1")
-
-
-def test_the_gpu_of_a_plug_in_is_raced_where_it_is_named_and_no_variable_hides_it():
-    found = replace(NO_GPU, plugin=Gpu(0, "plugin-gpu-0", "GPU of libacme_gpu.so", physical_gpu=0))
-    assert names(plan(found=found)) == ["cpu prefetch=off", "cpu prefetch=auto"]
-    race = plan("gpu:0", found=found)
-    assert "CUDA_VISIBLE_DEVICES" not in race.lanes[0].environment
-    with pytest.raises(DeviceAbsentError, match="gpu:1 is not there"):
-        plan("gpu:1", found=found)

@@ -470,14 +470,5 @@ async def test_a_message_goes_with_the_next_key_and_with_another_page():
             assert "saved somewhere" not in shown(pilot) and then in shown(pilot)
 
 
-async def test_the_cursor_of_the_charts_cuts_no_message():
-    path = "saved /home/someone/.local/state/tfmon/reports/20260101-030405-small-dense.html"
-    async with app_of(racing_demo()).run_test(size=(100, 36)) as pilot:
-        await press(pilot, "left")
-        assert "examples/s" in shown(pilot).splitlines()[-2]
-        pilot.app.monitor.say(path)
-        assert path in shown(pilot)
-
-
 def test_every_screen_is_where_its_name_says():
     assert all(hasattr(import_module(f"tfmon.ui.screens.{module}"), kind) for module, kind in _SCREENS.values())

@@ -90,21 +90,6 @@ async def test_a_filter_of_words_is_typed_kept_and_dropped():
         assert isinstance(pilot.app.screen, RaceScreen)
 
 
-async def test_n_goes_through_what_matches_among_the_other_lines_and_round():
-    demo = talking_demo(40)
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "l", "n")
-        assert "some words first" in shown(pilot)
-        await press(pilot, "slash", *"of even", "enter", "n")
-        assert chosen(pilot) == "line 38 of even ones" and "line 37 of odd" in shown(pilot)
-        await press(pilot, "N")
-        assert chosen(pilot) == "line 36 of even ones"
-        await press(pilot, "n", "n")
-        assert chosen(pilot) == "line 0 of even ones", "after the last one the first"
-        await press(pilot, "slash", "enter")
-        assert "line 1 of odd" not in shown(pilot), "only what matches is shown again"
-
-
 def chosen(pilot) -> str:
     (line,) = [line for line in shown(pilot).splitlines() if line.startswith("▸")]
     return line[20:].strip()

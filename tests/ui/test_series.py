@@ -1,4 +1,4 @@
-"""What the charts show: the metrics, how far they reach back, their scales, and the words of the cursor."""
+"""What the charts show: the metrics, how far they reach back, their and their scales."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from support.events import MS, SECOND, lane, phase, window
 from support.ui import CPU_MACHINE, racing_demo
 
-from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, plots, series
-from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import plain
 from tfmon.ui.view import LOG, OWN, SHARED, Scale, View
 
@@ -143,29 +141,7 @@ def test_a_value_of_a_scale_has_four_characters_at_most(value):
         assert len(series.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
 
 
-# ---------------------------------------------------------------- the cursor, and what is drawn
-
-
-def test_the_cursor_reads_all_lanes_at_one_time():
-    demo = racing_demo(mode="concurrent")
-    snapshot = demo.session.snapshot()
-    said = "".join(text for text, _ in plots.readout(snapshot, View(cursor=4, cursor_width=60)))
-    assert said.startswith("at 0:38, 0:03 ago · C 7 ") and " · G 2 " in said and said.endswith("examples/s")
-    early = "".join(text for text, _ in plots.readout(snapshot, View(cursor=59, cursor_width=60)))
-    assert "C – · G –" in early, "before the start there is nothing, which is not 0"
-    assert plots.readout(snapshot, View()) == ()
-    no_gpu = "".join(text for text, _ in plots.readout(snapshot, View(metric="gpu", cursor=0, cursor_width=60)))
-    assert "C n/a" in no_gpu
-
-
-def test_the_cursor_is_in_one_column_of_each_chart_and_costs_no_cell():
-    demo = racing_demo(mode="concurrent")
-    for cursor in (0, 5, 30, 59):
-        view = View(cursor=cursor, cursor_width=54, scales={SHARED: Scale(0.0, 10_000.0)})
-        rows = plain(pane_rows(analyse(demo.session.snapshot()), 0, view, 64, 26))
-        assert {len(row) for row in rows} == {64}
-        if cursor < 54:
-            assert rows[-2].index("▲") == 2 + chart.LABEL_CELLS + 53 - cursor
+# ---------------------------------------------------------------- what is drawn
 
 
 def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scale():
@@ -183,8 +159,8 @@ def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scal
 def test_a_frozen_chart_has_the_time_of_the_race_at_its_ends():
     snapshot = racing_demo().session.snapshot()
     assert plots.time_words(snapshot, View()) == ("60 s ago", "now")
-    assert plots.time_words(snapshot, View(frozen=True, back_ns=12 * SECOND)) == ("-0:30", "0:30")
-    said = "".join(text for text, _ in plots.looking(snapshot, View(frozen=True, behind_s=12.0)))
+    assert plots.time_words(snapshot, View(frozen=True)) == ("-0:18", "0:42")
+    said = "".join(text for text, _ in plots.frozen_row(View(frozen=True, behind_s=12.0)))
     assert said == "not following · 0:12 behind · F to now"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import textual
 from support.ui import racing_demo
-from textual import keys
 from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
 from textual.app import App
@@ -42,7 +41,6 @@ CALLED = [
     (LinuxDriver, "write", ("self", "data")),
     (LinuxDriver, "suspend_application_mode", ("self",)),
     (LinuxDriver, "resume_application_mode", ("self",)),
-    (keys, "_character_to_key", ("character",)),
 ]
 """Functions that tfmon calls or overrides, with their parameters."""
 READ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.several import obstacle
+from tfmon.model.spec import obstacle
 
 SMALL_BATCH = 32
 """Below this a larger batch is proposed first: it is Keras' default, and other changes show their gain only when a

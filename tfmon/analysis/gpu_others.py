@@ -1,18 +1,20 @@
-"""What other processes took of the lanes' GPUs while they raced: reported, never corrected for. Pure.
+"""Other processes on GPUs: what they took of the lanes' while they raced, and which GPU has the fewest. Pure.
 
-Two programs on one GPU share its time, so a lane that shares trains slower, whatever its model is.
+What others took is reported, never corrected for: two programs on one GPU share its time, so a lane that shares
+trains slower, whatever its model is.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tfmon import units
 from tfmon.analysis.contention import TOLD
-from tfmon.model.gpu_others import Taken, told
+from tfmon.model.gpu_others import Taken, free_bytes, strangers, told
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import ProcessName
+from tfmon.model.readings import GpuSample, ProcessName, known
 from tfmon.model.session import Snapshot
 
 
@@ -124,3 +126,73 @@ def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Seque
 
 def _span_ns(one: Taken) -> int:
     return max(0, one.until_ns - one.since_ns)
+
+
+# ---------------- which GPU of a machine is the idlest, whether one is free, and the words for it
+
+IDLE_PCT = 10.0
+"""A GPU with less load and no process is free."""
+LOAD_STEP_PCT = 5.0
+"""Loads that differ by less are alike: then memory decides."""
+CROWDED = 0.1
+"""A GPU of whose memory less is left comes after those that have more."""
+UNTOLD_BYTES = 2**30
+"""More used memory than this belongs to somebody, also where the driver lists no process."""
+
+
+def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
+    """Return GPUs by how idle they are, the idlest first.
+
+    Those that can be read come first, then those with memory left, then those with nobody's process, then by
+    load, in steps, then by free memory, and the first of equal ones.
+    """
+    return sorted(samples, key=_rank)
+
+
+def _rank(sample: GpuSample) -> tuple[float, ...]:
+    busy, free, total = known(sample.busy_pct), free_bytes(sample), known(sample.total_bytes)
+    unread = free is None and busy is None
+    crowded = free is not None and bool(total) and free < CROWDED * (total or 0.0)
+    load = LOAD_STEP_PCT * round((busy or 0.0) / LOAD_STEP_PCT)
+    return unread, crowded, bool(strangers(sample)), load, -(free or 0.0), sample.index
+
+
+def is_free(sample: GpuSample) -> bool:
+    """Return whether nobody uses a GPU: no process, no load, no memory."""
+    busy, used, total = known(sample.busy_pct), known(sample.used_bytes), known(sample.total_bytes)
+    if busy is None and used is None:
+        return False
+    untold = max(UNTOLD_BYTES, (total or 0.0) / 20)
+    return (
+        not strangers(sample) and (busy or 0.0) < IDLE_PCT and (used is None or sample.unified or used <= untold)
+    )
+
+
+def why(chosen: Sequence[GpuSample], of: int) -> str:
+    """Say why GPUs were chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
+    if len(chosen) == 1:
+        return f"the idlest of {of} GPUs: {state(chosen[0])}"
+    said = "; ".join(f"gpu:{one.index} {state(one)}" for one in chosen)
+    return f"the {len(chosen)} idlest of {of} GPUs: {said}"
+
+
+def state(sample: GpuSample, *, named: bool = False) -> str:
+    """Say how many are on a GPU, with `named` who, how busy it is, and how much memory is free."""
+    busy, free = known(sample.busy_pct), free_bytes(sample)
+    if busy is None and free is None:
+        return units.reading(sample.busy_pct, units.percent)
+    said = [_who(sample, named=named)]
+    if busy is not None:
+        said.append(f"{units.percent(busy)} busy")
+    if free is not None:
+        said.append(f"{units.memory(free)} free")
+    return ", ".join(said)
+
+
+def _who(sample: GpuSample, *, named: bool) -> str:
+    pids = strangers(sample)
+    if not pids:
+        return "processes not listed" if sample.no_processes_reason else "no process"
+    users = sorted({name.user for pid in pids if (name := sample.processes.get(pid)) and name.user})
+    of = f" of {', '.join(users[:3])}{' and others' if len(users) > 3 else ''}" if users and named else ""
+    return f"{len(pids)} process{'es' if len(pids) > 1 else ''}{of}"

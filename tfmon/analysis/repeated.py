@@ -6,7 +6,7 @@ groups are supposed to follow Student's t with few degrees of freedom, whose tai
 each group, and one scale for both. The interval has the most probable differences of the centres, given the races.
 
 Sources: Lange, Little, Taylor (1989), JASA 84, for the distribution; Gelman (2006), Bayesian Analysis 1, for the
-half-Cauchy prior of the scale. `benchmarks/gate.py` measures how often a gate made of it is right.
+half-Cauchy prior of the scale. `tests/benchmarks/gate.py` measures how often a gate made of it is right.
 """
 
 from __future__ import annotations

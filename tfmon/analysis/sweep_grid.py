@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from tfmon import units
 from tfmon.analysis.crossover import values_of
-from tfmon.model import several
 from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
+from tfmon.model.spec import DEVICE_KNOBS, counted
 from tfmon.model.sweep import Combination, SweepPlan
 
 MOST_COMBINATIONS = 2_000
@@ -29,7 +29,7 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
         name, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not name or not text:
             raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
-        knob = next((one for one in several.KNOBS if one.name == name), None)
+        knob = next((one for one in DEVICE_KNOBS if one.name == name), None)
         knob = knob or (None if knobs is None else find(knobs, name))
         if name in over:
             raise KnobError(f"{name} is given twice; one list has all its values")
@@ -40,7 +40,7 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
         over[name] = values
     if not over:
         raise KnobError("no knob is swept; name one with its values")
-    several.counted(over)
+    counted(over)
     return over
 
 

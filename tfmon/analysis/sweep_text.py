@@ -20,7 +20,7 @@ from tfmon.analysis.series import (
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found, Row
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.readings import Estimate
-from tfmon.model.several import KINDS, counted
+from tfmon.model.spec import KINDS, counted
 
 
 def answer(found: Found) -> list[str]:

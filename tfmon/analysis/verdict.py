@@ -11,10 +11,17 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.finish import ended_itself, went_on
 from tfmon.analysis.gpu_others import others_notes
-from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
+from tfmon.analysis.prediction import (
+    falling,
+    least_rounds,
+    longer_text,
+    looks_of,
+    more_rounds,
+    seconds_left,
+    unfinished,
+)
 from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
-from tfmon.analysis.unfinished import falling, longer_text, more_rounds, unfinished
 from tfmon.analysis.verdict_notes import MachineDifference, hangs, hung, machine_differences, note
 from tfmon.model.collisions import collisions
 from tfmon.model.knobs import short_name, show

@@ -55,7 +55,7 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
             mistakes.append(error.message)
         rows[setting.name] = {"value": resolved.value, "source": resolved.source}
     if as_json:
-        report = {"path": str(path), "exists": found.exists, "settings": rows, "keys": dict(found.keys)}
+        report = {"path": str(path), "exists": found.exists, "settings": rows}
         hosts = {one.name: {"run": list(one.run) or None, "python": one.python} for one in found.hosts.values()}
         click.echo(json.dumps({**report, "hosts": hosts, "mistakes": mistakes}, indent=2))
     else:
@@ -85,8 +85,6 @@ def _text(found: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
     shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
     width = max(map(len, shown.values()))
     lines += [f"{name:<14}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
-    if found.keys:
-        lines += ["", "[keys]", *(f"{name:<14}{json.dumps(keys)}" for name, keys in found.keys.items())]
     for name, host in found.hosts.items():
         lines += ["", f"[hosts.{name}]", f"{'run':<14}{shlex.join(host.run) or 'ssh'}"]
         lines += [f"{'python':<14}{host.python or 'python3'}"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
 @click.command(short_help="Say why TensorFlow uses no GPU here.")
 @options.as_json
 @click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
-@click.option("--no-import", is_flag=True, help="Do not import TensorFlow and train, which takes seconds.")
+@click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
 @click.option("--host", metavar="HOST", help="Examine another machine: one that ssh or the settings file knows.")
 @options.python
 def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, python: str | None) -> NoReturn:
-    """Say why TensorFlow uses no GPU here, whether a race would be fair, and whether a lane trains here.
+    """Say why TensorFlow uses no GPU here, and whether a race would be fair.
 
     With --host, the checks run on another machine; --python then names an interpreter there.
 
-    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable, or no lane trains.
+    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
 
     \b
     For example:
@@ -76,13 +75,7 @@ def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
     if host is None:
         from tfmon.doctor.report import run_checks
 
-        interpreter = options.interpreter(python)
-        report = run_checks(interpreter, imports=imports)
-        if not imports:
-            return report
-        from tfmon.runner.trial import try_lane
-
-        return replace(report, lane=try_lane(interpreter, report))
+        return run_checks(options.interpreter(python), imports=imports)
     from tfmon.lanes.remote.connection import examine
     from tfmon.runner.settings import find_host
 

@@ -33,9 +33,6 @@ OTHERWISE = "name another file, or add --force to write over it"
 @click.option("--csv", "as_csv", is_flag=True, help="Write CSV: a line for each number.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object: header, result, and every number.")
 @click.option(
-    "--tensorboard", metavar="DIR", help="Write event files into the new folder DIR, for tensorboard --logdir DIR."
-)
-@click.option(
     "--output",
     "-o",
     metavar="FILE",
@@ -57,7 +54,6 @@ def export(
     as_text: bool,
     as_csv: bool,
     as_json: bool,
-    tensorboard: str | None,
     output: str | None,
     force: bool,
     everything: bool,
@@ -79,13 +75,11 @@ def export(
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.sweeps import is_sweep
 
-    ways = [html is not None, markdown, as_text, as_csv, as_json, tensorboard is not None]
+    ways = [html is not None, markdown, as_text, as_csv, as_json]
     if sum(ways) != 1:
-        raise UsageError(
-            "tfmon export needs one of --html FILE, --markdown, --text, --csv, --json and --tensorboard DIR"
-        )
-    if output is not None and (html is not None or tensorboard is not None):
-        raise UsageError("--output does not go with --html and --tensorboard, which name their own")
+        raise UsageError("tfmon export needs one of --html FILE, --markdown, --text, --csv and --json")
+    if output is not None and html is not None:
+        raise UsageError("--output does not go with --html FILE, which names its own")
     if show and html is None:
         raise UsageError("--open goes with --html FILE")
     if example and recording is not None:
@@ -94,8 +88,6 @@ def export(
     with _one_line(html or output):
         if target := html or output:
             _check(Path(target), force=force)
-        if tensorboard is not None and is_sweep(path):
-            raise UsageError("--tensorboard is for races; a sweep has no steps", "--csv writes its table")
         if html is not None:
             write_html(lambda: _report(path), Path(html), everything=everything, force=force, show=show)
         elif markdown or as_text:
@@ -103,7 +95,7 @@ def export(
         elif is_sweep(path):
             _write(_sweep(path, as_csv=as_csv), output, force=force)
         else:
-            _numbers(path, output, tensorboard, as_csv=as_csv, force=force)
+            _numbers(path, output, as_csv=as_csv, force=force)
 
 
 # ---------------------------------------------------------------- for people
@@ -205,7 +197,7 @@ def _sweep(path: Path, *, as_csv: bool) -> str:
     return to_csv(found) if as_csv else json.dumps(sweep_to_json(found, str(path)), indent=2, allow_nan=False)
 
 
-def _numbers(path: Path, output: str | None, tensorboard: str | None, *, as_csv: bool, force: bool) -> None:
+def _numbers(path: Path, output: str | None, *, as_csv: bool, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
     from tfmon.recordings import export as writing
     from tfmon.recordings.player import play_all
@@ -215,10 +207,7 @@ def _numbers(path: Path, output: str | None, tensorboard: str | None, *, as_csv:
     with guard(path), Recording(path) as opened:
         if opened.torn:
             tell_torn(path)
-        if tensorboard is not None:
-            folders = writing.write_tensorboard(opened, Path(tensorboard))
-            click.echo(f"wrote {len(folders)} runs; tensorboard --logdir {tensorboard}")
-        elif as_csv:
+        if as_csv:
             with _file(output, force=force) as target:
                 writing.write_csv(opened, target)
         else:

@@ -33,8 +33,6 @@ class Interpreter:
     version: tuple[int, int, int] = (0, 0, 0)
     machine: str = ""
     """The processor it was built for, such as "x86_64"."""
-    translated: bool = False
-    """It runs under Rosetta: built for Intel, on Apple Silicon."""
     bits: int = 64
     free_threaded: bool = False
     prefix: str = ""
@@ -146,8 +144,6 @@ class Host:
     usable_cores: float = 1
     """Those that this process may keep busy, by its affinity and the quota of its container."""
     quota_cores: float | None = None
-    cpu_flags: tuple[str, ...] | None = None
-    """Instruction sets; None if unknown."""
     governors: tuple[str, ...] = ()
     total_bytes: int = 0
     available_bytes: int = 0

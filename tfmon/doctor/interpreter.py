@@ -22,13 +22,6 @@ _DESCRIBE = (
     NO_CWD
     + r"""
 import importlib.util, json, os, platform, struct
-def translated():
-    if sys.platform != "darwin":
-        return False
-    import ctypes
-    value, size = ctypes.c_int(0), ctypes.c_size_t(4)
-    read, name = ctypes.CDLL(None).sysctlbyname, b"sysctl.proc_translated"
-    return read(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value == 1
 def libc():
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
@@ -47,7 +40,6 @@ library = os.path.dirname(os.__file__)
 print(json.dumps({
     "version": sys.version_info[:3],
     "machine": platform.machine(),
-    "translated": translated(),
     "bits": struct.calcsize("P") * 8,
     "free_threaded": free_threaded(),
     "prefix": sys.prefix,

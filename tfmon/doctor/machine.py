@@ -86,7 +86,7 @@ def _own_cpu_s() -> float:
 def read_host(root: Path, others: OthersLoad) -> Host:
     """Return the facts of processors and memory, and their use by others.
 
-    Source: as `read_machine`; /proc/cpuinfo, /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
+    Source: as `read_machine`; /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
     """
     machine = read_machine(root)
     total, available = _memory(root)
@@ -94,7 +94,6 @@ def read_host(root: Path, others: OthersLoad) -> Host:
         cores=machine.cores,
         usable_cores=machine.usable_cores,
         quota_cores=machine.quota_cores,
-        cpu_flags=_flags(root),
         governors=_governors(root),
         total_bytes=total,
         available_bytes=available,
@@ -118,11 +117,6 @@ def _memory(root: Path) -> tuple[int, int]:
             now = read_text(root / "sys/fs/cgroup" / used).strip()
             total, available = int(most), min(available, int(most) - int(now) if now.isdigit() else available)
     return total, max(0, available)
-
-
-def _flags(root: Path) -> tuple[str, ...] | None:
-    match = re.search(r"^(?:flags|Features)\s*:(.*)$", read_text(root / "proc/cpuinfo"), re.MULTILINE)
-    return tuple(match[1].split()) if match else None
 
 
 def _governors(root: Path) -> tuple[str, ...]:

@@ -69,8 +69,6 @@ class Report:
     """What keeps TensorFlow from the GPU, or None."""
     seconds: float = 0.0
     """How long gathering the facts took."""
-    lane: Finding | None = None
-    """Whether a lane trains with the interpreter; None if that was not tried."""
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
         """Return the results about a subject that have one of the statuses; all without any."""
@@ -83,8 +81,8 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable, or no lane trains."""
-        if self.of(TENSORFLOW, BROKEN) or (self.lane is not None and self.lane.status == BROKEN):
+        """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable."""
+        if self.of(TENSORFLOW, BROKEN):
             return EXIT_NO_TENSORFLOW
         if self.no_gpu is not None:
             return EXIT_NO_GPU

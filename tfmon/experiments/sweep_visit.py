@@ -12,13 +12,13 @@ from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import log_speeds
 from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
 from tfmon.experiments.driver import StoppedError
-from tfmon.model import several
 from tfmon.model.events import Event, LaneEnded, LaneStalled
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
 from tfmon.model.lane_state import HOST_LOST, OUT_OF_MEMORY, LaneState
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
+from tfmon.model.spec import KINDS
 from tfmon.model.sweep import Figures, Pair
 
 PATIENCE_S = 600.0
@@ -154,7 +154,7 @@ class Visit:
     def _check_settings(self, lane: LaneState) -> None:
         """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
         for knob, value in self._settings.items():
-            if knob in several.KINDS:
+            if knob in KINDS:
                 continue  # the place has that many, or refuses it
             if not _alike(lane.settings.get(knob), value):
                 there = (

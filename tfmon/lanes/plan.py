@@ -80,8 +80,6 @@ def lane_environment(
         shown = ",".join(map(str, numbers))
         visible: dict[str, str | None] = {"HIP_VISIBLE_DEVICES": shown, "CUDA_VISIBLE_DEVICES": None}
         return {**BASE, **visible, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-    if gpu_uuids.startswith("plugin-"):
-        return {**BASE, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuids, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 

@@ -1,13 +1,14 @@
-"""What a lane uses of a GPU: memory, time and energy, as far as the driver tells. Pure."""
+"""What a lane uses of its GPUs, memory and time, as far as the driver tells. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tfmon.model.lane_statistics import Point
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.gpu_others import Taken
+from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.records import replace
+from tfmon.model.window_sums import Mean
 
 DRIVER = "driver"
 ONLY_PROCESS = "only process"
@@ -18,6 +19,7 @@ NO_GPU = Missing("no GPU in this lane")
 HIDDEN = Missing("hidden by the container (run it with --pid=host)")
 NOT_LISTED = Missing("the driver lists no memory for this lane")
 NO_SHARE = Missing("the driver lists no process of this lane")
+NOT_ALL = Missing("not every GPU of this lane is sampled yet")
 
 
 def used_bytes_of_lane(
@@ -65,124 +67,109 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Re
     return HIDDEN if sample.foreign_pids else NO_SHARE
 
 
-# ---------------- energy: what the GPU draws while the lane trains, separated from its rests
-
-
-TOO_SHORT = Missing("not measured for long enough")
-TOO_EVEN = Missing("cannot be separated yet from what the GPU draws between the lane's slices")
-OF_WHOLE = Missing("only the whole GPU's power is known, of which this lane has an instance (MIG)")
-TOGETHER = Missing("another lane trains on this GPU at the same time")
-
-SHORTEST_S = 4.0
-"""Training time below which no power is given."""
-LONGEST_NS = 5_000_000_000
-"""Samples further apart than this do not count: too much may have happened between them."""
-MOST_WAITING = 120
-_NO_REST = 0.02
-_APART = 0.02
+# ---------------- by GPU, and of all together
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """What a GPU used between two samples."""
+class GpuPart:
+    """What a lane uses of one of its GPUs."""
 
-    since_ns: int
-    until_ns: int
-    joules: float
+    busy_pct: Reading = NOT_SAMPLED
+    """How busy the GPU is, with the work of all processes."""
+    lane_busy_pct: Reading = NOT_SAMPLED
+    """Share of its time that the lane's own processes took."""
+    used_bytes: Reading = NOT_SAMPLED
+    """Its memory that the lane uses, from `source`."""
+    source: str = ""
+    used_before: float | None = None
+    """Bytes used on the whole GPU before the lane opened it."""
 
+    def plus(
+        self,
+        sample: GpuSample,
+        pids: Sequence[int],
+        *,
+        before: bool,
+        only_lane: bool,
+        peak_bytes: int | None,
+    ) -> GpuPart:
+        """Return the lane's use after a sample of the GPU.
 
-@dataclass(frozen=True, slots=True)
-class GpuEnergy:
-    """Sums over the time between samples, while the lane raced and nothing about it changed."""
-
-    last: tuple[int, float | None] | None = None
-    """Stamp and energy counter of the latest sample."""
-    waiting: tuple[Draw, ...] = ()
-    """Draws for whose time the lane has not reported yet."""
-    shared: bool = False
-    """True when another lane trains on this GPU, too."""
-    part: bool = False
-    """True for an instance (MIG): the power is that of all instances."""
-    draws: int = 0
-    trained_s: float = 0.0
-    rested_s: float = 0.0
-    trained_sq: float = 0.0
-    rested_sq: float = 0.0
-    both: float = 0.0
-    joules_trained: float = 0.0
-    """Sum of energy times training time; with the next, what the two powers are solved from."""
-    joules_rested: float = 0.0
-
-    def plus(self, sample: GpuSample, points: Sequence[Point], *, shared: bool) -> GpuEnergy:
-        """Return the sums with one more sample; `points` are the windows of the lane, the latest last."""
-        counter = known(sample.energy_j)
-        read_ns = next((one.at_ns for one in sample.slow if one.name == "power"), sample.at_ns)
-        waiting = self.waiting
-        if self.last is not None:
-            drawn = _drawn(self.last, read_ns, sample, counter)
-            waiting = (*waiting[-(MOST_WAITING - 1) :], drawn) if drawn is not None else waiting
-        reported_ns = points[-1].at_ns if points else 0
-        sums = replace(self, last=(read_ns, counter), shared=shared, part=bool(sample.part_of))
-        for draw in waiting:
-            if draw.until_ns <= reported_ns:
-                sums = sums._counted(draw, _overlap_ns(points, draw) / 1e9)
-        return replace(sums, waiting=tuple(draw for draw in waiting if draw.until_ns > reported_ns))
-
-    def interrupted(self) -> GpuEnergy:
-        """Return the sums with a gap: what is drawn until the next sample does not count."""
-        return self if self.last is None else replace(self, last=None)
-
-    @property
-    def training_w(self) -> Reading:
-        """Power of the whole GPU while the lane trains."""
-        if self.part:
-            return OF_WHOLE
-        if self.trained_s < SHORTEST_S:
-            return TOO_SHORT
-        if self.rested_s < _NO_REST * self.trained_s:
-            return TOGETHER if self.shared else self.joules_trained / self.trained_sq
-        return self._solved()
-
-    def _solved(self) -> Reading:
-        """Return the power by least squares over the samples, with one power for training and one for rests."""
-        determinant = self.trained_sq * self.rested_sq - self.both**2
-        if determinant <= _APART * self.trained_sq * self.rested_sq:
-            return TOO_EVEN
-        power = (self.joules_trained * self.rested_sq - self.joules_rested * self.both) / determinant
-        return power if power > 0 else TOO_EVEN
-
-    def _counted(self, draw: Draw, trained_s: float) -> GpuEnergy:
-        rested_s = max(0.0, (draw.until_ns - draw.since_ns) / 1e9 - trained_s)
-        return replace(
-            self,
-            draws=self.draws + 1,
-            trained_s=self.trained_s + trained_s,
-            rested_s=self.rested_s + rested_s,
-            trained_sq=self.trained_sq + trained_s**2,
-            rested_sq=self.rested_sq + rested_s**2,
-            both=self.both + trained_s * rested_s,
-            joules_trained=self.joules_trained + draw.joules * trained_s,
-            joules_rested=self.joules_rested + draw.joules * rested_s,
+        Args:
+            sample: The GPU's.
+            pids: Processes of the lane.
+            before: Whether the lane has not opened the GPU yet.
+            only_lane: Whether it is known that no other lane trains on it.
+            peak_bytes: Memory that the framework allocated on this GPU; None for unknown.
+        """
+        first = self.used_before
+        if first is None and before:
+            first = known(sample.used_bytes)
+        used, source = used_bytes_of_lane(
+            sample,
+            pids,
+            only_lane=only_lane,
+            peak_bytes=peak_bytes,
+            before_bytes=None if sample.part_of else first,
         )
+        lane_busy = busy_pct(sample, pids, only_lane=only_lane)
+        return GpuPart(sample.busy_pct, lane_busy, used, source, first)
 
 
-def _drawn(last: tuple[int, float | None], until_ns: int, sample: GpuSample, counter: float | None) -> Draw | None:
-    """Return the energy since the last sample: by its counter, else by its power now."""
-    since_ns, before = last
-    span_ns = until_ns - since_ns
-    if not 0 < span_ns <= LONGEST_NS:
-        return None
-    if counter is not None and before is not None:
-        return Draw(since_ns, until_ns, counter - before) if counter >= before else None
-    power = known(sample.power_w)
-    return None if power is None else Draw(since_ns, until_ns, power * span_ns / 1e9)
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What a lane uses of all its GPUs, and what others took of them."""
+
+    parts: Mapping[str, GpuPart] = field(default_factory=dict)
+    """By the key of the GPU."""
+    used_bytes: Reading = NO_GPU
+    """GPU memory on all of them, from `source`."""
+    source: str = ""
+    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
+    allocated_bytes: int | None = None
+    peak_bytes: int | None = None
+    """What the framework has allocated now, and at its peak."""
+    racing_busy_pct: Mean = field(default_factory=Mean)
+    """How busy the GPUs were while the lane raced, with the work of all processes."""
+    taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
+    """What others took of them while it raced, by index, since steady state began."""
+
+    def with_allocated(self, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
+        """Return the use with what the framework has allocated now, and at its peak."""
+        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes):
+            return self
+        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
+
+    def with_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> GpuUse:
+        """Return the use after a sample of one of `count` GPUs.
+
+        What the framework allocated on all of them counts where the driver does not list the lane's processes on
+        every one.
+        """
+        parts = {**self.parts, key: part}
+        sources = dict.fromkeys(one.source for one in parts.values())
+        total, source = summed([one.used_bytes for one in parts.values()]), " + ".join(sources)
+        peak_bytes = self.peak_bytes or self.allocated_bytes
+        if len(parts) < count:
+            total = NOT_ALL
+        elif count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
+            total, source = float(peak_bytes), ALLOCATOR
+        busy = self.racing_busy_pct.plus(part.busy_pct) if racing else self.racing_busy_pct
+        source = "" if isinstance(total, Missing) else source
+        return replace(self, parts=parts, used_bytes=total, source=source, racing_busy_pct=busy)
 
 
-def _overlap_ns(points: Sequence[Point], draw: Draw) -> int:
-    """Return how long the lane trained between two samples."""
-    total = 0
-    for point in reversed(points):
-        if point.at_ns <= draw.since_ns:
-            break
-        total += max(0, min(point.at_ns, draw.until_ns) - max(point.at_ns - point.span_ns, draw.since_ns))
-    return total
+def counted(names: Sequence[str]) -> str:
+    """Return the names of GPUs in a row, such as "2x NVIDIA H200" for two alike."""
+    found = ((names.count(name), name) for name in dict.fromkeys(names))
+    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in found)
+
+
+def summed(readings: Sequence[Reading]) -> Reading:
+    """Return the sum, or why one of them is not known."""
+    total = 0.0
+    for reading in readings:
+        if isinstance(reading, Missing):
+            return reading
+        total += reading
+    return total if readings else NOT_ALL

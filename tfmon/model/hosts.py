@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
+from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.gpu_others import Taken
-from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.lane_reducer import disturbed, marked
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
 from tfmon.model.race import Machine
@@ -171,11 +171,8 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     part = use.parts.get(sample.key, GpuPart()).plus(
         sample,
         state.tree.pids,
-        state.points,
         before=opening,
         only_lane=only_lane and not opening and state.phase != BUILDING,
-        racing=racing,
-        shared=not only_lane,
         peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
     )
     known_ones = {key: one for key, one in use.parts.items() if _is_one_of(state, key)}

@@ -11,8 +11,7 @@ from tfmon.model.events import (
     LaneStarted,
     Suspended,
 )
-from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.gpu_parts import GpuUse
+from tfmon.model.gpu_accounting import NO_GPU, GpuUse
 from tfmon.model.knobs import show
 from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
@@ -106,7 +105,6 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 requested={},
                 ended=None,
                 steps_before=state.steps,
-                gpu_use=state.gpu_use.interrupted(),
             )
         case LaneStarted():
             same = event.source == state.source
@@ -247,7 +245,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
 def restart_measurement(state: LaneState) -> LaneState:
     """Return the lane with a new steady state, because something else is measured from now on."""
     measurements = state.measurements.restarted(state.settings)
-    return replace(state, measurements=measurements, gpu_use=state.gpu_use.restarted())
+    return replace(state, measurements=measurements, gpu_use=replace(state.gpu_use, taken={}))
 
 
 def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:

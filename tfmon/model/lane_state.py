@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
-from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.gpu_parts import GpuUse
+from tfmon.model.gpu_accounting import GpuUse
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History, LossCurve
 from tfmon.model.lane_log import LogLine
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point, SliceSpeed
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Reading
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.tree_use import SliceClock, TreeUse
@@ -277,22 +276,6 @@ class LaneState:
         measured = self.measurements
         shares = {reason: span_ns / measured.span_ns for reason, span_ns in measured.discarded_ns.items()}
         return dict(sorted(shares.items(), key=lambda one: -one[1]))
-
-    @property
-    def gpu_training_w(self) -> Reading:
-        """About what the lane's GPUs draw while the lane trains, since a knob or the mode last changed."""
-        return NO_GPU if self.spec.kind == "cpu" else self.gpu_use.training_w(self.spec.devices)
-
-    @property
-    def gpu_j_per_1000_examples(self) -> Reading:
-        """About how much energy the lane's GPU takes for 1,000 examples, in its own slices, idle power included.
-
-        Source: `gpu_training_w` over the steady throughput.
-        """
-        watts, speed = self.gpu_training_w, self.steady.examples_per_s
-        if isinstance(watts, Missing):
-            return watts
-        return 1_000 * watts / speed if speed else Missing("no steady step yet")
 
     def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:
         """Return the slices that ran under these settings, also before a knob was changed; oldest first."""

@@ -155,7 +155,7 @@ class GpuSample:
     index: int
     name: str
     kind: str = "nvidia"
-    """`nvidia`, `mig` (an instance of an NVIDIA GPU), `amd`, `apple` or `plugin` (of TensorFlow's plug-ins)."""
+    """`nvidia`, `mig` (an instance of an NVIDIA GPU), `amd` or `apple`."""
     part_of: str = ""
     """UUID of the physical GPU of a MIG instance; power, energy, temperature, clocks and PCIe are that GPU's."""
     hidden: bool = False
@@ -269,7 +269,7 @@ class HostSample:
     throttled_ms_per_s: Reading = NOT_READ
     """Time for which they were then stopped, summed over the cores that they needed."""
     package_power_w: Reading = NOT_READ
-    """All CPU packages together: cores, caches and what else is on the chip, without memory modules."""
+    """Of all CPU packages; no longer read, but recordings have it."""
 
 
 # ---------------- the CPU in a slice

@@ -24,7 +24,7 @@ from tfmon.model.events import (
     SliceGranted,
     UserRequested,
 )
-from tfmon.model.gpu_parts import counted
+from tfmon.model.gpu_accounting import counted
 from tfmon.model.hosts import (
     Hosts,
     HostState,

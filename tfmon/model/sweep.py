@@ -8,8 +8,7 @@ from typing import TypeAlias
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
 from tfmon.model.race import Machine
 from tfmon.model.records import replace
-from tfmon.model.several import devices_of, step_batch
-from tfmon.model.spec import LaneSpec
+from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
 MOST_DEATHS = 3
 """So often a combination is begun; one whose process died each time has failed."""

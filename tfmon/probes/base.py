@@ -24,7 +24,7 @@ SHORTEST_NS = 100_000_000
 
 _ALWAYS = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
 _READINGS = (*_ALWAYS, *(one.name for one in fields(GpuSample) if one.default is NOT_READ))
-_KINDS = {"GPU": "nvidia", "MIG": "mig", "AMD": "amd", "plugin": "plugin"}
+_KINDS = {"GPU": "nvidia", "MIG": "mig", "AMD": "amd"}
 
 
 @dataclass(frozen=True, slots=True)

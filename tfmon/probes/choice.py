@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from tfmon.model.events import Event
 from tfmon.model.readings import GpuSample
 from tfmon.probes.amd import AmdProbe
 from tfmon.probes.apple import AppleProbe
@@ -43,8 +41,6 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
         return NvidiaProbe(gpus, before_s=before_s)
     if kind_of(gpus[0]) == "amd":
         return AmdProbe(gpus)
-    if kind_of(gpus[0]) == "plugin":
-        return PluginProbe(gpus[0])
     return AppleProbe(gpus[0])
 
 
@@ -66,25 +62,3 @@ def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
 
     found = within(timeout_s, work)
     return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if found is None else found
-
-
-class PluginProbe:
-    """Gives samples of a GPU of TensorFlow's plug-in, in which every reading is missing: tfmon cannot read it."""
-
-    name = "plugin"
-
-    def __init__(self, gpu: Gpu, *, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._gpu = gpu
-        self._clock_ns = clock_ns
-
-    def sample(self) -> Iterable[Event]:
-        """Return the reason for every reading."""
-        library = self._gpu.name.removeprefix("GPU of ")
-        return self.missing(f"tfmon cannot read the GPU of TensorFlow's plug-in {library}")
-
-    def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading as missing for that reason."""
-        return [absent_gpu(self._gpu, self._clock_ns(), reason)]
-
-    def close(self) -> None:
-        """Release nothing: no driver is open."""

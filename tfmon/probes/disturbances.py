@@ -1,22 +1,18 @@
-"""What may disturb a race from outside (quotas, the hypervisor's share, swap, pressure), and the CPU's power."""
+"""What may disturb a race from outside: quotas, the hypervisor's share, swap, pressure."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.model.readings import NOT_READ, Missing, Reading
 from tfmon.probes.base import CounterRate, Readings
 from tfmon.probes.load import read_swap
-from tfmon.probes.machine import NO_GROUP, cpu_folders, read_text, read_throttling, read_usable_cores
+from tfmon.probes.machine import NO_GROUP, cpu_folders, read_throttling, read_usable_cores
 
 CORES_EVERY_NS = 30_000_000_000
-NO_POWER = Missing("this machine does not report the power of its CPU")
-FORBIDDEN = Missing("only root may read the CPU's energy counter")
 _NO_PRESSURE = Missing("this system does not account for pressure")
 _NO_SWAP = Missing("this system does not report swapping")
 
@@ -32,7 +28,6 @@ class Disturbances:
         self._platform = platform
         self._swapped_in, self._swapped_out = CounterRate(), CounterRate()
         self._throttling = _Throttling(root)
-        self._power = PackagePower(root)
         self._cores: Reading = NOT_READ
         self._cores_at_ns: int | None = None
 
@@ -41,8 +36,7 @@ class Disturbances:
 
         Args:
             lanes: The pids whose control groups count; this process's if there are none.
-        Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`, `PackagePower`; usable cores
-        every 30 s.
+        Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`; usable cores every 30 s.
         """
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
         throttled_pct, stopped_ms_per_s = self._throttling.read(at_ns, lanes)
@@ -54,7 +48,6 @@ class Disturbances:
             "memory_pressure_pct": self._pressure("memory"),
             "throttled_pct": throttled_pct,
             "throttled_ms_per_s": stopped_ms_per_s,
-            "package_power_w": self._power.watts(at_ns),
         }
 
     def _usable_cores(self, at_ns: int) -> Reading:
@@ -100,62 +93,3 @@ class _Throttling:
             else:  # without a quota no period passes, and nothing is throttled
                 groups.append((100 * numbers[1] / numbers[0] if numbers[0] else 0.0, 1_000 * numbers[2]))
         return max(groups) if groups else (missing, missing)
-
-
-@dataclass(slots=True)
-class _Zone:
-    counter: str
-    wraps_at_uj: float
-    rate: CounterRate = field(default_factory=CounterRate)
-
-
-class PackagePower:
-    """The power of all CPU packages together; Intel and AMD processors count their energy.
-
-    Source: `energy_uj` and `max_energy_range_uj` of the zones of /sys/class/powercap named "package-…".
-    """
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._zones = _find_zones(root / "sys/class/powercap")
-
-    def watts(self, at_ns: int) -> Reading:
-        """Return the mean power since the previous sample; one unknown package leaves it unknown."""
-        if not self._zones:
-            return NO_POWER
-        total: Reading = 0.0
-        for zone in self._zones:
-            power = _read(zone, at_ns)
-            if isinstance(power, Missing):
-                total = power
-            elif not isinstance(total, Missing):
-                total += power
-        return total
-
-
-def _read(zone: _Zone, at_ns: int) -> Reading:
-    try:
-        with open(zone.counter, encoding="ascii") as file:  # noqa: PTH123 - a third of the time
-            microjoules = int(file.read())
-    except PermissionError:
-        return FORBIDDEN
-    except (OSError, ValueError):
-        return NO_POWER
-    power = zone.rate.per_s(microjoules, at_ns, zone.wraps_at_uj)
-    return power if isinstance(power, Missing) else power / 1e6
-
-
-def _find_zones(folder: Path) -> list[_Zone]:
-    """Return the packages; the interface is called "intel-rapl" on AMD, too."""
-    zones: list[_Zone] = []
-    try:
-        names = sorted(entry.name for entry in os.scandir(folder))
-    except OSError:
-        return []
-    for name in names:
-        # Zones with a second number are parts of a package, already counted in it.
-        if not re.fullmatch(r"intel-rapl:\d+", name):
-            continue
-        wraps_at = read_text(folder / name / "max_energy_range_uj").strip()
-        if read_text(folder / name / "name").startswith("package") and wraps_at.isdigit():
-            zones.append(_Zone(str(folder / name / "energy_uj"), float(wraps_at)))
-    return zones

@@ -46,8 +46,6 @@ class GpuSearch:
     """The visible ones in the order of their `index`; a lane cannot use those that are split up."""
     instances: tuple[Gpu, ...] = ()
     """Instances of GPUs that are split up (MIG); a lane is given one by its UUID."""
-    plugin: Gpu | None = None
-    """What a plug-in of TensorFlow may list where there is no other; used only by a lane that names it."""
     reason: str = ""
     """Why there is none, in one line; empty if there is one."""
     hint: str = ""
@@ -67,10 +65,9 @@ class GpuSearch:
         """Those that a lane could be given: whole GPUs first, then instances."""
         return (*self.whole, *self.instances)
 
-    def sampled(self, *, on_gpu: bool) -> tuple[Gpu, ...]:
-        """Return all whose readings are taken; that of a plug-in only where a lane trains on a GPU."""
-        if on_gpu and not self.usable and self.plugin is not None:
-            return (self.plugin,)
+    @property
+    def sampled(self) -> tuple[Gpu, ...]:
+        """All whose readings are taken."""
         return (*self.gpus, *self.instances)
 
 
@@ -134,9 +131,6 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
             return _conclude_amd(visibility, installed)
         if obstacle is None:
             obstacle = wheel_obstacle(visibility, installed)
-        if obstacle is not None and installed is not None and installed.plugins and visibility.system == "Linux":
-            plugin = Gpu(index=0, uuid="plugin-gpu-0", name=f"GPU of {installed.plugins[0]}", physical_gpu=0)
-            return GpuSearch(plugin=plugin, reason=obstacle.reason, hint=obstacle.hint)
     if obstacle is not None:
         return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
     if visibility.system == "Darwin":

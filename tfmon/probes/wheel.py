@@ -16,8 +16,6 @@ from pathlib import Path
 _PRINT = "import json, sys; print(json.dumps([sys.version.split()[0], *(p for p in sys.path if p)]))"
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
 """Names what a TensorFlow was built with."""
-PLUGIN_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
-"""Names a library of devices, or a folder of them, that TensorFlow loads besides those of packages."""
 BUILDS = frozenset((
     "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
     "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
@@ -42,8 +40,6 @@ class Wheel:
     """Version of the interpreter; empty if it was not started."""
     rocm: bool = False
     """Whether it was built for AMD GPUs."""
-    plugins: tuple[str, ...] = ()
-    """Files of TensorFlow's plug-ins, which may add devices."""
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
@@ -72,7 +68,7 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
     name = max(builds, key=len, default="tensorflow")
     cuda, rocm = (_is_build(home / BUILD_INFO, kind) for kind in ("cuda", "rocm"))
-    return Wheel(name, builds.get(name, ""), cuda, metal, rocm=bool(rocm), plugins=_plugins(folders))
+    return Wheel(name, builds.get(name, ""), cuda, metal, rocm=bool(rocm))
 
 
 def find_home(path: Sequence[str]) -> Path | None:
@@ -96,14 +92,6 @@ def distributions(path: Sequence[str | Path]) -> Iterator[tuple[str, str, str]]:
             match = _DIST_INFO.fullmatch(name)
             if match is not None:
                 yield re.sub(r"[-_.]+", "-", match[1]).lower(), match[2], str(Path(folder) / name)
-
-
-def _plugins(folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return the libraries from which TensorFlow loads devices: of packages, and what a variable names."""
-    named = os.environ.get(PLUGIN_VARIABLE)
-    places = [folder / "tensorflow-plugins" for folder in folders] + ([Path(named)] if named else [])
-    files = {file.name for place in places for file in ([place] if place.is_file() else place.glob("*.so"))}
-    return tuple(sorted(files))
 
 
 def _is_build(build_info: Path, kind: str) -> bool | None:

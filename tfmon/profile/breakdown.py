@@ -14,8 +14,18 @@ from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import GpuTrace
 from tfmon.profile.loop_thread import FunctionBuild, LoopThread
 from tfmon.profile.operations import OpRun, executed
-from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without, write_chrome
-from tfmon.profile.xspace import everything, read_space
+from tfmon.profile.trace import (
+    STEP,
+    Space,
+    Times,
+    both,
+    everything,
+    read_space,
+    total,
+    unite,
+    without,
+    write_chrome,
+)
 
 TOP = 10
 LONGEST_NAME = 300

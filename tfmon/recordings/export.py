@@ -1,17 +1,13 @@
-"""Writes a recording for other programs: CSV, JSON, and event files with TensorBoard's own writer."""
+"""Writes a recording for other programs, as CSV or JSON."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-import re
-import sys
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any, TextIO
 
 from tfmon.model import codec
@@ -20,7 +16,6 @@ from tfmon.model.events import Event, LaneStarted
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
-from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
 
 COLUMNS = ("time", "seconds", "subject", "step", "name", "value", "note")
@@ -47,47 +42,6 @@ def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> 
             row["value"] = str(sample.value)
         target.write((",\n" if place else "\n") + json.dumps(row, allow_nan=False))
     target.write("\n]\n}\n")
-
-
-def write_tensorboard(recording: Recording, folder: Path) -> list[Path]:
-    """Write event files into a new folder for each lane and device, and return these folders.
-
-    Raises: RecordingError where TensorBoard is not installed or a folder is there already; OSError.
-    """
-    make = _tensorboard_writer()
-    if folder.exists():
-        raise RecordingError(f"{folder} is there already", "name another folder, or remove it")
-    writers: dict[str, Any] = {}
-    try:
-        for sample in _samples(recording):
-            value = number(sample.value)
-            if value is None:
-                continue
-            name = re.sub(r"[^A-Za-z0-9_.=-]+", "-", sample.subject).strip("-.") or "lane"
-            if name not in writers:
-                (folder / name).mkdir(parents=True)
-                writers[name] = make(str(folder / name))
-            step = sample.step
-            if step is None:
-                # TensorBoard needs a step: for what has none, whole seconds since the first event.
-                step = round((sample.at_ns - recording.times_ns[0]) / 1e9)
-            writers[name].add_scalar(sample.name, value, step, wall_time=recording.header.wall_s(sample.at_ns))
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return [folder / name for name in writers]
-
-
-def _tensorboard_writer() -> Any:  # noqa: ANN401 - TensorBoard has no types
-    try:
-        # Otherwise TensorBoard loads TensorFlow; see tensorboard/compat/__init__.py.
-        sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("tensorboard.compat.notf"))
-        from tensorboard.summary import Writer
-    except ImportError as error:
-        raise RecordingError(
-            f"TensorBoard is not installed here ({error})", f"{sys.executable} -m pip install tensorboard"
-        ) from None
-    return Writer
 
 
 def _samples(recording: Recording) -> Iterator[Sample]:
@@ -175,7 +129,7 @@ def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iter
 
 
 def number(value: KnobValue) -> float | None:
-    """Return a value as a number that JSON and TensorBoard accept; None for text, nan and infinities."""
+    """Return a value as a number that JSON accepts; None for text, nan and infinities."""
     if isinstance(value, str) or not math.isfinite(value):
         return None
     return float(value)

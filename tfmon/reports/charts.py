@@ -7,7 +7,6 @@ the page's style sheet, so that they follow its light or dark look.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +21,6 @@ COLOURS = 4
 """Colours of lanes; more lanes repeat them with another dash."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MOST_TICKS = 12
-LABEL = 24
-"""Characters of a label beside a bar; a longer one has several lines."""
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 36_000)
 _SHOWN = {"filter": "indexof(hidden, datum.s) < 0"}
 _CLOCK = (
@@ -31,8 +28,6 @@ _CLOCK = (
     " + (abs(datum.value) >= 3600 ? pad(floor(abs(datum.value) % 3600 / 60), 2, '0', 'left') :"
     " floor(abs(datum.value) / 60)) + ':' + pad(floor(abs(datum.value) % 60), 2, '0', 'left')"
 )
-Bar = tuple[str, float, float | None, float | None, str]
-"""A name, its ratio, both ends of the interval where there is one, and the ratio in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,31 +201,6 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
     }
     stacked = layer(values, {"type": "bar", "stroke": "var(--page)", "strokeWidth": 1}, encoding)
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
-
-
-def intervals(rows: Sequence[Bar], about: str, title: str) -> Spec:
-    """Return ratios with their intervals beside 1: for each the name, ratio, both ends and the words."""
-    ends = [(value if low is None else low, value if high is None else high) for _, value, low, high, _ in rows]
-    values = [
-        {"s": "", "n": "\n".join(textwrap.wrap(name, LABEL)), "v": value, "low": low, "high": high, "w": words}
-        for (name, value, _, _, words), (low, high) in zip(rows, ends, strict=True)
-    ]
-    most_lines = max(len(textwrap.wrap(name, LABEL)) for name, *_ in rows)
-    least, most = min([1.0, *(low for low, _ in ends)]), max([1.0, *(high for _, high in ends)])
-    limits = {"type": "log", "nice": False, "padding": 30, "domainMin": least, "domainMax": most}
-    across = number("v", title, axis={"format": "~g", "labelOverlap": True}, **limits)
-    named = {
-        "y": word("n", sort=None, axis={"labelLimit": 0, "labelExpr": "split(datum.value, '\\n')"}),
-        "tooltip": [word("n", "of"), word("w", title)],
-    }
-    reach = {"type": "rule", "stroke": "var(--lane0)", "strokeWidth": 3}
-    dot = {"type": "point", "filled": True, "size": 90, "fill": "var(--lane0)", "opacity": 1}
-    layers = [
-        layer([{"s": "", "v": 1}], _RULE, {"x": across}),
-        layer(values, reach, {**named, "x": {**across, "field": "low"}, "x2": {"field": "high"}}),
-        layer(values, dot, {**named, "x": across}),
-    ]
-    return chart(layers, about, max(40, 15 * most_lines) * len(rows) + 10)
 
 
 # ---------------------------------------------------------------- parts of charts

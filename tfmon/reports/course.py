@@ -94,7 +94,7 @@ _READINGS = {
     MEMORY: Quantity("Memory", "MiB", "That no other process shares.", _mean, units.memory, scale=2.0**20),
     BUSY: Quantity("GPU load", "% of the time", "Time in which at least one kernel ran.", _mean, units.percent),
     USED: Quantity("GPU memory", "MiB", "Of all processes.", _mean, units.memory, scale=2.0**20),
-    POWER: Quantity("Power", "W", "As the driver or the processor counts it.", _mean, units.watts),
+    POWER: Quantity("Power", "W", "As the driver counts it.", _mean, units.watts),
     HEAT: Quantity("Temperature", "°C", "Of the GPU.", _mean, units.celsius),
 }
 

@@ -10,8 +10,8 @@ from tfmon.recordings.change import Change
 from tfmon.recordings.compare import Comparison
 from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.gate import Gate
-from tfmon.reports import charts, head, text
-from tfmon.reports.sections import VERDICT, Chart, Lines, Note, Report, Section, Table
+from tfmon.reports import head, text
+from tfmon.reports.sections import VERDICT, Lines, Note, Report, Section, Table
 
 
 def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
@@ -107,10 +107,9 @@ def _when(race: RaceFigures) -> str:
     return race.started[:16].replace("T", " ")
 
 
-def _ratios(found: Comparison) -> Chart | Table:
+def _ratios(found: Comparison) -> Table:
     """Return the ratio of every pair of lanes with its interval."""
     rows = [["examples/s", "first", "second", "second / first", ""]]
-    bars: list[charts.Bar] = []
     changes = [
         (" / ".join(dict.fromkeys((one.first.name, one.second.name))), one.change, one) for one in found.lanes
     ]
@@ -119,15 +118,7 @@ def _ratios(found: Comparison) -> Chart | Table:
         rows.append([name, *("n/a" if one is None else units.rate(one) for one in speeds), *_change_cells(change)])
     if found.verdict is not None:
         rows.append(["ratio of the lanes", "", "", *_change_cells(found.verdict)])
-    for name, change in (*(one[:2] for one in changes), ("ratio of the lanes", found.verdict)):
-        if change is not None:
-            bars.append((name, change.ratio, change.low, change.high, " ".join(_change_cells(change))))
-    table = Table(rows, left=(0, 4))
-    if not bars:
-        return table
-    about = "Throughput of the second race over that of the first; right of the dashed line the second was faster."
-    spec = charts.intervals(bars, f"Ratios. {about}", "second race / first race")
-    return Chart("Ratios", about, spec, table)
+    return Table(rows, left=(0, 4))
 
 
 def _differences(found: Comparison) -> Table | None:

@@ -40,9 +40,6 @@ def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = Fals
     if passed and not verbose:
         rest = f"{passed} of {len(report.results)} checks do not apply here"
         answer.insert(0, Note(f"{rest}; `tfmon doctor -v` shows them, and the evidence."))
-    if report.lane is not None:
-        trains = "; ".join(filter(None, (report.lane.found, report.lane.fix)))
-        answer.append(Note(f"A lane trains here: {_line(trains)}"))
     return Report("What the doctor finds", sections, answer)
 
 
@@ -85,7 +82,6 @@ def to_json(report: Examined) -> dict[str, Any]:
         "answer": report.answer,
         "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
         "seconds": round(report.seconds, 3),
-        "lane": None if report.lane is None else {"found": report.lane.found, "fix": report.lane.fix or None},
         "checks": [
             {
                 "id": one.id,

@@ -25,7 +25,7 @@ CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power",
 """What is sampled: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
 _QUANTITIES = {
     "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
-    "package_power_w": POWER, "temperature_c": HEAT,
+    "temperature_c": HEAT,
 }  # fmt: skip
 """What the numbers of a recording are of, by their names."""
 LEAD_NS = 10_000_000_000

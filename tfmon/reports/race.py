@@ -203,10 +203,9 @@ _COLUMNS = (
     _column("CPU", lambda lane: lane.tree.racing_cpu_pct.value, units.percent),
     _column("GPU busy", lambda lane: lane.gpu_use.racing_busy_pct.value, units.percent),
     _column("GPU memory", lambda lane: known(lane.gpu_use.used_bytes), units.memory),
-    _column("J per 1,000 examples", lambda lane: known(lane.gpu_j_per_1000_examples), units.joules),
 )
 """Of the table of lanes: the title, the number to sort by (None where it is not known), and how it is written."""
-_LONG = ("95 % CI", "p99", "GPU memory", "J per 1,000 examples")
+_LONG = ("95 % CI", "p99", "GPU memory")
 """Columns that a terminal has no room for."""
 
 

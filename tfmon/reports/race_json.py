@@ -15,7 +15,7 @@ from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
 from tfmon.model.collisions import collisions
-from tfmon.model.gpu_parts import GpuPart
+from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.race import Machine
@@ -215,7 +215,6 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         ),
         "gpu_memory_source": named("gpu_memory_source", lane.gpu_use.source, "no memory is known to be used"),
         "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
-        "gpu_j_per_1000_examples": number("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
         "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part)) for part in _PARTS},

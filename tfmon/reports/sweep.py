@@ -6,21 +6,19 @@ import shlex
 from collections.abc import Iterator
 
 from tfmon import units
-from tfmon.analysis.series import SeriesTable
 from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
-from tfmon.analysis.sweep_text import AXIS, progress_text, ratio_texts, sweep_table
+from tfmon.analysis.sweep_text import progress_text, ratio_texts, sweep_table
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
 from tfmon.model.sweep import SweepPlan
-from tfmon.reports import charts, text
+from tfmon.reports import text
 from tfmon.reports.experiments import charts_of, table_of
 from tfmon.reports.race import machine_rows, repeated, versions_text
-from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Chart, Lines, Note, Report, Section, Table
+from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Lines, Note, Report, Section, Table
 from tfmon.reports.series_json import sweep_to_json
 
 LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
-MOST_BARS = 40
 
 
 def to_text(found: Found, file: str = "") -> str:
@@ -48,7 +46,7 @@ def describe(found: Found, began: str = "") -> Report:
         [
             Section("", (Note(where), Note(progress_text(found)))),
             Section("Ranking", (ranking, Lines(learns_note(found)))),
-            Section("Over the knobs", (*charts_of(table), *_bars(found, table)), long=True),
+            Section("Over the knobs", list(charts_of(table)), long=True),
             Section("How it was measured", (Lines(list(_method(found))),), long=True),
             Section("Settings", (_knobs(plan), *repeated(command_line(plan))), long=True),
             Section("Machine and versions", (_machines(found),), long=True),
@@ -66,18 +64,6 @@ def _hosts(plan: SweepPlan) -> set[str]:
     hosts = [place.rpartition("/")[0] for place in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
     return {*(name for name in names if name not in kinds), *(one.hostname for one in plan.hardware.values())}
-
-
-def _bars(found: Found, table: SeriesTable) -> Iterator[Chart]:
-    """Yield the intervals beside each other, where no knob is a number."""
-    bars = [
-        (_name(row), one.value, one.low, one.high, "{} ({})".format(*ratio_texts(row)))
-        for row in found.ranked[:MOST_BARS]
-        if (one := row.ratio) is not None
-    ]
-    if len(bars) > 1 and not table.curves:
-        about = "To the baseline, with 95 % intervals; right of the dashed line it is faster."
-        yield Chart("Ratios", about, charts.intervals(bars, f"Ratios. {about}", AXIS))
 
 
 def _method(found: Found) -> Iterator[str]:

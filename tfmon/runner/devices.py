@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
-from tfmon.model.several import obstacle
-from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, parse_lane
+from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, obstacle, parse_lane
 
 if TYPE_CHECKING:
     from tfmon.probes.base import Gpu
@@ -52,8 +51,6 @@ def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
     if spec.is_instance:
         return (instance_of(spec, found),), 1
     if not found.usable:
-        if found.plugin is not None and spec.device in (ANY_GPU, f"gpu:{found.plugin.index}"):
-            return (found.plugin,), 1
         raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
     if spec.indexes:
         return _named(spec, found), spec.devices

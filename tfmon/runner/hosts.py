@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -87,17 +87,12 @@ class Hosts:
         differing = self._differing.items()
         return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
 
-    def begin_readings(self, hosts: Sequence[str], on_gpu: Collection[str] = ()) -> None:
-        """Have hosts read themselves and their lanes from now on; a host that is lost tells nothing.
-
-        Args:
-            hosts: Those with lanes.
-            on_gpu: Those of them with a lane on a GPU.
-        """
+    def begin_readings(self, hosts: Sequence[str]) -> None:
+        """Have hosts that have lanes read themselves and these from now on; a host that is lost tells nothing."""
         for name in hosts:
             if name not in self._read:
                 self._read.add(name)
-                self._connections[name].begin_readings(self._searches[name].sampled(on_gpu=name in on_gpu))
+                self._connections[name].begin_readings(self._searches[name].sampled)
 
     def close(self) -> None:
         """End all agents and what they started, at the same time."""

@@ -193,9 +193,7 @@ def _app(
         on_terminal=on_terminal,
         suspend=suspend,
         theme=screen.theme,
-        lane_colours=screen.lane_colours,
         readonly=screen.readonly,
-        keymap=screen.keymap,
         characters=screen.charset,
     )
 

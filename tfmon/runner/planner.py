@@ -18,8 +18,7 @@ from tfmon.lanes.spare import FRESH_EVERY_S
 from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
-from tfmon.model.several import SCOPE_HINT, step_batch
-from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, parse_lane, step_batch
 from tfmon.runner import devices
 from tfmon.runner.idle import Idle
 from tfmon.runner.settings import resolve

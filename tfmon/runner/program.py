@@ -150,10 +150,9 @@ class Program:
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
         self._watchdog.start(self.lanes.thread_failed)
-        on_gpu = {lane.spec.host for lane in plan.lanes if lane.spec.kind == "gpu"}
         if self._hosts is not None:
-            self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host], on_gpu)
-        gpus = self._search.sampled(on_gpu="" in on_gpu) if self._search is not None else ()
+            self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
+        gpus = self._search.sampled if self._search is not None else ()
         self._read_gpus = {gpu.uuid for gpu in gpus}
         for probe in choose_probes(self.lanes.processes, gpus):
             self._tick(probe)
@@ -165,7 +164,7 @@ class Program:
         """
         search = self._find_gpus()
         with self._searching:
-            visible = [gpu for gpu in search.sampled(on_gpu=False) if gpu.uuid not in self._read_gpus]
+            visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
             known = self._read_gpus | {gpu.uuid for gpu in visible}
             hidden = [gpu for gpu in read_visibility().physical_gpus if gpu.uuid not in known]
             for gpus, sink in ((visible, self.session.accept), (hidden, self._accept_hidden)):

@@ -88,12 +88,6 @@ def _themes() -> Sequence[str]:
     return themes()
 
 
-def _lane_colours() -> Sequence[str]:
-    from tfmon.ui.render.style import LANE_COLOURS
-
-    return LANE_COLOURS
-
-
 # ---------------- what can be set
 
 
@@ -143,7 +137,6 @@ SETTINGS = (
         "Seconds that a lane may be silent before it trains; then it is ended, a script only with --seconds.",
     ),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
-    Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
     Setting(
         "characters",
         "auto",
@@ -160,8 +153,8 @@ SETTINGS = (
     Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
-TABLES = ("keys", "hosts")
-"""What else is in the file."""
+HOSTS = "hosts"
+"""What else is in the file: other machines."""
 
 
 # ---------------- what is in effect
@@ -180,12 +173,10 @@ class ScreenSettings:
     """How the screen looks, and what acts on it."""
 
     theme: str
-    lane_colours: str
     charset: Charset | None
     """What charts and frames are drawn with; None for what the locale allows."""
     mouse: bool
     readonly: bool
-    keymap: Mapping[str, str]
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
@@ -222,11 +213,9 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
     characters = str(resolve("characters").value)
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
-        lane_colours=str(resolve("lane_colours").value),
         charset=None if characters == "auto" else cast(Charset, characters),
         mouse=bool(resolve("mouse", mouse).value),
         readonly=bool(resolve("readonly", readonly).value),
-        keymap=config_file().keys,
     )
 
 
@@ -260,8 +249,6 @@ class ConfigFile:
     path: Path
     exists: bool = False
     values: Mapping[str, Value] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys as Textual names them, by the id of a binding."""
     hosts: Mapping[str, Host] = field(default_factory=dict)
     """Other machines, by name."""
     mistakes: tuple[str, ...] = ()
@@ -307,15 +294,9 @@ def read_file(path: Path) -> ConfigFile:
     except tomllib.TOMLDecodeError as error:
         return ConfigFile(path, exists=True, mistakes=(f"{path} is not TOML: {error}",))
     values, mistakes = _values(table)
-    keys: Mapping[str, str] = {}
-    if "keys" in table:
-        from tfmon.ui.keys import read_keymap
-
-        keys, wrong = read_keymap(table["keys"])
-        mistakes += [f"keys: {line}" for line in wrong]
-    hosts, unreachable = read_hosts(table.get("hosts", {}))
+    hosts, unreachable = read_hosts(table.get(HOSTS, {}))
     told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *unreachable))
-    return ConfigFile(path, exists=True, values=values, keys=keys, hosts=hosts, mistakes=told)
+    return ConfigFile(path, exists=True, values=values, hosts=hosts, mistakes=told)
 
 
 def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
@@ -324,9 +305,9 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
     for name, value in table.items():
         setting = BY_NAME.get(name)
         if setting is None:
-            if name not in TABLES:
-                near = difflib.get_close_matches(name, (*BY_NAME, *TABLES), n=1)
-                known = f"there are {', '.join(BY_NAME)}, [keys] and [hosts]"
+            if name != HOSTS:
+                near = difflib.get_close_matches(name, (*BY_NAME, HOSTS), n=1)
+                known = f"there are {', '.join(BY_NAME)} and [hosts]"
                 hint = f"did you mean {near[0]}?" if near else known
                 mistakes.append(f"there is no setting {name!r}; {hint}")
             continue
@@ -350,13 +331,8 @@ def _kind_of(value: object) -> str:
 
 
 def template() -> str:
-    """Return a settings file with every setting and key in comments, with its built-in value."""
-    from tfmon.ui.keys import KEYS
-
+    """Return a settings file with every setting in comments, with its built-in value."""
     lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
     for setting in SETTINGS:
         lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
-    lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
-    for key in KEYS:
-        lines += ["", f"# {key.group}: {key.help}", f"#{json.dumps(key.id)} = {json.dumps(key.keys)}"]
-    return "\n".join([*lines, "", *HOSTS_TEMPLATE]) + "\n"
+    return "\n".join([*lines, *HOSTS_TEMPLATE]) + "\n"

@@ -14,9 +14,8 @@ from tfmon.experiments.sweep import Sweep
 from tfmon.experiments.sweep_visit import Station
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
-from tfmon.model import several
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
-from tfmon.model.spec import SpecError
+from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.model.views import View
 from tfmon.recordings import sweeps
@@ -166,7 +165,7 @@ def read_options(
     except KnobError as error:
         hint = "such as --over lr=1e-3,1e-4" if info.command else f"tfmon show {info.name} lists the knobs"
         raise UsageError(str(error), hint) from error
-    counts = {name: min(values) for name, values in over.items() if name in several.KINDS}
+    counts = {name: min(values) for name, values in over.items() if name in KINDS}
     return over, {**info.defaults(), **own, **counts}
 
 
@@ -174,7 +173,7 @@ def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str])
     """Return the scenario with what it has where it trains on several devices, if it does somewhere."""
     places = [word.partition("*")[0].strip() for one in options.places for word in one.split(",")]
     try:
-        return devices.with_scope(info, ["2xcpu"] if {*swept} & {*several.KINDS} else places)
+        return devices.with_scope(info, ["2xcpu"] if {*swept} & {*KINDS} else places)
     except SpecError:
         return info  # opening the places says what is wrong with them
 
@@ -198,7 +197,7 @@ def _planned(
         settings=options.race.settings,
         until_ci=options.until_ci,
         each_s=options.each_s,
-        everything=options.everything or bool(several.counted(over)),  # a curve needs each point
+        everything=options.everything or bool(counted(over)),  # a curve needs each point
         slice_s=options.race.slice_s,
         command=info.command,
         source=digest(info.path),
@@ -215,7 +214,7 @@ def _planned(
         )
 
     def check(settings: Settings, kind: str) -> str:
-        count = several.devices_of(settings, kind)
+        count = devices_of(settings, kind)
         absent = [
             station.absent[count] for station in stations if station.kind == kind and count in station.absent
         ]
@@ -223,7 +222,7 @@ def _planned(
             check_settings(info, settings, count)
         except UsageError as error:
             return error.message
-        return next(iter(absent), "") or several.obstacle(settings, count)
+        return next(iter(absent), "") or obstacle(settings, count)
 
     try:
         return SweepState(plan, combine(plan, baseline, check))

@@ -26,10 +26,9 @@ from tfmon.model.lane_events import (
     Progressed,
     StepDescribed,
 )
-from tfmon.model.lane_pipes import USES, LanePipes
+from tfmon.model.lane_pipes import USES, LanePipes, differences
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
-from tfmon.model.surroundings import differences
 from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.hooking import hooks

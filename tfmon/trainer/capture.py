@@ -208,8 +208,7 @@ def read(trace: Path, steps: int) -> ShortProfile:
     the pipeline's own threads is not the step's.
     """
     from tfmon.profile.breakdown import profile_of
-    from tfmon.profile.trace import PIPELINE, TraceError
-    from tfmon.profile.xspace import read_space
+    from tfmon.profile.trace import PIPELINE, TraceError, read_space
 
     try:
         size = trace.stat().st_size

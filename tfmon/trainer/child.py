@@ -18,9 +18,9 @@ from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_events import PROTOCOL, Built, Hello, LibrariesLoaded, PhaseEntered, Prepared
+from tfmon.model.lane_pipes import differences
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
 from tfmon.model.requests import Assign, Prepare, Stop
-from tfmon.model.surroundings import differences
 from tfmon.trainer import runtime
 from tfmon.trainer.channel import Mailbox, Reporter, die_with_parent, exit_now, start_inbox
 from tfmon.trainer.pipeline import MemoryShortageError

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SCOPE, INPUT, PREPARE, KnobError, KnobValue, Settings
-from tfmon.model.several import step_batch
+from tfmon.model.spec import step_batch
 from tfmon.trainer.scenario import Scenario, ScenarioError
 
 KEPT_CACHES = 2

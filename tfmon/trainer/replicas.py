@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmon.model.knobs import KnobError, Settings
-from tfmon.model.several import obstacle
+from tfmon.model.spec import obstacle
 from tfmon.trainer.scenario import ScenarioError
 
 RUNS_IN_PYTHON = "this step runs in Python, and so on one device: several need a step that is a tf.function"

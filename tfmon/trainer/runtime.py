@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.gpu_parts import counted
+from tfmon.model.gpu_accounting import counted
 
 LOWEST_NICE = 19
 

@@ -22,7 +22,7 @@ KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
 """A first step that takes as long is kept: on a CPU a switch costs it 3 ms. On a GPU, whose clocks
 take longer to rise, it must be as long as the usual slice, which a second step would double.
 
-Source: `benchmarks/slow_steps.py switch`."""
+Source: `tests/benchmarks/slow_steps.py switch`."""
 
 
 class Slices:

@@ -19,7 +19,7 @@ from textual.theme import Theme
 
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
-from tfmon.ui.render.style import LANE_COLOURS, Look, palette
+from tfmon.ui.render.style import Look, palette
 from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp
@@ -53,9 +53,7 @@ class MonitorApp(TerminalApp[Ending]):
         on_terminal: Callable[[], object] | None = None,
         suspend: Callable[[], None] | None = None,
         theme: str = "textual-dark",
-        lane_colours: str = LANE_COLOURS[0],
         readonly: bool = False,
-        keymap: Mapping[str, str] | None = None,
         characters: Charset | None = None,
     ) -> None:
         """Prepare the screen.
@@ -65,34 +63,29 @@ class MonitorApp(TerminalApp[Ending]):
             on_terminal: Called in the main thread when the terminal is taken.
             suspend: Suspends the process until `fg`; None where no shell could continue it.
             theme: Name of a Textual theme.
-            lane_colours: One of `tfmon.ui.render.style.LANE_COLOURS`.
             readonly: Whether keys may change nothing.
-            keymap: Other keys, by the ids of `tfmon.ui.keys`.
             characters: What the terminal can show; None for what the locale says.
         """
         colourless = without_colour()
         characters = characters or charset(sys.stdout.encoding or "", os.environ)
-        arrows = without_arrows() if characters == "ascii" else {}
         super().__init__(ansi_color=True if colourless else None)
         self.monitor = Monitor(
             self,
             source,
             make_screen,
-            palette(Look(colours=lane_colours)),
+            palette(Look()),
             charset=characters,
-            keys={**arrows, **(keymap or {})},
+            keys=without_arrows() if characters == "ascii" else {},
             readonly=readonly,
         )
         self._on_terminal = on_terminal
         self._suspend = suspend
-        self._lane_colours = lane_colours
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self._ticks = 0
         self.broken: Exception | None = None
         """The error that ended the app; None if there was none."""
         self.theme = "ansi-dark" if colourless else theme
-        self.set_keymap(dict(keymap or {}))
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the screen of the source."""
@@ -122,7 +115,7 @@ class MonitorApp(TerminalApp[Ending]):
         self.monitor.pull()
 
     def _dress(self, theme: Theme) -> None:
-        styles = palette(look_of(theme, self.theme_variables, self._lane_colours))
+        styles = palette(look_of(theme, self.theme_variables))
         for monitor in self._monitors():
             monitor.palette = styles
         for screen in self.screen_stack:
@@ -247,11 +240,11 @@ def without_colour() -> bool:
     return "NO_COLOR" in os.environ
 
 
-def look_of(theme: Theme, variables: Mapping[str, str], lane_colours: str) -> Look:
+def look_of(theme: Theme, variables: Mapping[str, str]) -> Look:
     """Return the look that the styles follow; `variables` are those that Textual derives from the theme."""
     foreground = _hex(variables.get("foreground", ""), "#e0e0e0")
     background = _hex(variables.get("background", ""), "#121212")
-    return Look(theme.dark, theme.ansi, foreground, background, lane_colours)
+    return Look(theme.dark, theme.ansi, foreground, background)
 
 
 def _hex(colour: str, default: str) -> str:

@@ -1,11 +1,10 @@
-"""Every key, declared once, and keys of the user's own: read from words, checked, and named as Textual names them.
+"""Every key, declared once, and how keys are written.
 
 The screens bind these keys; the bottom line, the help and the command palette show them.
 """
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ class Key:
     """A binding: what is pressed, what it does, and what it is for."""
 
     id: str
-    """Name by which the key can be remapped."""
+    """Name of the binding."""
     keys: str
     """As Textual names them, with commas between."""
     action: str
@@ -59,10 +58,7 @@ RACE_KEYS = (
     Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
     Key("chart.scale", "a", "next_scale", "axis of the charts: shared, own, logarithmic", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
-    Key("cursor.back", "left", "move_cursor(-1)", "cursor in the charts: earlier; so does the mouse", _CLOSER),
-    Key("cursor.on", "right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", _CLOSER),
-    Key("follow", "F", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
-    Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
+    Key("follow", "F", "toggle_follow", "stop following, or back to now", _CLOSER),
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
@@ -96,8 +92,6 @@ PAGE_KEYS = (
     Key("sort", "o", "sort", "sort a list by its next column", "On a page"),
     Key("sort.reverse", "O", "reverse", "reverse the sort order", "On a page"),
     Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
-    Key("match.next", "n", "find_match(1)", "log: the next line that matches, among all others", "On a page"),
-    Key("match.previous", "N", "find_match(-1)", "log: the line before that matches", "On a page"),
     Key("run.mark", "space", "mark", "runs: mark a run; two are compared by Enter", "On a page"),
     Key("run.name", "N", "name", "runs: give the run a name, by which commands find it", "On a page"),
     Key("run.delete", "D", "delete", "runs: delete the run, after a question", "On a page"),
@@ -132,8 +126,6 @@ REPLAY_KEYS = (
     ),
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
-    Key("replay.cursor.back", "ctrl+left", "move_cursor(-1)", "cursor in the charts: earlier", "Replay"),
-    Key("replay.cursor.on", "ctrl+right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", "Replay"),
 )
 """Keys that only a replay has."""
 
@@ -153,7 +145,7 @@ SWEEP_KEYS = (
 
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
-"""All of them, by whose ids they can be remapped."""
+"""All of them."""
 
 BY_ID = {key.id: key for key in KEYS}
 _WRITTEN = {
@@ -183,7 +175,7 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
-    """Return how the first key of a binding is written, as remapped by the user or as built in."""
+    """Return how the first key of a binding is written; `keys` has those that are written in words."""
     return label(keys[binding].split(",")[0]) if binding in keys else BY_ID[binding].label
 
 
@@ -208,81 +200,3 @@ def without_arrows() -> dict[str, str]:
     """Return by their ids the keys that are written as arrows, named so that they are written as words: `Down`."""
     first = {key.id: key.keys.split(",")[0] for key in KEYS}
     return {id: key.title() for id, key in first.items() if not label(key).isascii()}
-
-
-# ---------------------------------------------------------------- keys of the user's own
-
-_ALIASES = {
-    "esc": "escape", "return": "enter", "pgdn": "pagedown", "pgup": "pageup", "del": "delete", "ins": "insert",
-    "?": "question_mark",
-}  # fmt: skip
-_MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
-_BUILT_IN = {key.id for key in KEYS}
-
-
-def read_keymap(table: object) -> tuple[dict[str, str], list[str]]:
-    """Return the keys by id as Textual names them, and a line for each mistake.
-
-    Args:
-        table: Has one key, or some with commas between, for the id of a binding of `KEYS`. A table
-            may hold others: `a.b = "c"` and `"a.b" = "c"` are the same.
-    """
-    if not isinstance(table, dict):
-        return {}, ['this is a table; below [keys] write for example prefetch.next = "f"']
-    keymap: dict[str, str] = {}
-    mistakes: list[str] = []
-    waiting: list[tuple[str, object]] = list(table.items())
-    while waiting:
-        binding, words = waiting.pop(0)
-        if isinstance(words, dict):
-            waiting += [(f"{binding}.{part}", inner) for part, inner in words.items()]
-            continue
-        if not isinstance(words, str):
-            mistakes.append(f'{binding}: {words!r} is not text in quotes, such as "f" or "f,ctrl+f"')
-            continue
-        if binding not in _BUILT_IN:
-            near = difflib.get_close_matches(binding, _BUILT_IN, n=1)
-            mistakes.append(f"there is no key {binding!r}; " + (f"did you mean {near[0]!r}?" if near else _some()))
-            continue
-        keys = [key_named(word) for word in words.split(",")]
-        wrong = [word.strip() for word, key in zip(words.split(","), keys, strict=True) if not key]
-        if wrong:
-            mistakes.append(f"{binding}: {wrong[0]!r} is not a key; such are f, F, ctrl+f, f5, space, comma")
-        else:
-            keymap[binding] = ",".join(dict.fromkeys(keys))
-    return keymap, mistakes
-
-
-def key_named(word: str) -> str:
-    """Return the name that Textual has for a key, however the user wrote it; "" for what is no key."""
-    from textual.keys import KEY_NAME_REPLACEMENTS, Keys
-
-    from tfmon.ui.textual_compat import key_of_character
-
-    word = word.strip()
-    *modifiers, name = word.split("+") if len(word) > 1 else [word]
-    modifiers = [part.strip().lower() for part in modifiers]
-    name = name.strip()
-    if not name or any(part not in _MODIFIERS for part in modifiers):
-        return ""
-    if len(name) == 1 and name.isprintable():
-        if modifiers == ["shift"]:
-            return name.upper() if name.isalpha() else ""
-        name = key_of_character(name.lower() if modifiers else name)
-    else:
-        name = _ALIASES.get(name.lower(), name.lower())
-        known = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
-        if name not in known and not _is_character(name):
-            return ""
-    return "+".join([*sorted(modifiers), name])
-
-
-def _is_character(name: str) -> bool:
-    try:
-        return unicodedata.lookup(name.replace("_", " ")).isprintable()
-    except KeyError:
-        return False
-
-
-def _some() -> str:
-    return "there are " + ", ".join(sorted(_BUILT_IN))

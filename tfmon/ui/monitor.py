@@ -156,7 +156,7 @@ class Monitor:
     def _of_another_race(self) -> View:
         """Return the view for a race that began since: without focus, scales and failures of the one before."""
         self._frozen = None
-        fresh = replace(self.view, zoomed=False, cursor=None, frozen=False, back_ns=0)
+        fresh = replace(self.view, zoomed=False, frozen=False)
         return replace(fresh, race=self.snapshot.race.number, focused=None, scales={}, seen=(), unseen=())
 
     def _tell_of(self, below: Monitor) -> None:
@@ -170,7 +170,7 @@ class Monitor:
     def follow(self, *, on: bool) -> None:
         """Let the race screen follow the race, or show this moment from now on; the lanes train on."""
         self._frozen = None if on else self.analysis
-        self.view = replace(self.view, frozen=not on, back_ns=0)
+        self.view = replace(self.view, frozen=not on)
         self.pull()
 
     # ------------------------------------------------------------ messages

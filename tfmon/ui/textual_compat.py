@@ -8,7 +8,7 @@ No other module touches a name of Textual that begins with an underscore. What i
 - `App._batch_count`, `Screen._compositor`, `Screen._layout_required`, `Screen._dirty_widgets`,
   `Widget._repaint_required`: tell whether Textual is about to paint by itself.
 - `LinuxDriver.run_input_thread` waits for keys with `selectors.SelectSelector`, looked up in its module.
-- `textual.keys._character_to_key`, `textual._styles_cache.StylesCache.get_inner_outer`.
+- `textual._styles_cache.StylesCache.get_inner_outer`.
 
 `tests/ui/test_textual_compat.py` says which of them a new version of Textual lacks.
 """
@@ -271,13 +271,6 @@ def is_on_top(widget: Widget) -> bool:
         widget._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
     )
     return not waits and screen._compositor.visible_widgets.keys() == {screen, widget}
-
-
-def key_of_character(character: str) -> str:
-    """Return Textual's name of the key that types a character."""
-    from textual.keys import _character_to_key
-
-    return _character_to_key(character)
 
 
 def forget_lines() -> None:

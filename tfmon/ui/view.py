@@ -55,10 +55,6 @@ class View:
     """How much time the charts show."""
     scales: Mapping[str, Scale] = field(default_factory=dict)
     """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
-    cursor: int | None = None
-    """Cells from the right end of the charts to the moment that is read off; None for none."""
-    cursor_width: int = 0
-    """Cells of the chart that it is in."""
     zoomed: bool = False
     """True while the focused lane has the whole width."""
     zoomed_from: str | None = None
@@ -67,8 +63,6 @@ class View:
     """True while the display does not follow the race."""
     behind_s: float = 0.0
     """How long ago the moment is at which the charts then end."""
-    back_ns: int = 0
-    """How far the charts are scrolled back."""
     sent_bytes_per_s: float | None = None
     """What the screen sent to the terminal, over the last 10 s; None before that is known."""
     readonly: bool = False
@@ -109,5 +103,5 @@ def acknowledged(view: View) -> View:
 
 def standing_still(view: View, shown: Snapshot, live: Snapshot, message: str) -> View:
     """Return the view of a display that does not follow: with the message of now, and how far it is behind."""
-    behind_s = (live.at_ns - shown.at_ns + view.back_ns) / 1e9
+    behind_s = (live.at_ns - shown.at_ns) / 1e9
     return replace(view, behind_s=behind_s, message=message, message_until_ns=2**63 if message else 0)

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.model.codec import encode_message
 from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered, Profiled
+from tfmon.model.lane_pipes import differences
 from tfmon.model.requests import Request, TakeProfile
-from tfmon.model.surroundings import differences
 from tfmon.trainer.channel import start_inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])

@@ -35,8 +35,8 @@ from tfmon.model.lane_events import (
     SliceEnded,
     Window,
 )
+from tfmon.model.lane_pipes import differences
 from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
-from tfmon.model.surroundings import differences
 from tfmon.trainer.channel import Mailbox, Reporter, exit_now, start_inbox
 
 WINDOW_S = 0.01

@@ -13,7 +13,7 @@ import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.analysis.idlest import ranked
+from tfmon.analysis.gpu_others import ranked
 from tfmon.doctor.facts import Distribution, Facts, Host, Import, Interpreter, Library, OthersLoad, Running
 from tfmon.doctor.report import CHECKS
 from tfmon.lanes.plan import digest
@@ -120,7 +120,7 @@ class TestDoctor:
             wheel=Wheel("tensorflow", "2.21.0", True, ""),
             libraries=(Library("libcudnn.so.9", error="no such file"),),
             samples=(absent_gpu(gpu, 1, "not read"),),
-            host=Host(cpu_flags=("avx",), others=OthersLoad(0.5)),
+            host=Host(others=OthersLoad(0.5)),
             imported=Import(version="2.21.0", gpus=("/physical_device:GPU:0",), seconds=1.25),
             view=View("copy", "/p", "no overlay"),
             own_pids=(3, 4),

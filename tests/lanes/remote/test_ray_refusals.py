@@ -17,8 +17,8 @@ from tfmon.lanes.remote.ray import RayCluster, RayNode, gpus_needed
 from tfmon.lanes.remote.ray_cluster import Refusal, lacking, matching
 from tfmon.lanes.remote.trouble import why_ended
 from tfmon.lanes.remote.wire import Wire
+from tfmon.model.lane_pipes import VARIABLE, differences, expected
 from tfmon.model.spec import parse_lane
-from tfmon.model.surroundings import VARIABLE, differences, expected
 
 MISMATCH = """Version mismatch: The cluster was started with:
     Ray: 2.9.0

@@ -20,10 +20,6 @@ from tfmon.doctor.facts import Facts
 from tfmon.doctor.versions import fits, release
 from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
 
-_ROCM = "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/"
-_APPLE = "https://developer.apple.com/documentation/apple-silicon/"
-_APPLE_FIX = "install an arm64 Python (python.org, `arch -arm64 brew`, Miniforge) and make a new environment"
-
 
 @check("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
 def python_answers(facts: Facts) -> Finding:
@@ -63,38 +59,6 @@ def python_build(facts: Facts) -> Finding:
             "use an image based on Debian or Ubuntu, such as python:3.12-slim",
         )
     return ok(" ".join(("64 bits", facts.python.libc)).strip())
-
-
-@check("rosetta", "Rosetta", TENSORFLOW, f"{_APPLE}about-the-rosetta-translation-environment")
-def rosetta(facts: Facts) -> Finding:
-    """Judge an Intel Python on Apple Silicon: its TensorFlow is slow or ends with an illegal instruction."""
-    if facts.platform.system != "Darwin":
-        return not_applicable("no Mac")
-    if facts.python.translated:
-        return broken(
-            f"{facts.python.executable} is built for Intel and runs translated by Rosetta",
-            "a Python for arm64",
-            _APPLE_FIX,
-            "sysctl.proc_translated = 1",
-        )
-    return ok(f"runs natively ({facts.python.machine})", "sysctl.proc_translated = 0")
-
-
-@check("cpu-instructions", "CPU instructions", TENSORFLOW, f"{INSTALL}#hardware_requirements")
-def cpu_instructions(facts: Facts) -> Finding:
-    """Judge whether an Intel or AMD processor has AVX, which the wheels are compiled for."""
-    flags = facts.host.cpu_flags
-    if facts.platform.machine not in ("x86_64", "AMD64") or flags is None:
-        return not_applicable("x86 under Linux only")
-    if "avx" not in flags:
-        return broken(
-            "the processor has no AVX, or the virtual machine hides it",
-            "AVX: the wheels are compiled for it",
-            "let the virtual machine pass the host's CPU on (QEMU: -cpu host), or use another machine",
-            "/proc/cpuinfo flags",
-        )
-    known = [name for name in ("avx", "avx2", "fma", "avx512f", "amx_bf16") if name in flags]
-    return ok(" ".join(known), "/proc/cpuinfo flags")
 
 
 @check("gpu-system", "A system with GPU support", GPU, f"{INSTALL}")
@@ -144,35 +108,9 @@ def metal(facts: Facts) -> Finding:
         )
     plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
     together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
-    if plugin >= (1, 2) and version and not (2, 18) <= version < (2, 20):
-        return broken(together, "TensorFlow 2.18 or 2.19 with it", wanted)
-    if (1, 1) <= plugin < (1, 2) and version and not (2, 14) <= version < (2, 18):
-        return broken(together, "TensorFlow 2.14 to 2.17 with it, or tensorflow-metal 1.2.0", wanted)
+    if plugin < (1, 2) or (version and not (2, 18) <= version < (2, 20)):
+        return broken(together, f"tensorflow-metal {remedies.METAL} with TensorFlow 2.18 or 2.19", wanted)
     return ok(together)
-
-
-@check("container", "Container", GPU, f"{NVIDIA}datacenter/cloud-native/container-toolkit/latest/")
-def container(facts: Facts) -> Finding:
-    """Judge whether a container can use the GPU: the driver's files come from the host."""
-    if not facts.platform.container:
-        return not_applicable("not in a container")
-    kind, nodes = facts.platform.container, facts.driver.nodes
-    evidence = (f"container: {kind}", f"device files: {' '.join(nodes) or 'none'}")
-    hidden = facts.environ.get("NVIDIA_VISIBLE_DEVICES")
-    if hidden in ("void", "none", "") and not facts.visibility.physical_gpus:
-        found = f'a {kind} container with NVIDIA_VISIBLE_DEVICES="{hidden}", which gives it no GPU'
-        return broken(found, "NVIDIA_VISIBLE_DEVICES=all", remedies.give_gpu(facts), *evidence)
-    if facts.visibility.physical_gpus:
-        return ok(f"a {kind} container with {len(facts.visibility.physical_gpus)} GPU", *evidence)
-    if (
-        any(name.startswith("/dev/nvidia") for name in nodes)
-        or facts.visibility.driver_loaded
-        or facts.visibility.gpu_on_bus
-    ):
-        found = f"a {kind} container on a host with an NVIDIA GPU, which it cannot use"
-        return broken(found, "the GPU and the driver's libraries inside", remedies.give_gpu(facts), *evidence)
-    found = f"a {kind} container without a GPU; its host may have one"
-    return warning(found, "a GPU inside", f"if the host has one: {remedies.give_gpu(facts)}", *evidence)
 
 
 @check("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
@@ -189,24 +127,5 @@ def wsl(facts: Facts) -> Finding:
     return ok(f"WSL 2, {note}", "/dev/dxg")
 
 
-@check("amd-gpus", "AMD GPUs", GPU, _ROCM)
-def amd_gpus(facts: Facts) -> Finding:
-    """Judge what the kernel's compute driver lists, and what hides it."""
-    seen = facts.visibility
-    if not seen.has_amd:
-        return not_applicable("the kernel lists no AMD GPU for computing")
-    if seen.amd_hidden:
-        unset = seen.amd_hidden.partition("=")[0]
-        return broken(f"hidden by {seen.amd_hidden}", "a GPU that is listed", f"unset {unset}")
-    listed = [f"gpu:{one.index} {one.uuid} {one.name}" for one in seen.amd_gpus]
-    names = ", ".join(one.name for one in seen.amd_gpus)
-    if facts.wheel is not None and not facts.wheel.rocm:
-        found = f"{names}; this TensorFlow ({facts.wheel.distribution}) is not built for ROCm"
-        return broken(
-            found, "tensorflow-rocm", "install tensorflow-rocm as AMD's ROCm documentation says", *listed
-        )
-    return ok(names, *listed)
-
-
-PYTHON_CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, cpu_instructions)
-GPU_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl, amd_gpus)
+PYTHON_CHECKS: tuple[Check, ...] = (python_answers, python_build)
+GPU_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, wsl)

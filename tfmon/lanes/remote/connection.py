@@ -25,8 +25,8 @@ from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Greeting, Wire
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, HostConnected, HostConnecting, LinkMeasured
+from tfmon.model.lane_pipes import expected
 from tfmon.model.race import Machine
-from tfmon.model.surroundings import expected
 from tfmon.probes.base import Gpu
 
 if TYPE_CHECKING:

@@ -140,9 +140,9 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
     left = _status(snapshot, view)
     if not message:
         left = _fitting(left, width - cells(right) - (2 if right else 0))
-    if looking := plots.looking(snapshot, view):
-        left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
-    if (message or looking) and cells(left) + cells(right) >= width:
+    if frozen := plots.frozen_row(view):
+        left, right = (left, frozen) if message else ((("   ", TEXT), *frozen), right)
+    if (message or frozen) and cells(left) + cells(right) >= width:
         right = ()
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:

@@ -40,10 +40,6 @@ class TimeAxis:
         """Return the place of a moment: 0 is the leftmost cell; it may lie outside."""
         return at_ns // self.cell_ns - self.first
 
-    def time_of(self, cell: int) -> tuple[int, int]:
-        """Return when the stretch of a cell begins and ends."""
-        return (self.first + cell) * self.cell_ns, (self.first + cell + 1) * self.cell_ns
-
     @property
     def start_ns(self) -> int:
         """Where the leftmost cell begins."""

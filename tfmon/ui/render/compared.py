@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.prediction import least_rounds, round_s
-from tfmon.analysis.unfinished import LONG_STEP_S, unfinished
+from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS

@@ -80,8 +80,6 @@ ON_LANE_PAGE = (
     ("agent", "CPU, in percent of one core, and memory that tfmon's agent takes on another machine."),
     ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
      "driver."),
-    ("energy", "Joules for 1,000 examples: the GPU's energy while the lane trains, told from its idle power by "
-     "least squares."),
     ("clocks", "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver."),
     ("PCIe", "Bytes per second to and from the GPU over the last second, and the link they go over."),
     ("ECC", "Errors of the GPU's memory that could not be corrected, since the driver was loaded."),
@@ -90,7 +88,7 @@ ON_LANE_PAGE = (
     ("steal", "Time of a core that a hypervisor gave to other machines, in percent of one core."),
     ("throttled", "Share of its periods in which a container had used up its quota of CPU time."),
     ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
-    ("power", "Watts of the GPU, or of all CPU packages where the system tells (mostly to root only)."),
+    ("power", "Watts of the GPU."),
 )
 """On the page of a lane, where the name does not explain itself."""
 # fmt: on

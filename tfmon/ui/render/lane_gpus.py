@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfmon import units
-from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.gpu_parts import summed
+from tfmon.model.gpu_accounting import NO_GPU, summed
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
@@ -94,6 +94,16 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
         keys=Rect(0, height - 1, width, 1),
         per_page=per_page,
     )
+
+
+def alone(layout: Layout, lane: int) -> Layout:
+    """Return a layout in which one lane has the room of all panes."""
+    if not layout.panes:
+        return layout
+    rects = [place.rect for place in layout.panes]
+    top, bottom = rects[0].y, max(rect.y + rect.height for rect in rects)
+    rect = Rect(0, top, layout.header.width, bottom - top)
+    return replace(layout, panes=(PanePosition(lane, rect),), per_page=1)
 
 
 def _grid(width: int, height: int, lanes: int) -> tuple[int, int]:

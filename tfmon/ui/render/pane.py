@@ -12,7 +12,6 @@ from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneSta
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
-from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.view import View
@@ -55,25 +54,6 @@ class Pane:
 def chart_width(pane_width: int) -> int:
     """Return how many cells of time the chart of a pane shows."""
     return pane_width - FRAME_CELLS - chart.LABEL_CELLS
-
-
-def chart_rect(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
-    """Return where the chart of a pane is, without its scale and its time axis; None where there is none."""
-    pane, inner = pane_of(analysis, index, view, rect.width - FRAME_CELLS), rect.height - 2
-    if has_no_chart(pane.lane):
-        return None
-    inner_width = rect.width - FRAME_CELLS
-    over = analysis.snapshot.over
-    height = (_rows_and_chart(pane, inner_width, inner)[1] if over else _planned(pane, inner)[1]) - 1
-    if height < 1:
-        return None
-    x, bottom = rect.x + FRAME_CELLS // 2 + chart.LABEL_CELLS, rect.y + rect.height - 2
-    return Rect(x, bottom - height, chart_width(rect.width), height)
-
-
-def has_no_chart(lane: LaneState) -> bool:
-    """Return whether a lane has nothing to draw over time: it failed, or gets ready."""
-    return lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(lane)
 
 
 def figure_height(height: int) -> int:

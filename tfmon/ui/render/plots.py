@@ -1,4 +1,4 @@
-"""The chart of a lane: its scale, the area, the time axis, the cursor, and what the cursor reads off. Pure."""
+"""The chart of a lane: its scale, the area and the time axis; and that the display does not follow. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tfmon.model.lane_state import DONE, PAUSED, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, series
-from tfmon.ui.render.rows import BLANK, Row, Span, cells, crop, cut
-from tfmon.ui.render.series import Metric, metric_of
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, faint, lane_style, strong
+from tfmon.ui.render.rows import BLANK, Row, crop, cut
+from tfmon.ui.render.series import metric_of
+from tfmon.ui.render.style import DIM, KEY, WARN, faint, strong
 from tfmon.ui.view import LOG, OWN, SHARED, SPANS_S, Scale, View
 from tfmon.units import Charset
 
@@ -30,25 +30,23 @@ def chart_rows(
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
     scale = series.of_lanes(view.scales, lane)
     low = series.scale_words(metric, scale.low) if scale.high > scale.low else "0"
-    plain = view.zoomed or (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
+    plain = (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
     span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
     about = "" if plain else crop(f" {metric.words}{_SCALE_WORDS[view.scale]}{span} ", cells)
     foot = chart.axis_row(lane.knob_marks, axis, time_words(snapshot, view))
-    at = None if view.cursor is None else axis.cell_of(moment(snapshot, view))
-    axis_line = _with_cursor((foot, DIM), at, "▲")
     if reason := series.absent(lane, metric):
         area = _said(f"n/a ({reason})", cells, height - 1)
     else:
         per_cell = chart.parts_per_cell(view.charset)
-        values = series.values(lane, metric, series.end_ns(snapshot, view.back_ns), axis, per_cell)
+        values = series.values(lane, metric, series.end_ns(snapshot), axis, per_cell)
         shares = _shares(scale, values)
-        if plain and not view.zoomed and _flat(shares):
+        if plain and _flat(shares):
             about = crop(f" press {key_of('chart.scale', view.keys)} for its own scale ", cells)
         top = series.scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = series.scale_words(metric, series.middle(scale)) if top and height > _MIDDLE_HEIGHT else ""
         edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
-        area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), at, about)
-    return (*area, ((f"{low} ┴".rjust(chart.LABEL_CELLS), DIM), *axis_line))
+        area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), about)
+    return (*area, ((f"{low} ┴".rjust(chart.LABEL_CELLS), DIM), (foot, DIM)))
 
 
 @functools.lru_cache(maxsize=64)
@@ -71,7 +69,6 @@ def _area(
     height: int,
     charset: Charset,
     colours: tuple[str, str],
-    at: int | None,
     about: str,
 ) -> tuple[Row, ...]:
     """Return the area under the values, with the scale at its left; cached until a value changes.
@@ -82,7 +79,6 @@ def _area(
         height: Rows.
         charset: What it is drawn with.
         colours: Styles of the tops of the columns, and of what is below.
-        at: The cell of the cursor; None for none.
         about: What is drawn, written over the beginning of the top row; "" for nothing.
     """
     edge, inside = colours
@@ -96,24 +92,8 @@ def _area(
         runs = tuple((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
         if place == 0 and about:
             runs = ((about, DIM), *cut(runs, len(about), len(line)))
-        if at is not None and 0 <= at < len(line):
-            runs = _cut_at(runs, at)
         rows.append(((tick, DIM), *runs))
     return tuple(rows)
-
-
-def _cut_at(runs: Row, at: int) -> Row:
-    """Show the cursor in a cell of a row: a line where it is empty, else the cell in the text's colour."""
-    cell = "".join(text for text, _ in runs)[at]
-    middle = ("│", DIM) if cell == " " else (cell, STRONG)
-    return (*cut(runs, 0, at), middle, *cut(runs, at + 1, cells(runs)))
-
-
-def _with_cursor(span: Span, at: int | None, sign: str) -> Row:
-    text, style = span
-    if at is None or not 0 <= at < len(text):
-        return (span,)
-    return ((text[:at], style), (sign, STRONG), (text[at + 1 :], style))
 
 
 def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
@@ -130,7 +110,7 @@ def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
     if not view.frozen:
         span = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
         return (f"{span} before", "end") if snapshot.over else (f"{span} ago", "now")
-    end_ns = series.end_ns(snapshot, view.back_ns)
+    end_ns = series.end_ns(snapshot)
     return _clock(snapshot, end_ns - view.span_s * 1_000_000_000), _clock(snapshot, end_ns)
 
 
@@ -139,47 +119,9 @@ def _clock(snapshot: Snapshot, at_ns: int) -> str:
     return units.signed_clock((at_ns - (snapshot.race.started_ns or snapshot.at_ns)) / 1e9)
 
 
-# ---------------------------------------------------------------- the cursor
-
-
-def moment(snapshot: Snapshot, view: View) -> int:
-    """Return the middle of the stretch of time that the cursor reads off."""
-    since_ns, until_ns = series.axis_of(snapshot, view, view.cursor_width).time_of(_cursor_cell(view))
-    return (since_ns + until_ns) // 2
-
-
-def _cursor_cell(view: View) -> int:
-    return max(0, view.cursor_width - 1 - (view.cursor or 0))
-
-
-def readout(snapshot: Snapshot, view: View) -> Row:
-    """Return the values of all lanes at the cursor: `0:42 ago · A 26 791 · B 56 109 examples/s`; or nothing."""
-    if view.cursor is None or not view.cursor_width or not snapshot.lanes:
+def frozen_row(view: View) -> Row:
+    """Return that the display does not follow, and the key that goes back to now; blank where it follows."""
+    if not view.frozen:
         return BLANK
-    metric, axis = metric_of(view), series.axis_of(snapshot, view, view.cursor_width)
-    at_ns, end_ns = moment(snapshot, view), series.end_ns(snapshot, view.back_ns)
-    ago = "" if view.frozen else f", {units.clock(max(0.0, (end_ns - at_ns) / 1e9))} ago"
-    spans: list[Span] = [(f"at {_clock(snapshot, at_ns)}{ago}", STRONG)]
-    for index, lane in enumerate(snapshot.lanes):
-        value = series.values(lane, metric, end_ns, axis, 1)[_cursor_cell(view)]
-        spans += [(" · ", DIM), (f"{lane.spec.id} ", strong(lane_style(index)))]
-        spans.append((_written(metric, lane, value), TEXT))
-    return (*spans, (f" {metric.words}", DIM))
-
-
-def looking(snapshot: Snapshot, view: View) -> Row:
-    """Return that the display does not follow, and what the cursor reads off; blank for neither."""
-    spans: list[Span] = []
-    if view.frozen:
-        follow, back = key_of("follow", view.keys), view.behind_s
-        spans = [(f"not following · {units.clock(back)} behind", strong(WARN)), (" · ", DIM), (follow, KEY)]
-        spans.append((" to now", DIM))
-    read = readout(snapshot, view)
-    gap: Row = (("   ", TEXT),) if spans and read else ()
-    return (*spans, *gap, *read)
-
-
-def _written(metric: Metric, lane: LaneState, value: float | None) -> str:
-    if value is None:
-        return "n/a" if series.absent(lane, metric) else "–"
-    return metric.write(value)
+    state = (f"not following · {units.clock(view.behind_s)} behind", strong(WARN))
+    return (state, (" · ", DIM), (key_of("follow", view.keys), KEY), (" to now", DIM))

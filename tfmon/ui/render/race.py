@@ -12,11 +12,11 @@ from tfmon.analysis.tuning import undoes_last
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart, final, hosts, plots, series, zoom
+from tfmon.ui.render import chart, final, hosts, plots, series
 from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
 from tfmon.ui.render.compared import awaited, comparison
-from tfmon.ui.render.layout import Layout, Rect, arrange
-from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows
+from tfmon.ui.render.layout import Layout, alone, arrange
+from tfmon.ui.render.pane import chart_width, pane_rows
 from tfmon.ui.render.rows import BLANK, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.tabs import keys_row, tab_row
@@ -32,8 +32,6 @@ class RaceFrame:
     zones: tuple[Zone, ...]
     scales: Mapping[str, Scale]
     """Those of the charts, to be kept for the next page."""
-    charts: tuple[Rect, ...] = ()
-    """Where the charts are."""
 
 
 def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
@@ -51,9 +49,7 @@ def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
     fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
     if view.charset == "ascii":
         fitted = tuple(to_ascii(row) for row in fitted)
-    where = zoom.zoomed_chart if view.zoomed else chart_rect
-    found = (where(analysis, place.lane, view, place.rect) for place in layout.panes)
-    return RaceFrame(fitted, tuple(zones), view.scales, tuple(rect for rect in found if rect is not None))
+    return RaceFrame(fitted, tuple(zones), view.scales)
 
 
 def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout:
@@ -62,7 +58,7 @@ def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout
     result = final.result_height(analysis, view, width, height // 2) if final.shows(snapshot, view) else 0
     focused = focused_index(view, snapshot)
     layout = arrange(width, height, len(snapshot.lanes), focused, result)
-    return layout if focused is None or not view.zoomed else zoom.alone(layout, focused)
+    return layout if focused is None or not view.zoomed else alone(layout, focused)
 
 
 def in_sight(analysis: Analysis, view: View, width: int, height: int) -> tuple[str, ...]:
@@ -77,7 +73,7 @@ def scales_of(snapshot: Snapshot, view: View, layout: Layout) -> Mapping[str, Sc
     """Return the scales of the charts: the highest column of each fits."""
     if not layout.panes:
         return view.scales
-    width = (zoom.chart_cells if view.zoomed else chart_width)(layout.panes[0].rect.width)
+    width = chart_width(layout.panes[0].rect.width)
     return series.scales(snapshot, view, width, chart.parts_per_cell(view.charset))
 
 
@@ -98,9 +94,8 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
         )
     if layout.result_on_top:
         rows += final.result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
-    draw_one = zoom.zoomed_rows if view.zoomed else pane_rows
     for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
-        blocks = [draw_one(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
+        blocks = [pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
         rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
     if not layout.panes:
         rows += _no_lanes(view, layout)
@@ -109,13 +104,13 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     if not layout.result_on_top:
         rows += verdict_rows(analysis, view, layout.verdict.width, layout.verdict.height)
     message = message_of(view, snapshot)
-    looking = plots.looking(snapshot, view)
+    frozen = plots.frozen_row(view)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
     if message and not layout.status.height:
         rows.append(((f" {message}", strong(WARN)),))
-    elif looking and not layout.status.height:
-        rows.append(((" ", TEXT), *looking))
+    elif frozen and not layout.status.height:
+        rows.append(((" ", TEXT), *frozen))
     else:
         hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
         keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)

@@ -10,7 +10,7 @@ from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import seconds_left
-from tfmon.analysis.unfinished import LONG_STEP_S
+from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.naming import ordered_settings
@@ -235,11 +235,6 @@ def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:
 
 _Knob: TypeAlias = tuple[str, str, bool, str]
 """Its name, its value in effect, whether the lanes differ in it, and the value that is requested."""
-
-
-def knob_words(lane: LaneState) -> list[str]:
-    """Return every knob of a lane as its row in the pane says it, without colours."""
-    return ["".join(text for text, _ in _knob_spans([knob], TEXT)) for knob in _knobs(lane)]
 
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:

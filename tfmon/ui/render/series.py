@@ -37,7 +37,6 @@ class Metric:
     words: str
     """Its name and unit on the screen."""
     of: Callable[[Stretch], float | None]
-    write: Callable[[float], str]
     sampled: bool = False
     """True for what is sampled about once a second, and not reported with windows."""
     full: float = 0.0
@@ -46,20 +45,16 @@ class Metric:
     """True for bytes: their scale goes by powers of two."""
 
 
-def _number(decimals: int) -> Callable[[float], str]:
-    return lambda value: f"{value:.{decimals}f}"
-
-
-THROUGHPUT = Metric("throughput", "examples/s", lambda one: one.examples_per_s, units.rate)
+THROUGHPUT = Metric("throughput", "examples/s", lambda one: one.examples_per_s)
 METRICS = (
     THROUGHPUT,
-    Metric("p50", "step p50, ms", lambda one: one.p50_ms, lambda value: units.milliseconds(value)[:-3]),
-    Metric("p95", "step p95, ms", lambda one: one.p95_ms, lambda value: units.milliseconds(value)[:-3]),
-    Metric("loss", "loss", lambda one: one.loss, units.loss),
-    Metric("input", "waiting for input, %", lambda one: one.input_pct, _number(0), full=100.0),
-    Metric("cpu", "CPU, % of a core", lambda one: one.cpu_pct, _number(0), sampled=True),
-    Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct, _number(0), sampled=True, full=100.0),
-    Metric("memory", "memory", lambda one: one.private_bytes, units.memory, sampled=True, binary=True),
+    Metric("p50", "step p50, ms", lambda one: one.p50_ms),
+    Metric("p95", "step p95, ms", lambda one: one.p95_ms),
+    Metric("loss", "loss", lambda one: one.loss),
+    Metric("input", "waiting for input, %", lambda one: one.input_pct, full=100.0),
+    Metric("cpu", "CPU, % of a core", lambda one: one.cpu_pct, sampled=True),
+    Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct, sampled=True, full=100.0),
+    Metric("memory", "memory", lambda one: one.private_bytes, sampled=True, binary=True),
 )
 """In the order in which a key goes through them."""
 BY_ID = {metric.id: metric for metric in METRICS}
@@ -96,28 +91,19 @@ def next_metric(snapshot: Snapshot, metric: str) -> str:
 # ---------------------------------------------------------------- values over time
 
 
-def end_ns(snapshot: Snapshot, back_ns: int = 0) -> int:
+def end_ns(snapshot: Snapshot) -> int:
     """Return the right end of the time axis, or the last window once no lane trains or will.
 
     It is the last full second, so that charts move once a second, however often the figures do.
     """
     ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
     ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
-    return (max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS) - back_ns
-
-
-def first_ns(snapshot: Snapshot) -> int:
-    """Return where the history of the lanes begins."""
-    firsts = []
-    for lane in snapshot.lanes:
-        kept = lane.history.coarse[:1] or lane.history.fine[:1]
-        firsts += [one.start_ns for one in kept]
-    return min(firsts, default=snapshot.at_ns)
+    return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
 
 
 def axis_of(snapshot: Snapshot, view: View, width: int) -> TimeAxis:
     """Return the time axis of all charts that are so many cells wide."""
-    return time_axis(end_ns(snapshot, view.back_ns), width, view.span_s)
+    return time_axis(end_ns(snapshot), width, view.span_s)
 
 
 def values(
@@ -259,7 +245,7 @@ def throughput_parts(points: Sequence[Point], since_ns: int) -> Iterator[Part]:
 
 def scales(snapshot: Snapshot, view: View, width: int, per_cell: int) -> dict[str, Scale]:
     """Return the scale of every lane by its name: one that all share, or each lane's own."""
-    metric, until_ns = metric_of(view), end_ns(snapshot, view.back_ns)
+    metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)
     found = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
     if view.scale == "own":

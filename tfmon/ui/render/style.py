@@ -22,28 +22,15 @@ class Accents:
     ansi: tuple[str, str, str, str]
 
 
-ACCENTS = {
-    "blue-orange": Accents(
-        ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9"),
-        ("#0067a8", "#935000", "#00704f", "#934373"),
-        ("cyan", "yellow", "green", "magenta"),
-    ),
-    "purple-green": Accents(
-        ("#c2a5cf", "#7fbf5a", "#56b4e9", "#e69f00"),
-        ("#762a83", "#366c1a", "#0067a8", "#935000"),
-        ("magenta", "green", "cyan", "yellow"),
-    ),
-    "yellow-blue": Accents(
-        ("#f0e442", "#6fa8ff", "#e58a6a", "#3fc79a"),
-        ("#6b5700", "#1f4fbf", "#a1421f", "#00704f"),
-        ("yellow", "blue", "red", "green"),
-    ),
-}
-"""Colours of the lanes. The first two of each are told apart by colour-blind eyes, too.
+ACCENTS = Accents(
+    ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9"),
+    ("#0067a8", "#935000", "#00704f", "#934373"),
+    ("cyan", "yellow", "green", "magenta"),
+)
+"""Colours of the lanes. The first two are told apart by colour-blind eyes, too.
 
-Source: the pairs of Okabe and Ito, and PRGn of ColorBrewer, made lighter or darker until they can be read.
+Source: the pairs of Okabe and Ito, made lighter or darker until they can be read.
 """
-LANE_COLOURS = tuple(ACCENTS)
 _PLACES = 4
 _LEAST_CONTRAST = 3.0
 
@@ -86,17 +73,15 @@ class Look:
     ansi: bool = False
     foreground: str = "#e0e0e0"
     background: str = "#121212"
-    colours: str = LANE_COLOURS[0]
-    """Which of `ACCENTS`."""
 
 
 def palette(look: Look) -> dict[str, Style]:
     """Return the styles by name."""
     if look.ansi:
-        accents, warn, trouble = ACCENTS[look.colours].ansi, "bright_yellow", "bright_red"
+        accents, warn, trouble = ACCENTS.ansi, "bright_yellow", "bright_red"
         text, dim, ground = Style(), Style(dim=True), Style()
     else:
-        accents = ACCENTS[look.colours].dark if look.dark else ACCENTS[look.colours].light
+        accents = ACCENTS.dark if look.dark else ACCENTS.light
         warn, trouble = ("#f0d442", "#ff7a6e") if look.dark else ("#6e5600", "#b3261e")
         ground = Style(bgcolor=look.background)
         text = Style(color=look.foreground) + ground

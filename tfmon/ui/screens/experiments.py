@@ -15,7 +15,7 @@ from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.model.several import KINDS
+from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.experiments import answer_rows, columns_at, curve_rows, entry_of, history_rows, places_in
 from tfmon.ui.render.rows import BLANK, Row, spread, wrap

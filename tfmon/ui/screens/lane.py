@@ -13,7 +13,7 @@ from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.gpu_others import gpu_others
-from tfmon.model.gpu_parts import GpuPart
+from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.race import Machine
@@ -271,8 +271,6 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "used by lane", _said(part.used_bytes, units.memory) + source
     watts, limit = _said(gpu.power_w, units.watts), _said(gpu.power_limit_w, units.watts)
     yield "power", f"{watts} of {limit} {gpu.power_source}".rstrip()
-    on = f", {lane.spec.devices} GPUs together" if lane.spec.devices > 1 else ""
-    yield "energy", _said(lane.gpu_j_per_1000_examples, _joules, f" for 1 000 examples{on}")
     yield "temperature", _said(gpu.temperature_c, units.celsius)
     yield "clocks", f"{_said(gpu.sm_clock_mhz, units.megahertz)} of {_said(gpu.sm_clock_max_mhz, units.megahertz)}"
     reasons = gpu.clock_reasons
@@ -316,16 +314,11 @@ def _of_host(host: HostSample) -> Lines:
     waited, short = host.cpu_pressure_pct, host.memory_pressure_pct
     yield "for a core", _said(waited, units.percent, " of the last 10 s some process waited for one")
     yield "for memory", _said(short, units.percent, " of the last 10 s some process waited for it")
-    yield "power", _said(host.package_power_w, units.watts, " by the CPU packages")
 
 
 def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
     """Write a reading with its words, or why it is not known."""
     return units.reading(reading, lambda value: write(value) + after)
-
-
-def _joules(value: float) -> str:
-    return f"≈ {units.joules(value)} J"
 
 
 def _rate(value: float) -> str:

@@ -15,7 +15,7 @@ from tfmon.model.lane_log import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN
-from tfmon.ui.render.table import Column, Entry, arranged, matches
+from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound
@@ -59,8 +59,6 @@ class LogPage(OneLanePage, ListPage):
         bound("move.next"),
         bound("move.previous"),
         bound("log.view"),
-        bound("match.next"),
-        bound("match.previous"),
     ]
     tab = "log"
     columns = _COLUMNS
@@ -73,8 +71,6 @@ class LogPage(OneLanePage, ListPage):
         super().__init__(monitor)
         self.view = 0
         """Place of what is shown in `VIEWS`."""
-        self.among_others = False
-        """Whether the lines that match stand among all others, as `n` shows them."""
         self._kept: tuple[object, ...] = ()
         self._entries: list[Entry] = []
 
@@ -90,10 +86,6 @@ class LogPage(OneLanePage, ListPage):
             self._entries = log_entries(lane.log, self.view, origin_ns)
             self._kept, self._lines = key, lane.log  # the lines are kept, so that no others get their id
         return self._entries
-
-    def matching(self, every: Sequence[Entry]) -> list[Entry]:
-        """Return the lines that match; all of them where matches are looked at among the others."""
-        return arranged(every, "", self.order) if self.among_others else super().matching(every)
 
     @property
     def following(self) -> bool:
@@ -116,8 +108,6 @@ class LogPage(OneLanePage, ListPage):
         """Return the actions of the keys now."""
         following = VIEWS[(self.view + 1) % len(VIEWS)][0]
         hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
-        if self.words:
-            hints.insert(0, Hint(("match.next", "match.previous"), "matches among the rest", "find_match(1)"))
         hints += self.lane_hints()
         if len(self.shown) > 1:
             hints += [Hint(("move.up", "move.down"), "scroll"), Hint(("sort", "sort.reverse"), "sort", "sort")]
@@ -130,33 +120,10 @@ class LogPage(OneLanePage, ListPage):
         self.view = (self.view + 1) % len(VIEWS)
         self.redraw()
 
-    def action_find_match(self, direction: int) -> None:
-        """Go to the next line that matches, among all others; after the last one to the first."""
-        if not self.words.strip():
-            self.monitor.say(f"{self.key('filter')} and some words first: then this goes through what matches")
-            return
-        if not self.among_others:
-            at = self.entry
-            self.among_others = True
-            self.shown = self.matching(self._entries)
-            self.chosen = at.id if at is not None else None
-            if at is not None and matches(at.text, self.words):
-                self.redraw()
-                return
-        here = self.cursor
-        places = [place for place, one in enumerate(self.shown) if matches(one.text, self.words)][::direction]
-        later = [place for place in places if (place - here) * direction > 0]
-        self.go_to(next(iter(later or places), here))
-
     def filter_by(self, words: str) -> None:
         """Show only the lines that contain these words, the newest last."""
-        self.among_others, self.chosen = False, None
+        self.chosen = None
         super().filter_by(words)
-
-    def action_filter(self) -> None:
-        """Let the user type a filter; only what matches is shown again."""
-        self.among_others = False
-        super().action_filter()
 
     def action_scroll_end(self) -> None:
         """Show the newest line, and follow."""

@@ -203,7 +203,7 @@ class Page(MonitorScreen):
         return max(1, self.app.size.height - FRAME_ROWS - 1)
 
     def key(self, binding: str) -> str:
-        """Return how a key is written, as remapped."""
+        """Return how a key is written."""
         return key_of(binding, self.monitor.view.keys)
 
     def redraw(self) -> None:

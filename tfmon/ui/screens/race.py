@@ -15,16 +15,25 @@ from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.monitor import Monitor
-from tfmon.ui.render import hosts
-from tfmon.ui.render.bars import message_of
-from tfmon.ui.render.layout import Rect, arrange
+from tfmon.ui.render import hosts, series
+from tfmon.ui.render.bars import Zone, message_of
+from tfmon.ui.render.layout import arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
-from tfmon.ui.screens.looking import Looking
 from tfmon.ui.screens.page import MonitorScreen
-from tfmon.ui.view import acknowledged, focused_index, standing_still, with_failures
+from tfmon.ui.view import (
+    LOG,
+    OWN,
+    SCALES,
+    SHARED,
+    SPANS_S,
+    acknowledged,
+    focused_index,
+    standing_still,
+    with_failures,
+)
 
 RIGHT_BUTTON = 3
+_SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane", LOG: "a logarithmic axis for all"}
 
 
 def _racing(snapshot: Snapshot, names: Collection[str]) -> bool:
@@ -36,7 +45,7 @@ def _started_since(snapshot: Snapshot, began_ns: Mapping[str, int]) -> bool:
     return all(lane.started_ns > began_ns.get(lane.spec.name, -1) for lane in snapshot.lanes)
 
 
-class RaceScreen(Looking, MonitorScreen):
+class RaceScreen(MonitorScreen):
     """Shows the race. Thread: the app's only."""
 
     CSS = "RaceScreen { overflow: hidden; }"
@@ -44,10 +53,8 @@ class RaceScreen(Looking, MonitorScreen):
         Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in RACE_KEYS
     ]
 
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__(monitor)
-        self.charts: tuple[Rect, ...] = ()
-        """Where the charts are."""
+    _clicked_at = (-1, -1)
+    """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
 
     def redraw(self) -> None:
         """Draw the latest snapshot; only what changed is painted."""
@@ -63,14 +70,13 @@ class RaceScreen(Looking, MonitorScreen):
         drawn = standing_still(view, shown.snapshot, live, message_of(view, live)) if view.frozen else view
         page = draw(shown, drawn, width, height)
         self.zones = page.zones
-        self.charts = page.charts
         monitor.view = replace(view, scales=page.scales)
         return page
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""
         zone = self.zone_at(event)
-        if self.double_clicked(event, zone):
+        if self._double_clicked(event, zone):
             return
         if zone is not None and zone.knob and event.button == RIGHT_BUTTON:
             self.action_step_knob(zone.knob, -1)
@@ -154,8 +160,9 @@ class RaceScreen(Looking, MonitorScreen):
         self._focus(ring[(ring.index(at) + direction) % len(ring)])
 
     def action_focus_all(self) -> None:
-        """End the cursor, else the zoom, else let keys act on all lanes and acknowledge hidden failures."""
-        if self.stop_looking():
+        """End the zoom, or let keys act on all lanes and acknowledge hidden failures."""
+        if self.monitor.view.zoomed:
+            self.action_toggle_zoom()
             return
         self.monitor.view = acknowledged(self.monitor.view)
         self._focus(None)
@@ -165,9 +172,7 @@ class RaceScreen(Looking, MonitorScreen):
         self._focus(None if focused_index(self.monitor.view, self.monitor.snapshot) == index else index)
 
     def action_move_page(self, direction: int) -> None:
-        """Focus the first lane of the next page of panes, or scroll charts that do not follow."""
-        if self.scroll_page(direction):
-            return
+        """Focus the first lane of the next page of panes."""
         lanes = self.monitor.snapshot.lanes
         at = focused_index(self.monitor.view, self.monitor.snapshot) or 0
         per_page = arrange(*self.app.size, len(lanes)).per_page
@@ -180,6 +185,67 @@ class RaceScreen(Looking, MonitorScreen):
         lanes = self.monitor.snapshot.lanes
         focused = None if index is None or index >= len(lanes) else lanes[index].spec.name
         self.monitor.view = replace(self.monitor.view, focused=focused, message_until_ns=0)
+        self.monitor.pull()
+
+    # ------------------------------------------------------------ looking closer
+
+    def action_toggle_zoom(self, lane: int | None = None) -> None:
+        """Give a lane the whole width, by default the focused one or else the first; or show all again."""
+        view, lanes = self.monitor.view, self.monitor.shown.snapshot.lanes
+        if view.zoomed:
+            self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None)
+        elif not lanes:
+            self.monitor.say("there is no lane yet to zoom in on")
+        elif arrange(*self.app.size, len(lanes)).kind != "panes":
+            self.monitor.say("there is no room to zoom: the terminal is too small")
+        else:
+            at = lane if lane is not None else focused_index(view, self.monitor.shown.snapshot) or 0
+            self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
+
+    def _double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
+        """Zoom in on a pane that is clicked twice in one place, or show all again; return whether no more is due.
+
+        A key that asks is not answered by the same double click.
+        """
+        before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
+        if event.chain < 2 or before != self._clicked_at:
+            return False
+        if self.monitor.view.zoomed and zone is None:
+            self.action_toggle_zoom()
+        elif zone is not None and zone.action.startswith("focus_lane("):
+            self.action_toggle_zoom(int(zone.action.removeprefix("focus_lane(").rstrip(")")))
+        else:
+            return zone is not None and not zone.knob
+        return True
+
+    def action_next_metric(self) -> None:
+        """Draw the next metric that any lane has."""
+        view, snapshot = self.monitor.view, self.monitor.shown.snapshot
+        metric = series.next_metric(snapshot, view.metric)
+        self._look(metric=metric, scales={})
+        chosen = series.BY_ID[metric]
+        lacking = [f"{lane.spec.id}: {series.absent(lane, chosen)}" for lane in snapshot.lanes]
+        told = [one for one in lacking if not one.endswith(": ")]
+        self.monitor.say(" · ".join([f"the charts show {chosen.words}", *told]))
+
+    def action_next_scale(self) -> None:
+        """Draw on the next kind of axis: shared, own, logarithmic."""
+        scale = SCALES[(SCALES.index(self.monitor.view.scale) + 1) % len(SCALES)]
+        self._look(scale=scale, scales={})
+        self.monitor.say(f"the charts have {_SCALE_WORDS[scale]}")
+
+    def action_next_span(self) -> None:
+        """Draw 1, 5 or 30 minutes."""
+        span_s = SPANS_S[(SPANS_S.index(self.monitor.view.span_s) + 1) % len(SPANS_S)]
+        self._look(span_s=span_s, scales={})
+        self.monitor.say(f"the charts show the last {span_s // 60} min")
+
+    def action_toggle_follow(self) -> None:
+        """Let the display stay as it is while the lanes train on; or go back to now."""
+        self.monitor.follow(on=self.monitor.view.frozen)
+
+    def _look(self, **changes: object) -> None:
+        self.monitor.view = replace(self.monitor.view, **changes)  # type: ignore[arg-type]
         self.monitor.pull()
 
     # ------------------------------------------------------------ pages

@@ -24,7 +24,7 @@ from tfmon.ui.render.tabs import item, item_row
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
-TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
+TAKEN = ("pause",)
 """Keys of a race that a replay has for something else."""
 _FOOT = (
     ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
@@ -46,7 +46,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             for key in RACE_KEYS
             if watches(key.action) and key.id not in TAKEN
         ),
-        # Without an id they are not remapped, so that they clash with none of the others.
         *(
             Binding(key.keys, "refuse", key.help, show=False)
             for key in RACE_KEYS
@@ -124,7 +123,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
     def action_focus_all(self) -> None:
         """Let all lanes have the focus again; over a race, go back where they have it."""
         view = self.monitor.view
-        if self.monitor.below is not None and view.focused is None and view.cursor is None and not view.zoomed:
+        if self.monitor.below is not None and view.focused is None and not view.zoomed:
             self.monitor.quit()
         else:
             super().action_focus_all()

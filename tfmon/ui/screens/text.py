@@ -76,7 +76,7 @@ def help_rows(
     first: Iterable[Key] = (),
     name: str = "",
 ) -> list[Row]:
-    """Return the help on keys, written as remapped, and on numbers; those of the page of that name `first`."""
+    """Return the help on keys and on numbers; those of the page of that name `first`."""
     rows: list[Row] = []
     first = tuple(first)
     if first:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import LogSpeed, compare, log_speeds

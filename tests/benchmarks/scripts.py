@@ -1,6 +1,6 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python benchmarks/scripts.py [--what step,eager,call,fit,wait,at-epoch] [--pairs 40] [--starts 3]
+    python tests/benchmarks/scripts.py [--what step,eager,call,fit,wait,at-epoch] [--pairs 40] [--starts 3]
         [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
@@ -23,9 +23,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import options_of
+from tests.benchmarks.common import options_of
 from tfmon.analysis.intervals import student
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment

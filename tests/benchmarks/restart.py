@@ -1,6 +1,6 @@
 """Measure how long a lane takes to train again after a restart, with and without a spare child.
 
-    python benchmarks/restart.py [--scenario small-dense] [--times 9]
+    python tests/benchmarks/restart.py [--scenario small-dense] [--times 9]
 
 Two lanes race in turns on the CPU; one is started again and again, by turns in a program with a spare and in one
 without, each after the spare has had time to load. It prints the medians from the request to the lane's first
@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import Watch, is_steady, options_of
+from tests.benchmarks.common import Watch, is_steady, options_of
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered

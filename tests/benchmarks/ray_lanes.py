@@ -1,8 +1,8 @@
 """Measure lanes on Ray, on two nodes of this machine: how soon they start and obey, and whether they lie.
 
-    python benchmarks/ray_lanes.py start [--times 10]   a lane on a running cluster, to its first word
-    python benchmarks/ray_lanes.py keys [--times 400]   a request to a child and its answer
-    python benchmarks/ray_lanes.py fair [--minutes 8]   a lane on Ray against one started here
+    python tests/benchmarks/ray_lanes.py start [--times 10]   a lane on a running cluster, to its first word
+    python tests/benchmarks/ray_lanes.py keys [--times 400]   a request to a child and its answer
+    python tests/benchmarks/ray_lanes.py fair [--minutes 8]   a lane on Ray against one started here
 
 `fair` trains small-dense; the others use children that train nothing. It needs Ray and a quiet machine.
 """
@@ -16,14 +16,14 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from ray_cluster.clusters import Nodes
 from support.waiting import wait_for
 
-from benchmarks.common import command_of, met
-from benchmarks.hosts import FAIR_OPTIONS, begin_child, compare, percentiles
+from tests.benchmarks.common import command_of, met
+from tests.benchmarks.hosts import FAIR_OPTIONS, begin_child, compare, percentiles
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.lane_events import Hello
 

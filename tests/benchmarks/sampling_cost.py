@@ -1,6 +1,6 @@
 """Measure what sampling costs: CPU time a tick, and the share of a core at one tick a second.
 
-    python benchmarks/sampling_cost.py [--lanes 4] [--processes 3] [--threads 60] [--ticks 120] [--rest 0.1]
+    python tests/benchmarks/sampling_cost.py [--lanes 4] [--processes 3] [--threads 60] [--ticks 120] [--rest 0.1]
 
 Starts lanes of idle processes, each with as many threads and as much memory as a small training, and samples
 them through the real tickers into a session. Rests are shorter than in life, so that it takes seconds; the
@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import options_of
+from tests.benchmarks.common import options_of
 from tfmon.model.session import Session
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine

@@ -1,6 +1,6 @@
 """What the screen costs: CPU, bytes to the terminal, memory, and how soon keys and pages show.
 
-    python benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
+    python tests/benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
 
 Runs the real program in a pseudo-terminal of 120x36 at its default refresh, with two lanes that train small-dense
 in turns on the CPU. Counted is the monitor's own process with all its threads, sampling and recording included,
@@ -29,14 +29,13 @@ from pathlib import Path
 import psutil
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests"), str(HERE.parent)]
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
+from benchmarks.common import options_of  # noqa: E402
 from support.link import Link  # noqa: E402
 from support.terminal import racing  # noqa: E402
 
-from benchmarks.common import options_of  # noqa: E402
-
-THIS = HERE.parent
+THIS = HERE.parents[1]
 LINK_BYTES_PER_S = 20_000
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
@@ -108,7 +107,7 @@ def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float
         [sys.executable, *what, "race", "small-dense", *words],
         bytes_per_s,
         {
-            "TFMON_TEST_CHILD": str(folder / "tests" / "support" / "scripted_lane.py"),
+            "TFMON_TEST_CHILD": str(folder / "tests" / "benchmarks" / "scripted_lane.py"),
             "PYTHONPATH": str(folder),
             "TFMON_RECORDINGS": f"{tempfile.gettempdir()}/tfmon-screen-cost",
         },

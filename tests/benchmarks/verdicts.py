@@ -27,9 +27,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import options_of
+from tests.benchmarks.common import options_of
 from tfmon.analysis.verdict import SAME, Verdict, find_verdict
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event

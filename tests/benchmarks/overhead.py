@@ -1,6 +1,6 @@
 """Measure what watching costs a lane: its loop with all that tfmon adds to it, and bare, in turns of 50 ms.
 
-    python benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300]
+    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300]
 
 One process trains both, with the same weights, batches and pipeline, so that what two equal processes differ by
 is no part of the figure. It is a lane of a race: the scheduler grants it slices and suspends it between them.
@@ -27,7 +27,7 @@ from unittest import mock
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.lane_events import SliceEnded
@@ -131,7 +131,7 @@ def run_lane(metric_fd: int, request_fd: int) -> None:
 
 def measure(plan: RacePlan, slices: int) -> tuple[list[tuple[float, float]], float]:
     """Return each slice's steps per second, watched and bare, and which share of a core this process took."""
-    from benchmarks.common import ANSWER_S, racing
+    from tests.benchmarks.common import ANSWER_S, racing
 
     (lane,) = plan.lanes
     with tempfile.TemporaryDirectory(prefix="tfmon-overhead-") as folder:
@@ -175,7 +175,7 @@ def main() -> None:
     if len(sys.argv) == 3 and all(word.isdigit() for word in sys.argv[1:]):
         run_lane(int(sys.argv[1]), int(sys.argv[2]))
         return
-    from benchmarks.common import met, options_of, plan_one_lane
+    from tests.benchmarks.common import met, options_of, plan_one_lane
 
     options = options_of(__doc__, scenario="small-dense", lane="cpu", slices=300)
     measured, monitor = measure(plan_one_lane(options.scenario, options.lane), options.slices)

@@ -1,6 +1,6 @@
 """What share of a worker's time a sweep spends measuring or building, and how much sooner two workers are through.
 
-    python benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4] [--ray] [--real]
+    python tests/benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4] [--ray] [--real]
 
 The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
 which count as machines of their own: places of one machine take turns. `--real` trains small-dense, on one worker.
@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.common import met, options_of
+from tests.benchmarks.common import met, options_of
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.events import ClockStarted, Event
@@ -34,7 +34,7 @@ from tfmon.runner import sweep_places
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.sweep import SweepOptions, SweepProgram
 
-CHILD = Path(__file__).parents[1] / "tests" / "lanes" / "children" / "trainer.py"
+CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 SHARE, TIME = 0.85, 0.6
 """The goals."""
 

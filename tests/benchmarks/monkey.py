@@ -25,11 +25,12 @@ from pathlib import Path
 
 import psutil
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
+TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from benchmarks.common import options_of  # noqa: E402
 from benchmarks.soak import RACE, Soak  # noqa: E402
+
 from tfmon.recordings.library import runs  # noqa: E402
 from tfmon.recordings.player import play_all  # noqa: E402
 from tfmon.ui.keys import KEYS  # noqa: E402

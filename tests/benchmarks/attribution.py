@@ -1,8 +1,8 @@
 """Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
 
-    python benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
-    python benchmarks/attribution.py rate
-    python benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
+    python tests/benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
+    python tests/benchmarks/attribution.py rate
+    python tests/benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
 
 `shares` trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
 profiles of 20 steps between these, and compares them share by share. The input, the call and the rest come from
@@ -25,9 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import (
+from tests.benchmarks.common import (
     ANSWER_S,
     Watch,
     add_options,

@@ -1,6 +1,6 @@
 """Measure how fast a knob acts on a lane that trains, and how long the training stops for it.
 
-    python benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 50] [--rest 0.5]
+    python tests/benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 50] [--rest 0.5]
         [--unforeseen]
 
 Presses one knob after the other, as the keys do: the batch doubled, prefetch one further, the batch halved,
@@ -25,9 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
+from tests.benchmarks.common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pexpect
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import options_of
+from tests.benchmarks.common import options_of
 
 
 def time_command(*words: str) -> float:

@@ -1,6 +1,6 @@
 """What a sweep costs the monitor: 1,000 combinations, 100 workers and 500 windows a second, simulated.
 
-    python benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000]
+    python tests/benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000]
 
 The lanes are simulated in this process and train in real time; what making their messages takes is subtracted.
 All else is the monitor's own: decoding, sessions, figures, the file, and the table once a second.
@@ -16,8 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import psutil
 from support.sweeps import SimulatedStation, planned

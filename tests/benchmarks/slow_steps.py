@@ -31,9 +31,9 @@ from unittest import mock
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.common import command_of
+from tests.benchmarks.common import command_of
 from tfmon import units
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.catalog import command_scenario

@@ -1,13 +1,13 @@
 """Measure lanes over ssh, on a loopback sshd of its own: what they cost, how soon they obey, and whether they lie.
 
-    python benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
-    python benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
-    python benchmarks/hosts.py slices [--seconds 20]    the end of a slice to the start of the next
-    python benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
-    python benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
-    python benchmarks/hosts.py ends                     lanes after the link closes or falls silent
-    python benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
-    python benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
+    python tests/benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
+    python tests/benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
+    python tests/benchmarks/hosts.py slices [--seconds 20]    the end of a slice to the start of the next
+    python tests/benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
+    python tests/benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
+    python tests/benchmarks/hosts.py ends                     lanes after the link closes or falls silent
+    python tests/benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
+    python tests/benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
 
 `keys`, `slices` and `ends` use children that train nothing; the others train small-dense. It needs sshd and a
 quiet machine. The hosts of `between` are two names of this machine, whose lanes take turns: so it is a lower bound
@@ -33,8 +33,8 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from scipy.stats import chi2
 from scipy.stats import t as student
@@ -42,7 +42,7 @@ from support.hosts import CHILDREN, Linked, all_gone, start_all_kinds
 from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
 
-from benchmarks.common import Watch, command_of, met
+from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.means import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
 from tfmon.catalog import find_scenario
