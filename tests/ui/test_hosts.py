@@ -156,6 +156,7 @@ def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
     lose(demo, "gpu2", "nothing came for 6 s")
     demo.clock.ahead(12)
     assert "12.0 s ago: nothing came for 6 s" in page(demo, "gpu2/gpu:0")
+    assert "Connection" not in page(demo, "cpu") and "by this monitor" in page(demo, "cpu")
 
 
 def test_the_page_of_a_lane_says_which_lanes_share_its_machine_under_another_name():
