@@ -8,7 +8,7 @@ from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
-from tfmon.model.lane_events import KnobRefused, LaneFailed
+from tfmon.model.lane_events import KnobRefused, LaneFailed, Progressed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
@@ -262,3 +262,15 @@ def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():
     demo.train("cpu", 160, 200, demo.clock())
     demo.clock.ahead(2)
     assert "step 3 runs; the change is being prepared" in step(), "it did not take effect after that step"
+
+
+def test_the_bar_beside_the_epochs_shows_how_much_of_all_is_done():
+    demo = racing_demo()
+    for epoch, batch, filled in ((1, 188, 0), (50, 0, 8), (50, 188, 8), (100, 188, 16)):
+        demo.session.accept(
+            Progressed(
+                lane="cpu", at_ns=demo.clock(), doing="fit", epoch=epoch, epochs=100, batch=batch, batches=188
+            )
+        )
+        row = plain([readings.done_row(demo.session.snapshot().lane("cpu"), 80)])[0]
+        assert (row.count("━"), row.count("─")) == (filled, 16 - filled)

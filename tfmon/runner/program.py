@@ -72,7 +72,8 @@ class Program:
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self._idle = Idle(self._look, race_options.wait_idle_s, tell_on_stderr())
-        self.session = Session(self._machine, time.monotonic_ns, charted=race_options.watched)
+        charted = race_options.watched or race_options.record
+        self.session = Session(self._machine, time.monotonic_ns, charted=charted)
         self._recorder: Recorder | None = None
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.python, race_options.record_file)
