@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.coverage import LONG, SHORT, Row, noises, simulate
 from scipy import integrate
 from scipy.stats import nct, norm, t
 
-from tests.benchmarks.coverage import LONG, SHORT, Row, noises, simulate
 from tfmon.analysis.intervals import EFFECT_VARIANCE, NONE, Looks, always_valid, spending, student
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 

@@ -48,12 +48,6 @@ def test_no_lane_trains_before_the_last_one_is_ready(group, gate, mode):
     assert group.session.snapshot().race.started_ns is not None
 
 
-def test_a_lane_that_fails_does_not_hold_up_the_others(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": {"FAILS": "no data"}}))
-    group.wait_for_steps("cpu")
-    assert (group.lane("gpu:0").phase, group.lane("gpu:0").trouble.message) == (FAILED, "no data")
-
-
 def test_a_lane_is_told_what_to_train(group):
     group.begin(group.plan("gpu,batch_size=64", steps=50))
     group.wait_for(DONE, "gpu:0")
