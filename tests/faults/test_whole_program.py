@@ -75,6 +75,13 @@ def test_a_screen_that_fails_leaves_the_table_a_line_and_no_lane(start, tmp_path
     report.unlink()
 
 
+def test_leaving_while_lanes_get_ready_says_what_there_was_and_where(start, tmp_path):
+    terminal = start(*RACE, FAULT="none", GATE=str(tmp_path / "never"))
+    terminal.wait_for(lambda text: "starting" in text or "stage" in text)
+    left = terminal.leave(0)
+    assert "no verdict: nothing was measured" in left and "recorded in" in left
+
+
 def test_b_starts_a_lane_that_ran_out_of_memory_again_with_a_smaller_batch(start):
     terminal = start(*RACE, "--set", "batch_size=64", FAULT="runs_out_of_memory", TOO_LARGE="64")
     terminal.wait_for(lambda text: "out of memory: a tensor" in text and racing(text))

@@ -225,7 +225,7 @@ def _start(
     recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
     if as_json:
         options.print_result(json.dumps(to_json(found, program.header), indent=2, allow_nan=False), recorded)
-    elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
+    elif headless or found.lanes:
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
             options.print_result(fitted(to_text(found)), recorded)
