@@ -119,8 +119,7 @@ def import_tensorflow(
 ) -> Import:
     """Import TensorFlow in a child, list its GPUs, and return the outcome with its stderr.
 
-    The child is ended with all its processes when it takes longer than `timeout_s`.
-    Thread: any; blocks for seconds.
+    Thread: any; blocks for seconds, at most about `timeout_s`; see `run_script`.
     """
     begun = time.monotonic()
     exit_code: int | None = None
@@ -131,7 +130,7 @@ def import_tensorflow(
     except OSError as error:
         return Import(exit_code=127, text=f"{python} cannot be started: {error.strerror}")
     except subprocess.TimeoutExpired as late:
-        out, text = late.stdout, late.stderr
+        out, text = late.output, str(late.stderr)
     return _read_answer(exit_code, out, text, time.monotonic() - begun)
 
 
