@@ -15,6 +15,7 @@ from support.waiting import wait_for
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.children import import_tensorflow
 from tfmon.doctor.facts import Import, Platform
+from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import no_gpu_reason
 
 from .bench import find, with_gpu
@@ -173,3 +174,11 @@ class TestChild:
         assert (imported.exit_code, imported.text) == (None, "on my way\n")
         pid = int(note.read_text())
         wait_for(lambda: is_over(pid), what="the child's child to end, and not to sleep to its end")
+
+    def test_of_a_wrapper_that_hangs_nothing_is_left(self, tmp_path):
+        wrapper, note = tmp_path / "python", tmp_path / "pid"
+        wrapper.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {note}\nwait\n")
+        wrapper.chmod(0o755)
+        assert describe_interpreter(wrapper, timeout_s=2).error == "it did not answer within 2 s"
+        pid = int(note.read_text())
+        wait_for(lambda: is_over(pid), what="what the wrapper started to end")

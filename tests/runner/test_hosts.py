@@ -10,8 +10,9 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.catalog import ScenarioInfo, command_scenario
-from tfmon.errors import TfmonError
+from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
 from tfmon.model.session import Session
@@ -91,7 +92,7 @@ def test_hosts_are_connected_at_the_same_time_and_what_they_have_is_known(fake, 
 
 def test_every_host_that_cannot_be_used_has_its_line(fake, hosts):
     fake.unreachable = {
-        "gpu2": TfmonError("gpu2 cannot be reached: refused", "`ssh gpu2 true` tries it"),
+        "gpu2": HostError("gpu2 cannot be reached: refused", "`ssh gpu2 true` tries it"),
         "gpu4": TfmonError("there is no Python on gpu4"),
     }
     with pytest.raises(TfmonError) as one:
@@ -103,6 +104,10 @@ def test_every_host_that_cannot_be_used_has_its_line(fake, hosts):
         "gpu2 cannot be reached: refused · `ssh gpu2 true` tries it",
         "tfmon: there is no Python on gpu4",
     ]
+    assert several.value.exit_code == one.value.exit_code == EXIT_DEVICE_ABSENT
+    fake.unreachable = dict.fromkeys(("ray", "ray:2"), HostError("there is no Ray"))
+    with pytest.raises(TfmonError, match=r"\Athere is no Ray\Z"):
+        hosts.connect(["ray", "ray:2"], INFO)
 
 
 def test_a_host_without_tensorflow_cannot_race_a_scenario_but_a_command(fake, hosts):

@@ -36,6 +36,12 @@ def test_the_exit_code_is_the_commands(command, ending, code):
     assert watch(f"import os, sys\n{ending}", command=command).returncode == code
 
 
+def test_a_script_without_the_knob_that_its_lane_names_has_failed_and_was_not_interrupted():
+    done = watch(STEPS.replace("20", "10**9"), command=("race", "--lane", "cpu,rate=2"))
+    assert done.returncode == 1
+    assert b"rate was requested, and the script has no such knob" in done.stdout
+
+
 @pytest.mark.parametrize("steps", ["", STEPS])
 def test_output_is_passed_on_byte_for_byte_and_the_result_follows(steps):
     text = "import sys\nfor n in range(20_000): sys.stdout.buffer.write(b'\\xff\\x1b[1m %d\\r\\n' % n)\n"

@@ -84,16 +84,17 @@ def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "message"),
+    ("module", "message", "install"),
     [
-        ("raise ModuleNotFoundError('gone', name='tensorflow')", "has no TensorFlow"),
-        ("raise ImportError('libcudart.so is missing')", "ImportError: libcudart.so is missing"),
-        ("import tfmon_has_no_such_module", "No module named 'tfmon_has_no_such_module'"),
+        ("raise ModuleNotFoundError('gone', name='tensorflow')", "has no TensorFlow", "tensorflow"),
+        ("raise ModuleNotFoundError('gone', name='numpy')", "has no NumPy", "numpy"),
+        ("raise ImportError('libcudart.so is missing')", "ImportError: libcudart.so is missing", "tensorflow"),
+        ("import tfmon_has_no_such_module", "No module named 'tfmon_has_no_such_module'", "tensorflow"),
     ],
-    ids=["missing", "broken", "missing a part"],
+    ids=["missing", "NumPy missing", "broken", "missing a part"],
 )
 def test_a_tensorflow_that_cannot_be_imported_is_told_with_the_command_that_helps(
-    race: Start, tmp_path: Path, module: str, message: str
+    race: Start, tmp_path: Path, module: str, message: str, install: str
 ) -> None:
     (tmp_path / "tensorflow.py").write_text(module)
     lane = race(SMALL_DENSE, environment={"PYTHONPATH": str(tmp_path)})
@@ -102,4 +103,4 @@ def test_a_tensorflow_that_cannot_be_imported_is_told_with_the_command_that_help
     assert lane.lane.trouble is not None
     assert lane.lane.trouble.kind == "no_tensorflow"
     assert message in lane.lane.trouble.message
-    assert "-m pip install tensorflow" in lane.lane.trouble.hint
+    assert f"-m pip install {install}" in lane.lane.trouble.hint

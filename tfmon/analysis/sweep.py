@@ -67,8 +67,9 @@ class Row:
             return known.refused or known.failed
         if self.ratio is not None:
             return ""
-        too_few = f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
-        return known.deaths[-1] if known.deaths else too_few
+        if known.deaths:  # it is tried again: this is not about the visit of now
+            return f"an earlier visit: {known.deaths[-1]}" if self.outcome == OPEN else known.deaths[-1]
+        return f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,7 @@ https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -122,41 +119,19 @@ def import_tensorflow(
 ) -> Import:
     """Import TensorFlow in a child, list its GPUs, and return the outcome with its stderr.
 
-    The child is ended with all its processes when it takes longer than `timeout_s`.
-    Thread: any; blocks for seconds.
+    Thread: any; blocks for seconds, at most about `timeout_s`; see `run_script`.
     """
     begun = time.monotonic()
+    exit_code: int | None = None
+    messages = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
-        child = subprocess.Popen(
-            [str(python), "-c", script],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
-            start_new_session=True,
-        )
+        done = run_script(python, script, environ=messages, timeout_s=timeout_s)
+        exit_code, out, text = done.returncode, done.stdout, done.stderr
     except OSError as error:
         return Import(exit_code=127, text=f"{python} cannot be started: {error.strerror}")
-    exit_code: int | None
-    with child:
-        try:
-            out, text = child.communicate(timeout=timeout_s)
-            exit_code = child.returncode
-        except subprocess.TimeoutExpired:
-            _end(child)
-            out, text = child.communicate()
-            exit_code = None
-        except BaseException:
-            _end(child)
-            raise
+    except subprocess.TimeoutExpired as late:
+        out, text = late.output, str(late.stderr)
     return _read_answer(exit_code, out, text, time.monotonic() - begun)
-
-
-def _end(child: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _read_answer(exit_code: int | None, out: str, text: str, seconds: float) -> Import:

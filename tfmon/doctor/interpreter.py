@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from email import message_from_string
@@ -57,17 +60,34 @@ print(json.dumps({
 def run_script(
     python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script in an interpreter and return its output. Errors: as `subprocess.run`."""
-    return subprocess.run(
-        [str(python), "-c", script, *arguments],
+    """Run a script in an interpreter and return its output.
+
+    It is ended with all its processes when it takes longer than `timeout_s`.
+
+    Raises:
+        OSError: the interpreter cannot be started.
+        subprocess.TimeoutExpired: it took too long; has what was printed.
+    """
+    command = [str(python), "-c", script, *arguments]
+    with subprocess.Popen(
+        command,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        timeout=timeout_s,
-        check=False,
         env=None if environ is None else dict(environ),
-    )
+        start_new_session=True,
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=timeout_s)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise subprocess.TimeoutExpired(command, timeout_s, *child.communicate()) from None
+            raise
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
 def describe_interpreter(

@@ -126,9 +126,12 @@ class Hosts:
 
 def _together(problems: Sequence[TfmonError]) -> TfmonError:
     """Return one error for all: each host has its line, with its own hint where there are several."""
-    if len(problems) == 1:
+    lines = {one.line: one for one in problems}
+    if len(lines) == 1:
         return problems[0]
-    return TfmonError("\ntfmon: ".join(one.line for one in problems))
+    together = TfmonError("\ntfmon: ".join(lines))
+    together.exit_code = max(one.exit_code for one in problems)
+    return together
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:

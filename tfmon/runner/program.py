@@ -282,9 +282,12 @@ class Program:
         """
         lanes, ours = self.session.snapshot().lanes, self.exit_code()
         if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
-            code, ended_well = code_of_command(lanes[0]), lanes[0].phase == DONE
-            if code == EXIT_INTERRUPTED and ended_well and not interrupted:
-                code = EXIT_FINE  # it took the Ctrl+C that ended the time of the race
+            code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
+            refused = trouble is not None and trouble.kind == "scenario"
+            if code == EXIT_INTERRUPTED and not interrupted and (ended_well or refused):
+                return (
+                    ours  # the Ctrl+C that ended it was that of tfmon: its time was over, or it has no such knob
+                )
             if code or ended_well:
                 return code
         return EXIT_INTERRUPTED if interrupted else ours

@@ -28,7 +28,7 @@ from tfmon.trainer.scenario import ScenarioError, load
 
 SEED = 0
 """All lanes start from the same weights."""
-INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
+INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
 """Names of graph nodes that TensorFlow puts before a message; a user does not know them."""
@@ -149,13 +149,11 @@ def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:
     try:
         return load()
     except ModuleNotFoundError as error:
-        if error.name != "tensorflow":
+        missing = {"tensorflow": "TensorFlow", "numpy": "NumPy"}.get(error.name or "")
+        if missing is None:
             raise _broken_tensorflow(error) from error
-        raise Failure(
-            "no_tensorflow",
-            f"{sys.executable} has no TensorFlow",
-            INSTALL_TENSORFLOW.format(python=sys.executable),
-        ) from error
+        install = INSTALL.format(python=sys.executable, name=error.name)
+        raise Failure("no_tensorflow", f"{sys.executable} has no {missing}", install) from error
     except Exception as error:
         raise _broken_tensorflow(error) from error
 
@@ -164,7 +162,7 @@ def _broken_tensorflow(error: Exception) -> Failure:
     return Failure(
         "no_tensorflow",
         f"importing TensorFlow failed: {explain(error, Path())}",
-        INSTALL_TENSORFLOW.format(python=sys.executable) + " --force-reinstall",
+        INSTALL.format(python=sys.executable, name="tensorflow") + " --force-reinstall",
     )
 
 
