@@ -26,7 +26,7 @@ run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-den
 	@$(BIN)/tfmon $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on the CPU.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)

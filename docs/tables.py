@@ -71,6 +71,7 @@ def exit_codes() -> str:
         (errors.EXIT_DEVICE_ABSENT, "a requested device is not there, or a host cannot be used"),
         (errors.EXIT_SLOWER, "`tfmon diff --slower-than`: a lane is slower"),
         (errors.EXIT_CANNOT_TELL, "`diff --slower-than`: that cannot be told; `sweep`: nothing has a ratio"),
+        (errors.EXIT_BUSY, "`--wait-idle`: no GPU became free in time"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
         ("another", "the exit code of the script in the one lane; 128 and the number of the signal that ended it"),
     ]

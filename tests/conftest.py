@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,6 +40,7 @@ STARTS_A_PROCESS = {
 }
 NEEDS_ONE = {"process", "tensorflow", "pty"}
 LOADS_TENSORFLOW = "tensorflow"
+SLOWEST_FIRST = ("tensorflow", "pty", "process")
 
 
 class Guard:
@@ -71,6 +73,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "build_fake_nvml" in getattr(item, "fixturenames", ()):
             item.add_marker("process")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        begin_with_the_slowest(items)
+
+
+def begin_with_the_slowest(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, so that no worker is left with one of them at the end."""
+    places: dict[Path, int] = {}
+    for item in items:
+        marks = [place for place, mark in enumerate(SLOWEST_FIRST) if item.get_closest_marker(mark)]
+        place = min(marks, default=len(SLOWEST_FIRST))
+        places[item.path] = min(place, places.get(item.path, place))
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)

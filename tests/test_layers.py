@@ -188,3 +188,19 @@ def test_nothing_that_is_read_is_run():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in run:
                 found.append(f"{module.relative_to(PACKAGE)}:{node.lineno} calls {node.func.id}")
     assert not found
+
+
+def test_no_module_binds_a_constant_twice():
+    """What is merged into one module may have the same name for two things."""
+    twice = []
+    for path in MODULES:
+        body = ast.parse(path.read_text("utf-8")).body
+        bound = [
+            target.id
+            for one in body
+            if isinstance(one, ast.Assign)
+            for target in one.targets
+            if hasattr(target, "id")
+        ]
+        twice += [(path.name, name) for name in {*bound} if name.isupper() and bound.count(name) > 1]
+    assert twice == []

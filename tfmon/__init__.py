@@ -6,7 +6,7 @@ offers to Python is loaded when it is first used.
 
 __version__ = "0.1.0"
 __all__ = [
-    "CombinationResult", "DeviceAbsentError", "Gate", "LaneFailedError", "LaneResult",
+    "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
     "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
 ]  # fmt: skip
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfmon.api.racing import race
     from tfmon.api.result import LaneFailedError, LaneResult, RaceResult, diff
     from tfmon.api.sweeping import CombinationResult, SweepResult, sweep
-    from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
+    from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.recordings.gate import Gate
 else:  # a type checker is to see no more names than there are
 

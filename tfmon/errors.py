@@ -10,6 +10,7 @@ EXIT_USAGE = 2
 EXIT_DEVICE_ABSENT = 3
 EXIT_SLOWER = 4
 EXIT_CANNOT_TELL = 5
+EXIT_BUSY = 6
 EXIT_INTERRUPTED = 130
 
 
@@ -45,3 +46,9 @@ class DeviceAbsentError(TfmonError):
     """A device that a lane names is not there."""
 
     exit_code = EXIT_DEVICE_ABSENT
+
+
+class GpusBusyError(TfmonError):
+    """Others use every GPU that a race could have, for longer than it was to wait."""
+
+    exit_code = EXIT_BUSY

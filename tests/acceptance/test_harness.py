@@ -7,25 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.events import gpu_sample
-from support.gpu_profile import gpu_profile
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, FakeDriver, build_fake_nvml, driver, load_driver, take
 from support.waiting import HANGS_S
 
-from tfmon.analysis.attribution import Shares
-from tfmon.model.profile import GpuTime, Profile
-from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.machine import in_pid_namespace
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
-from .agreement import AGREES, DIFFERS, NEITHER, ONLY_SMI, ONLY_TFMON, agree, bad, compare
-from .ledger import Ledger
-from .racing import points_apart
-from .smi import Smi, SmiError, Told
+from .agreement import AGREES, DIFFERS, NEITHER, ONLY_SMI, ONLY_TFMON, agree
+from .smi import Smi, SmiError
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]
 
@@ -108,15 +100,6 @@ class TestAgreement:
         found = rows()
         assert (found["clock_reasons"], found["power_limit_w"], bad_of(found)) == (AGREES, AGREES, [])
 
-    def test_processes_by_gpu(self, driver, smi):
-        driver.play(FULL + f"lane 1 {os.getpid()} {64 * 2**20}\nlane 1 999999999 5000000\n")
-        told = Smi().ask()
-        assert list(told[BUSY.uuid].used_by_pid) == [4242]
-        assert told[IDLE.uuid].used_by_pid == {os.getpid(): 64 * 2**20}
-        (_, idle) = take(NvidiaProbe([BUSY, IDLE]))
-        assert idle.used_by_pid == {os.getpid(): 64 * 2**20}
-        assert idle.used_bytes == 64 * 2**20, "a process that is gone uses nothing"
-
     def test_one_that_fails(self, smi, monkeypatch):
         (smi / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed; exit 9\n")
         with pytest.raises(SmiError, match="NVIDIA-SMI has failed"):
@@ -125,57 +108,6 @@ class TestAgreement:
 
 def bad_of(verdicts: dict[str, str]) -> list[str]:
     return [name for name, verdict in verdicts.items() if verdict in (DIFFERS, ONLY_SMI)]
-
-
-class TestRange:
-    """A value that moves must lie between the samples before and after, with the tolerance."""
-
-    def look(self, before, after, told: float, reading: str = "temperature_c") -> str:
-        one, two = (replace(gpu_sample(), **{reading: value}) for value in (before, after))
-        return next(row.verdict for row in compare(one, Told("", {reading: told}), two) if row.reading == reading)
-
-    @pytest.mark.parametrize(
-        ("before", "after", "told", "verdict"),
-        [(50, 60, 48, AGREES), (60, 50, 62, AGREES), (50, 60, 47.5, DIFFERS), (Missing("first"), 60, 62, AGREES)],
-    )
-    def test_temperature(self, before, after, told, verdict):
-        assert self.look(before, after, told) == verdict
-
-    def test_power_may_differ_by_a_share_too(self):
-        assert self.look(400, 400, 452, "power_w") == AGREES
-        assert self.look(400, 400, 458, "power_w") == DIFFERS
-
-    def test_one_that_agrees_once_is_right(self):
-        values = iter((10.0, 10.0, 40.0, 40.0))
-        told = iter((40.0, 10.0))
-
-        def sample() -> GpuSample:
-            return gpu_sample(temperature_c=next(values))
-
-        rows = agree(sample, lambda: Told("", {"temperature_c": next(told)}), tries=2, pause=lambda: None)
-        assert "temperature_c" in {row.reading for row in bad(rows)}
-        values = iter((10.0, 10.0, 40.0, 40.0))
-        told = iter((40.0, 40.0))
-        rows = agree(sample, lambda: Told("", {"temperature_c": next(told)}), tries=2, pause=lambda: None)
-        assert "temperature_c" not in {row.reading for row in bad(rows)}
-
-
-class TestShares:
-    def profile(self) -> Profile:
-        """Return a profile of steps of 1 ms, of which kernels run 0.6 and copies 0.2."""
-        gpu = GpuTime("GPU", 6e5, 0.0, 2e5, 0, 2e5, 0, 8.0, 0.0, 2e5, 1e5, 5e4, 0, 5e4)
-        return replace(gpu_profile(), step_ns=1e6, devices=(gpu,))
-
-    def test_each_part_against_the_profiler(self):
-        shares = Shares(
-            input_pct=12.0, copy_pct=45.0, dispatch_pct=0.0, device_pct=43.0, step_pct=43.0, sync_pct=0.0,
-            report_pct=0.0, other_pct=0.0,
-        )  # fmt: skip
-        found = {name: apart for name, (_, _, apart) in points_apart(shares, self.profile()).items()}
-        assert found == {"compute": pytest.approx(17), "input": pytest.approx(2), "copy": 0}
-        hidden = replace(shares, device_pct=Missing("hidden"), copy_pct=15.0)
-        found = {name: apart for name, (_, _, apart) in points_apart(hidden, self.profile()).items()}
-        assert found == {"compute": 0, "input": pytest.approx(2), "copy": pytest.approx(5)}
 
 
 def accept(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], dict[str, dict]]:
@@ -247,16 +179,3 @@ def test_on_the_scripted_driver_it_finds_what_is_right_and_what_is_not(build_fak
     ):  # fmt: skip
         assert words in report
     assert (tmp_path / "out/example.jsonl.gz").stat().st_size > 1_000
-
-
-def test_the_report_of_steps_that_failed_and_were_not_reached(tmp_path):
-    ledger = Ledger(tmp_path)
-    ledger.step("test_one_thing").outcome = "failed"
-    ledger.step("test_one_thing").reason = "it was 3"
-    ledger.step("test_another")
-    ledger.recording.touch()
-    text = ledger.write().read_text(encoding="utf-8")
-    assert "## one thing: failed\n\nit was 3" in text
-    assert "## another: not reached" in text
-    assert "0 passed, 1 failed, 0 skipped, 1 not reached, in " in text
-    assert "To ship" not in text

@@ -18,7 +18,7 @@ from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
 from tfmon.model.lane_history import MOST_POINTS, LossCurve
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import DONE, LaneState
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
@@ -77,6 +77,11 @@ def test_a_loss_that_is_lost_in_one_lane_is_a_difference_and_in_both_is_none(rac
     _, warning = race((41.2, 0.0), (18.0, math.nan))
     assert warning == "the loss of cpu #2 is no longer finite, and that of cpu #1 is: they train differently"
     assert len(race((41.2, math.nan), (18.0, math.inf))) == 1
+
+
+def test_scripts_that_trained_nothing_did_not_finish_sooner():
+    lanes = [LaneState(LaneSpec("cpu", name=name), phase=DONE, command="python train.py") for name in "AB"]
+    assert finish_lines(replace(Demo([LaneSpec("cpu")]).session.snapshot(), lanes=tuple(lanes))) == ()
 
 
 def test_other_amounts_of_work_have_no_time_to_finish(race):

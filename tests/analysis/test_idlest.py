@@ -48,5 +48,6 @@ def test_free_is_what_has_no_process_no_load_and_no_memory_that_somebody_must_ho
 def test_the_words():
     assert why(EIGHT[1:2], 8) == "the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free"
     assert state(EIGHT[0]) == "2 processes, 97 % busy, 4.0 GiB free"
+    assert state(EIGHT[0], named=True) == "2 processes of ana, 97 % busy, 4.0 GiB free"
     hidden = replace(EIGHT[1], no_processes_reason="WSL2 tells none")
     assert state(hidden).startswith("processes not listed")

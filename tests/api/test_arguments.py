@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from dataclasses import replace
 
@@ -29,7 +30,7 @@ WRONG = {
     "race": {
         "scenario": NO_TEXT, "lanes": st.one_of(NO_LIST, st.just([])), "settings": NO_DICT, "seconds": NO_NUMBER,
         "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
-        "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG,
+        "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
         "in_place": NO_FLAG, "python": NO_PYTHON,
         "record": st.one_of(st.integers(), st.none(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
         "wait": NO_FLAG,
@@ -40,8 +41,8 @@ WRONG = {
         "settings": NO_DICT, "until_ci": NO_NUMBER, "limit_s": NO_NUMBER, "everything": NO_FLAG,
         "slice_s": NO_NUMBER, "command": NO_LIST, "in_place": NO_FLAG,
         "python": NO_PYTHON, "record": st.one_of(st.integers(), st.just("")),
-        "resume": st.one_of(st.integers(), st.just("/nowhere/x.sweep")), "ray_python": st.integers(),
-        "ray_cpus": NO_NUMBER, "progress": NO_FLAG, "wait": NO_FLAG,
+        "resume": st.one_of(st.integers(), st.just("/nowhere/x.sweep")), "ray": NO_TEXT,
+        "ray_python": st.integers(), "ray_cpus": NO_NUMBER, "progress": NO_FLAG, "wait": NO_FLAG,
     },
     "diff": {
         "baseline": st.one_of(st.integers(), st.just([]), st.just("/nowhere.json"), st.none()),
@@ -54,6 +55,11 @@ RIGHT = {
     "sweep": {"scenario": "small-dense", "over": {"batch_size": [32, 64]}},
     "diff": {"baseline": "last", "run": "last"},
 }
+
+
+@pytest.mark.parametrize("function", WRONG)
+def test_every_argument_is_tried(function):
+    assert {*inspect.signature(getattr(tfmon, function)).parameters} == {*WRONG[function]}
 
 
 @pytest.mark.parametrize(("function", "name"), [(one, name) for one, names in WRONG.items() for name in names])

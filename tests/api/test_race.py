@@ -123,6 +123,8 @@ def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
         ({"slice_s": 0.1}, "slice_s=0.1"),
         ({"steps": 0, "seconds": None}, "steps=0"),
         ({"steps": 5}, "seconds and steps exclude each other"),
+        ({"wait_idle": float("nan")}, "wait_idle=nan"),
+        ({"wait_idle": -1}, "wait_idle=-1"),
         ({"mode": "both"}, "mode='both'"),
         ({"until_ci": 0.001}, "until_ci=0.001"),
         ({"margin": 2}, "margin=2"),

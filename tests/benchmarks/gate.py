@@ -1,23 +1,27 @@
-"""Whether the gate is right: a scenario against itself, and against one that is 25 % slower, again and again.
+"""Whether the gate is right: a scenario against itself, and against ones that are slower, again and again.
 
 Each round races the scenario as a baseline, once more as it is, and made slower, in another order each time. The
 gate is asked about one race on each side, and about so many rounds in a row. Right is "not slower" of the same and
-"slower" of the slower one; "cannot tell" is no mistake, and no answer. Each round is a line in a file: a run with
+"slower" of the slower ones; "cannot tell" is no mistake, and no answer. Each round is a line in a file: a run with
 the same options goes on where the last one stopped, and sums up all of them.
 
     gate.py                                   quiet; 20 answers of five races on each side, none in two of them
     gate.py --rounds 24 --load                with one busy process for random halves of the time
+    gate.py --rounds 60 --each 3 --taken --slower 1.25,2,5 --limit 0.15    with one core taken all the time
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +35,36 @@ from tfmon.recordings.compare import compare_all
 from tfmon.recordings.figures import read_json
 from tfmon.recordings.gate import Gate, judge
 
-SLOWER = 1.25
-BASELINE, SAME, SLOW = SIDES = ("baseline", "same", "slower")
+BASELINE, SAME = "baseline", "same"
+TAKES_A_CORE = "while True: pass"
+
+
+def sides_of(options: argparse.Namespace) -> dict[str, float]:
+    """Return by how much each side is slower than the scenario."""
+    slower = [float(factor) for factor in options.slower.split(",")]
+    return {BASELINE: 1.0, SAME: 1.0, **{f"{factor:g} times slower": factor for factor in slower}}
+
+
+@contextlib.contextmanager
+def taken_core(taken: bool) -> Iterator[None]:
+    """Keep one core busy all the time, at the priority of the lanes."""
+    process = subprocess.Popen([sys.executable, "-c", TAKES_A_CORE]) if taken else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
 
 
 def run(number: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Race once more on each side, and return the row."""
     row: dict[str, Any] = key_of(options)
-    with load(options.load):
-        for place in range(len(SIDES)):
-            side = SIDES[(number + place) % len(SIDES)]
-            loops = round(SLOWER * LOOPS) if side == SLOW else LOOPS
+    sides = sides_of(options)
+    with load(options.load), taken_core(options.taken):
+        for place in range(len(sides)):
+            side = list(sides)[(number + place) % len(sides)]
+            loops = round(sides[side] * LOOPS)
             file = folder / side / "work.py"
             file.parent.mkdir(exist_ok=True)
             file.write_text(WORK.replace(f'"loops", {LOOPS}', f'"loops", {loops}'))
@@ -57,21 +80,32 @@ def ask(rows: list[dict[str, Any]], side: str, limit: float) -> Gate:
 
 def key_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return what rows must have in common to be counted together."""
-    return {"seconds": options.seconds, "load": options.load}
+    return {name: getattr(options, name) for name in ("seconds", "load", "taken", "slower")}
 
 
-def summary(rows: list[dict[str, Any]], each: int, limit: float) -> str:
+def summary(rows: list[dict[str, Any]], sides: list[str], each: int, limit: float) -> str:
     """Count what the gate says of so many rounds in a row; no round is in two of these groups."""
     groups = [rows[place : place + each] for place in range(0, len(rows) - each + 1, each)]
-    said = {side: Counter(ask(group, side, limit).kind for group in groups) for side in (SAME, SLOW)}
+    said = {side: Counter(ask(group, side, limit).kind for group in groups) for side in sides}
     return f"{each} races each: " + "; ".join(f"{side}: {dict(counts)}" for side, counts in said.items())
 
 
 def main() -> None:
     """Race, and print what the gate said after each round, and in all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(parser, rounds=100, seconds=6.0, limit=0.05, each=5, load=False, out="gate.jsonl")
+    add_options(
+        parser,
+        rounds=100,
+        seconds=6.0,
+        limit=0.05,
+        each=5,
+        load=False,
+        taken=False,
+        slower="1.25",
+        out="gate.jsonl",
+    )
     options, rows = parser.parse_args(), []
+    sides = [side for side in sides_of(options) if side != BASELINE]
     if (out := Path(options.out)).exists():
         kept = [json.loads(line) for line in out.read_text().splitlines()]
         rows = [row for row in kept if key_of(options).items() <= row.items()]
@@ -80,17 +114,17 @@ def main() -> None:
             rows.append(run(len(rows), Path(folder), options))
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-            for side in (SAME, SLOW):
+            for side in sides:
                 lane = ask(rows[-1:], side, options.limit).lanes[0]
                 print(len(rows), side, lane.kind, lane.reason, flush=True)
     rows = rows[: options.rounds]
     ratios = [ask([row], SAME, options.limit).lanes[0].ratio for row in rows]
     logs = [math.log(ratio) for ratio in ratios if ratio]
-    print(f"\n{len(rows)} rounds of {options.seconds:g} s, limit {options.limit:g}, load {options.load}")
+    print(f"\n{len(rows)} rounds, limit {options.limit:g}, {key_of(options)}")
     if len(logs) > 1:
         print(f"log ratio of equal races: standard deviation {statistics.stdev(logs):.4f}")
     for each in dict.fromkeys((1, options.each)):
-        print(summary(rows, each, options.limit))
+        print(summary(rows, sides, each, options.limit))
 
 
 if __name__ == "__main__":

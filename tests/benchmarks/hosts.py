@@ -7,9 +7,11 @@
     python tests/benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
     python tests/benchmarks/hosts.py ends                     lanes after the link closes or falls silent
     python tests/benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
+    python tests/benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
 
-`keys`, `slices` and `ends` use children that train nothing; `agent` and `fair` train small-dense. It needs sshd
-and a quiet machine.
+`keys`, `slices` and `ends` use children that train nothing; the others train small-dense. It needs sshd and a
+quiet machine. The hosts of `between` are two names of this machine, whose lanes take turns: so it is a lower bound
+of the between-process part of an interval over hosts; two machines of one model differ by more.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from scipy.stats import chi2
 from scipy.stats import t as student
 from support.hosts import CHILDREN, Linked, all_gone, start_all_kinds
 from support.sshd import PROGRAMS, Sshd, running_sshd
@@ -41,7 +44,7 @@ from support.waiting import wait_for
 
 from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.means import trimmed
-from tfmon.analysis.statistics import log_speeds
+from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
 from tfmon.catalog import find_scenario
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
@@ -84,17 +87,20 @@ def linked(name: str = HOST) -> Linked:
 
 
 @contextlib.contextmanager
-def racing(link: Linked, lanes: Sequence[str], script: Path = BOOTSTRAP, mode: str = TURNS) -> Iterator[Watch]:
+def racing(*links: Linked, lanes: Sequence[str], script: Path = BOOTSTRAP) -> Iterator[Watch]:
     """Race lanes, of which those with a host run there, until the block ends."""
     session = Session(Machine(), time.monotonic_ns)
-    watch = Watch(session)
-    options = RaceOptions(lanes=tuple(lane.rpartition("/")[2] for lane in lanes), mode=mode)
+    watch, places = Watch(session), {link.host.name: link for link in links}
+    for link in links if len(links) > 1 else ():
+        for event in link.events:  # which machine it is: lanes of one machine take turns
+            session.accept(event)
+    options = RaceOptions(lanes=tuple(lane.rpartition("/")[2] for lane in lanes), mode=TURNS)
     plan = plan_race(find_scenario("small-dense"), options, lambda *_: GpuSearch())[0]
     spread = [
         replace(one, spec=replace(one.spec, host=lane.rpartition("/")[0], name=f"{lane} #{place}"))
         for place, (one, lane) in enumerate(zip(plan.lanes, lanes, strict=True))
     ]
-    group = LaneGroup(session, lambda _: plan, script, places=lambda _: link)
+    group = LaneGroup(session, lambda _: plan, script, places=lambda host: places.get(host, links[0]))
     try:
         group.begin(replace(plan, lanes=tuple(spread)))
         yield watch
@@ -184,7 +190,7 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
 def slices(sshd: Sshd, options: argparse.Namespace) -> None:
     link = linked()
     for lanes in (("cpu", "cpu,prefetch=auto"), (f"{HOST}/cpu", f"{HOST}/cpu,prefetch=auto")):
-        with racing(link, lanes, CHILDREN / "trainer.py") as watch:
+        with racing(link, lanes=lanes, script=CHILDREN / "trainer.py") as watch:
             time.sleep(options.seconds)
         ended_ns, gaps = None, []
         for event in watch.since(0):
@@ -204,7 +210,7 @@ def slices(sshd: Sshd, options: argparse.Namespace) -> None:
 def agent(sshd: Sshd, options: argparse.Namespace) -> None:
     link = linked()
     lanes = [f"{HOST}/cpu,batch_size={size}" for size in (10, 20, 40, 80)]
-    with racing(link, lanes) as watch:
+    with racing(link, lanes=lanes) as watch:
         wait_for(partial(raced, watch, 1), PATIENCE_S, "all lanes train")
         before, began = link.agent.cpu_times(), time.perf_counter()
         time.sleep(options.seconds)
@@ -276,7 +282,7 @@ def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -
     until_s = time.monotonic() + 60 * options.minutes
     while len(logs) < LEAST_PAIRS or time.monotonic() < until_s:
         lanes = ("cpu", f"{HOST}/cpu") if len(logs) % 2 else (f"{HOST}/cpu", "cpu")
-        with racing(link, lanes) as watch:
+        with racing(link, lanes=lanes) as watch:
             wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
             found = watch.snapshot().lanes
             for one in found:
@@ -301,6 +307,28 @@ def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -
     print(f"{what} / started here: {interval}; 1 within ±{100 * most:g} %: {met(good)}")
 
 
+def between(sshd: Sshd, options: argparse.Namespace) -> None:
+    """Print the standard deviation of the log ratio of equal processes, each pair of them new."""
+    logs, errors = [], []
+    for pair in range(options.pairs):
+        links = [linked(name) for name in (HOST, "gpu3")]
+        with racing(*links, lanes=[f"{link.host.name}/cpu" for link in links]) as watch:
+            wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
+            first, second = (log_speeds(lane.slices) for lane in watch.snapshot().lanes)
+        for link in links:
+            link.close()
+        center = trimmed([one.log - second[number].log for number, one in first.items() if number in second])
+        assert center is not None, "too few rounds"
+        logs.append(center.value)
+        errors.append(center.error)
+        print(f"pair {pair + 1}: {math.exp(logs[-1]):.4f}, ±{100 * errors[-1]:.2f} % by its rounds", flush=True)
+    degrees, spread = len(logs) - 1, statistics.variance(logs)
+    low, high = (math.sqrt(degrees * spread / chi2.ppf(share, degrees)) for share in (0.975, 0.025))
+    rest = math.sqrt(max(0.0, spread - statistics.mean(error**2 for error in errors)))
+    print(f"standard deviation of the log ratio: {math.sqrt(spread):.4f} (95 % CI {low:.4f} to {high:.4f})")
+    print(f"without the scatter of the rounds: {rest:.4f}; supposed: {BETWEEN_MACHINES_SD}")
+
+
 MEASURED = {
     "start": (start, {"times": 10}),
     "keys": (keys, {"times": 400}),
@@ -309,6 +337,7 @@ MEASURED = {
     "readings": (readings, {"seconds": 30.0}),
     "ends": (ends, {}),
     "fair": (fair, FAIR_OPTIONS),
+    "between": (between, {"pairs": 12, "rounds": 16}),
 }
 
 

@@ -55,6 +55,10 @@ def test_a_combination_whose_process_dies_fails_after_three_times_and_the_sweep_
     assert "failed: " in row and "SIGKILL" in row
     died, lived = sweeps.read(tmp_path / "x.sweep").combinations
     assert len(died.deaths) == 3 and lived.figures.examples_per_s > 0
+    told = [line.partition(": ")[2] for line in done.err.splitlines() if line.startswith("tfmon: batch")]
+    lost = [line.endswith("it is tried again") for line in told if line.startswith("batch 16")]
+    assert lost == [True, True, False]
+    assert sum(line.startswith("batch 64: ") and "measured" in line for line in told) == 1
 
 
 @pytest.mark.process

@@ -184,14 +184,6 @@ class TestAll:
         group.wait_for(RACING, "cpu")
         assert group.lane("cpu").settings["cache"] is False
 
-    def test_another_race_ends_it(self, group, bench):
-        begin(group)
-        bench.start_tuning("cpu", everything=True)
-        wait_for(lambda: group.session.snapshot().tuned.attempts, what="the first attempt")
-        group.race("other")
-        assert ended(bench)
-        assert group.session.snapshot().race.scenario == "other"
-
 
 class TestRefusals:
     def test_a_lane_that_is_not_there_or_over(self, group, bench):

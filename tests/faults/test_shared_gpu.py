@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +20,8 @@ from support.nvml import build_fake_nvml
 from support.terminal import Terminal, racing
 from support.waiting import HANGS_S
 
+from tfmon.errors import EXIT_BUSY, EXIT_INTERRUPTED
+
 from .test_gpu_lane import PROGRAM, Machine
 
 pytestmark = pytest.mark.pty
@@ -25,6 +29,8 @@ pytestmark = pytest.mark.pty
 __all__ = ["build_fake_nvml"]
 
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu", "--no-record")
+ALL_BUSY = script() + f"proc 1 {os.getpid()} 9000000000\nproc 6 {os.getpid()} 9000000000\n"
+"""This test's own process is the stranger: tfmon did not start it."""
 
 
 @pytest.fixture
@@ -95,10 +101,33 @@ def test_a_lane_gets_the_idlest_gpu_and_the_verdict_tells_who_came_to_it_later(e
     assert "others took 40 % of gpu:1" in named["bottleneck_text"]
 
 
-def test_the_page_of_gpus_lists_the_processes(eight):
-    eight.driver.play(script() + f"proc 6 {os.getpid()} 9000000000\n")
-    screen = Terminal(*RACE, program=[str(PROGRAM)], **eight.environment)
+def test_where_no_gpu_becomes_free_one_line_says_who_has_them_and_nothing_was_started(eight):
+    eight.driver.play(ALL_BUSY)
+    with run(eight, "--headless", "--wait-idle", "0.02") as waiting:
+        out, err = waiting.communicate(timeout=HANGS_S)
+    assert (waiting.returncode, out) == (EXIT_BUSY, "")
+    *waits, last, hint = err.splitlines()  # none where the first look took longer than it may wait
+    said = r"tfmon: waiting for a free GPU \(0:0[01] left, Ctrl-C leaves\): the idlest of 8, gpu:1: 1 process"
+    assert all(re.match(said, line) for line in waits)
+    assert last.startswith("tfmon: no GPU was free within 0.02 min: ") and "--wait-idle" in hint
+
+
+def test_ctrl_c_leaves_while_it_waits(eight):
+    eight.driver.play(ALL_BUSY)
+    with run(eight, "--headless", "--wait-idle", "5") as waiting:
+        assert "waiting for a free GPU" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=HANGS_S)
+    assert (waiting.returncode, out) == (EXIT_INTERRUPTED, "")
+    assert "Traceback" not in err
+
+
+def test_the_screen_opens_when_a_gpu_is_free_and_its_page_lists_the_processes(eight):
+    eight.driver.play(ALL_BUSY)
+    screen = Terminal(*RACE, "--wait-idle", "5", program=[str(PROGRAM)], **eight.environment)
     try:
+        screen.wait_for(lambda shown: "waiting for a free GPU (" in shown)
+        eight.driver.play(script() + f"proc 6 {os.getpid()} 9000000000\n")
         screen.wait_for(lambda shown: racing(shown) and "gpu:1" in shown)
         command = psutil.Process().cmdline()[0][:12]
         look_at_the_gpus(screen, "8 GPUs, 0 free", str(os.getpid()), command, "76.0 of 80.0 GiB")

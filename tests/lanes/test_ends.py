@@ -1,4 +1,4 @@
-"""How children end: by themselves, by a signal, with their monitor; and that nothing is left of them."""
+"""What a child here says arrives, whatever it is, and how it ends: nothing is left of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import psutil
@@ -16,9 +17,10 @@ from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.local import LocalProcess
+from tfmon.lanes.pipes import MAX_LINE_BYTES
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.requests import Stop
+from tfmon.model.requests import Run, Stop
 
 pytestmark = pytest.mark.process
 
@@ -94,3 +96,33 @@ def test_a_request_to_an_ended_child_does_not_reach_whoever_got_its_descriptors(
     finally:
         for fd in (reading, writing, *spares):
             os.close(fd)
+
+
+# ---------------------------------------------------------------- what a child says until then
+
+
+def test_an_endless_line_is_dropped_without_being_kept(start):
+    tracemalloc.start()
+    try:
+        child = start("an_endless_line")
+        assert child.end
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert child.problems == [f"a line longer than {MAX_LINE_BYTES} bytes"]
+    assert child.phases == ["after"]
+    assert most < 5_000_000
+
+
+def test_a_flood_does_not_keep_another_lane_from_being_heard(start):
+    other = start("a_beat", lane="other")
+    other.wait_for_phase("listening")
+    flood = start("a_flood_until_told", lane="flood")
+    flood.wait_for_phase("flood")
+    for heard in (1, 2, 3):
+        assert other.send(Run())
+        other.wait_for_phase("heard", heard)
+    assert "end of the flood" not in flood.phases
+    assert flood.send(Run())
+    assert flood.end.exit_code == 0
+    assert flood.phases[-1] == "end of the flood" and not flood.problems

@@ -48,12 +48,6 @@ def test_no_lane_trains_before_the_last_one_is_ready(group, gate, mode):
     assert group.session.snapshot().race.started_ns is not None
 
 
-def test_a_lane_that_fails_does_not_hold_up_the_others(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": {"FAILS": "no data"}}))
-    group.wait_for_steps("cpu")
-    assert (group.lane("gpu:0").phase, group.lane("gpu:0").trouble.message) == (FAILED, "no data")
-
-
 def test_a_lane_is_told_what_to_train(group):
     group.begin(group.plan("gpu,batch_size=64", steps=50))
     group.wait_for(DONE, "gpu:0")
@@ -92,13 +86,6 @@ def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
     os.kill(group.pid("cpu"), signal.SIGKILL)
     group.wait_for_steps("gpu:0", 20)
     assert group.session.snapshot().race.exclusive == ""
-
-
-def test_turns_go_round_and_each_slice_is_measured_apart(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS))
-    wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), what="four rounds")
-    for lane in group.session.snapshot().lanes:
-        assert [one.round for one in lane.slices][:4] == [1, 2, 3, 4]
 
 
 def test_the_mode_can_be_changed_while_they_race(group):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -73,6 +74,20 @@ def test_a_command_is_the_same_process_in_a_view(folder, tmp_path):
         told.append(json.loads(said(launched)))
         end(launched)
     assert told[0] == told[1]
+
+
+def test_where_the_files_of_lanes_can_have_no_extended_attributes_the_folder_is_copied(folder, tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    tells = "import sys; from pathlib import Path; from tfmon.probes.views import find_view as find; "
+    tells += "print(find(sys.argv[1], Path(sys.argv[2])).text)"
+    mounted = 'mount -t ramfs none "$1" && exec "$2" -c "$3" "$4" "$1"'
+    words = ["unshare", "-Urm", "sh", "-c", mounted, "sh", str(store), sys.executable, tells, str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip(done.stderr)
+    assert f"has a copy of {folder}" in done.stdout
+    assert f"(no view: the file system of {store} has no extended attributes: " in done.stdout
 
 
 def test_a_command_whose_view_cannot_be_made_does_not_run(folder, tmp_path):

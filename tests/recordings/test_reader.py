@@ -121,7 +121,7 @@ def test_a_newer_tfmon_is_named_where_it_wrote_what_this_one_does_not_know(tmp_p
 
 
 def test_a_line_without_end_is_not_read_whole(tmp_path):
-    assert "more than 1 MiB" in problem_of(write(tmp_path, *LINES[:2], b"x" * (2**20 + 10)))
+    assert "more than 16 MiB" in problem_of(write(tmp_path, *LINES[:2], b"x" * (2**24 + 10)))
 
 
 def test_a_gzip_bomb_is_stopped(tmp_path, monkeypatch):

@@ -266,15 +266,15 @@ class TestFiles:
         assert code == 2 and "there is no last" in said
 
 
-def test_half_an_hour_is_written_in_time_and_small(tmp_path):
+def test_a_long_race_is_written_in_time_and_small(tmp_path):
+    """Ten minutes: `make bench` writes half an hour."""
     took_s = {}
-    for seconds in (300, 1_800):
+    for seconds in (100, 600):
         record(tmp_path / f"{seconds}.jsonl", lambda seconds=seconds: long_race(seconds))
         began_s = time.process_time()
         page = page_of(tmp_path / f"{seconds}.jsonl")
         took_s[seconds] = time.process_time() - began_s
-    assert data_of(page, "tfmon-result")["seconds"] > 1_790
-    # The script adds 0.9 MiB, and is put together meanwhile on another core.
-    assert len(page.encode()) / 2**20 + 0.9 <= 3
+    assert data_of(page, "tfmon-result")["seconds"] > 590
+    assert len(page.encode()) / 2**20 <= 0.7, "charts do not keep every window of a long race"
     # Six times as much takes about six times as long on any machine; what grows with the square takes 36 times.
-    assert took_s[1_800] <= 18 * took_s[300], took_s
+    assert took_s[600] <= 18 * took_s[100], took_s

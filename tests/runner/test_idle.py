@@ -1,4 +1,4 @@
-"""Bare `gpu`, the idlest one: planned against samples, and against the fake driver."""
+"""Bare `gpu`, and waiting until one is free: planned against samples, and against the fake driver."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from support.eight_gpus import GPUS, samples, script
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.errors import DeviceAbsentError
+from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.devices import Idle
+from tfmon.runner.idle import Idle
 from tfmon.runner.planner import RaceOptions, plan_race
 
 from .test_planner import INFO
@@ -24,17 +24,20 @@ EIGHT = GpuSearch(gpus=GPUS)
 
 
 class Machine:
-    """Eight GPUs."""
+    """Eight GPUs, a clock, and what was told."""
 
-    def __init__(self) -> None:
-        self.looks = 0
+    def __init__(self, **more) -> None:
+        self.now_s, self.looks, self.told = 0.0, 0, []
         self.samples = samples(1)
-        self.idle = Idle(self.look)
+        self.idle = Idle(self.look, clock_s=lambda: self.now_s, sleep=self.sleep, tell=self.told.append, **more)
 
     def look(self, host, gpus):
         self.looks += 1
         wanted = {gpu.uuid for gpu in gpus}
         return [sample for sample in self.samples if sample.key in wanted]
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def plan(self, *lanes: str, gpus=GPUS):
         options = RaceOptions(lanes=lanes)
@@ -62,14 +65,34 @@ def test_several_gpus_of_no_name_are_the_idlest_ones_and_all_of_them_need_no_loo
     assert [lane.spec.chosen for lane in everyone.lanes] == ["", ""] and machine.looks == 1
 
 
+@pytest.mark.parametrize(
+    ("lane", "said"),
+    [
+        ("gpu:1+2", "within 1 min: gpu:2: 1 process of bob, 88 % busy"),
+        ("gpu:all", "within 1 min: gpu:0: .*; gpu:2: .*; gpu:3: "),
+        ("4xgpu", "within 1 min: 2 of 8 GPUs free, and 4 are needed "),
+    ],
+)
+def test_several_gpus_are_waited_for_until_each_is_free(lane, said):
+    with pytest.raises(GpusBusyError, match=said):
+        Machine(wait_s=60.0).plan(lane)
+
+
 def test_the_idlest_one_is_among_the_idlest_two():
     plan = Machine().plan("gpu", "2xgpu", "3xgpu")
     assert [lane.spec.device for lane in plan.lanes] == ["gpu:1", "gpu:1+6", "gpu:1+4+6"]
 
 
-def test_a_gpu_that_is_not_there_is_refused():
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_waited_for():
+    machine = Machine(wait_s=60.0)
     with pytest.raises(DeviceAbsentError, match="gpu:9 of gpu:0"):
-        Machine().plan("gpu:0+9")
+        machine.plan("gpu:0+9")
+    assert machine.now_s == 0
+
+
+def test_two_free_gpus_are_not_waited_for():
+    (lane,) = Machine(wait_s=60.0).plan("2xgpu").lanes
+    assert lane.spec.device == "gpu:1+6"
 
 
 def test_the_default_lanes_are_the_cpu_and_the_idlest_gpu():
@@ -90,6 +113,52 @@ def test_without_a_choice_nothing_is_looked_at():
     machine = Machine()
     (lane,) = machine.plan("gpu", gpus=GPUS[:1]).lanes
     assert (lane.spec.device, lane.spec.chosen, machine.looks) == ("gpu:0", "", 0)
+
+
+def test_waiting_ends_when_a_gpu_is_free_and_says_what_it_waits_for():
+    machine = Machine(wait_s=600.0)
+    busy, free = samples(1), samples(1)
+    machine.samples = [one for one in busy if one.index not in (1, 6)]
+    sleep = machine.sleep
+
+    def later(seconds: float) -> None:
+        sleep(seconds)
+        if machine.now_s > 12:
+            machine.samples = free
+
+    machine.idle.sleep = later
+    (lane,) = machine.plan("gpu").lanes
+    assert lane.spec.device == "gpu:1" and 12 < machine.now_s < 20
+    assert machine.told[0] == (
+        "waiting for a free GPU (10:00 left, Ctrl-C leaves): the idlest of 8, gpu:4: 1 process of dmitri, "
+        "0 % busy, 78 GiB free"
+    )
+    assert machine.told[-1] == ""
+
+
+def test_a_named_gpu_is_waited_for_itself_and_after_the_minutes_one_line_says_who_has_it():
+    machine = Machine(wait_s=60.0)
+    with pytest.raises(
+        GpusBusyError, match=r"no GPU was free within 1 min: gpu:2: 1 process of bob, 88 % busy"
+    ) as told:
+        machine.plan("cpu", "gpu:2")
+    assert machine.now_s == 60.0 and told.value.exit_code == EXIT_BUSY
+    assert "--wait-idle" in told.value.hint
+    machine.plan("cpu", "gpu:1")  # that one is free
+    assert machine.now_s == 60.0
+
+
+def test_zero_minutes_look_once():
+    machine = Machine(wait_s=0.0)
+    with pytest.raises(GpusBusyError):
+        machine.plan("gpu:0")
+    assert machine.looks == 1 and machine.now_s == 0
+
+
+def test_lanes_on_the_cpu_wait_for_nothing():
+    machine = Machine(wait_s=60.0)
+    machine.plan("cpu")
+    assert machine.looks == 0
 
 
 def test_the_idlest_of_each_host_is_chosen_there():

@@ -233,21 +233,6 @@ def validation_within_an_epoch():
                         break
 
 
-@shape(50, 50, 1600)
-def next_on_repeat():
-    net, batches = Net(), iter(data().repeat())
-    for _ in range(50):
-        net.step(*next(batches))
-
-
-@shape(10, 20, 320)
-def gan_in_two_functions():
-    one, two = Net(), Net()
-    for x, y in data():
-        one.step(x, y)
-        two.step(x, y)
-
-
 @shape(10, 10, 320)
 def gan_in_one_function():
     one, two = Net(graph=False), Net(graph=False)
@@ -280,15 +265,6 @@ def constants():
         net.step(x, y)
 
 
-@shape(20, 20, 640)
-def numpy_slices():
-    net = Net()
-    x = np.ones((320, 4), "float32")
-    for _ in range(2):
-        for start in range(0, 320, BATCH):
-            net.step(tf.constant(x[start : start + BATCH]), tf.constant(x[start : start + BATCH, :1]))
-
-
 @shape(40, 40, 1280)
 def numpy_slices_and_a_validation_iterator():
     net, held = Net(), iter(data(9, 16).repeat())
@@ -297,14 +273,6 @@ def numpy_slices_and_a_validation_iterator():
         net.step(x, x[:, :1])
         if number % 10 == 5:
             net.test(*next(held))
-
-
-@shape(9, 9, 288)
-def take_three_times():
-    net, batches = Net(), data()
-    for _ in range(3):
-        for x, y in batches.take(3):
-            net.step(x, y)
 
 
 @shape(20, unknown=["examples", "loss"])
@@ -364,33 +332,6 @@ def train_on_batch():
             net.model.test_on_batch(x, y)
 
 
-@shape(12, 36, 384)
-def gan_by_train_on_batch():
-    one, two = Net(), Net()
-    one.model.compile("sgd", "mse")
-    two.model.compile("sgd", "mse")
-    x = np.ones((BATCH, 4), "float32")
-    for _ in range(12):
-        one.model.train_on_batch(x, x[:, :1])
-        one.model.train_on_batch(x + 1, x[:, :1])
-        two.model.train_on_batch(x, x[:, :1])
-
-
-@shape(10, 10, 320)
-def assigned_in_the_graph():
-    weights = tf.Variable(tf.ones((4, 1)))
-
-    @tf.function
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(x @ weights - y))
-        weights.assign_sub(0.01 * tape.gradient(loss, weights))
-        return loss
-
-    for x, y in data():
-        step(x, y)
-
-
 @shape(10, 10, 320, loss=True)
 def assigned_eagerly():
     weights, bias = tf.Variable(tf.ones((4, 1))), tf.Variable(0.0)
@@ -401,16 +342,6 @@ def assigned_eagerly():
         for variable, gradient in zip((weights, bias), tape.gradient(loss, (weights, bias)), strict=True):
             variable.assign_sub(0.01 * gradient)
         seen.assign_add(1)
-
-
-@shape(10, 10, 320)
-def assigned_eagerly_with_gradients_of_a_graph():
-    net = Net()
-    gradients = tf.function(net.gradients)
-    for x, y in data():
-        _, found = gradients(x, y)
-        for variable, gradient in zip(net.model.trainable_variables, found, strict=True):
-            variable.assign(variable - 0.01 * gradient)
 
 
 @shape(10, 10, 320, validated=1)
@@ -434,15 +365,6 @@ def concrete_function():
     step = net.step.get_concrete_function(x, y)
     for x, y in batches:
         step(x, y)
-
-
-@shape(10, 60, 320)
-def five_updates_of_the_critic():
-    critic, other = Net(), Net()
-    for x, y in data():
-        for _ in range(5):
-            critic.step(x, y)
-        other.step(x, y)
 
 
 @shape(10, 10, 320, loss=False, unknown=["loss"])
@@ -484,13 +406,6 @@ def loss_scaling():
         net.step(x, y)
 
 
-@shape(10, 10, 320, loss=True)
-def loss_scaling_in_a_graph():
-    net = Net(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01)))
-    for x, y in data():
-        net.step(x, y)
-
-
 @shape(30, 30, 960)
 def a_validation_iterator_that_stays():
     net, batches, held = Net(), iter(data().repeat()), iter(data(4, 16).repeat())
@@ -498,13 +413,6 @@ def a_validation_iterator_that_stays():
         net.step(*next(batches))
         if number % 5 == 4:
             net.test(*next(held))
-
-
-@shape(10, 10, 320)
-def two_datasets():
-    net = Net()
-    for (x, _), (_, y) in zip(data(), data(), strict=True):
-        net.step(x, y)
 
 
 @shape(10, 20, 320)
@@ -545,13 +453,6 @@ def legacy_optimizer_of_tensorflow():
 
 
 @shape(10, 10, 320)
-def numpy_iterator():
-    net = Net()
-    for x, y in data().as_numpy_iterator():
-        net.step(tf.constant(x), tf.constant(y))
-
-
-@shape(10, 10, 320)
 def in_a_second_thread():
     next(iter(data()))
     thread = threading.Thread(target=gan_in_one_function)
@@ -559,13 +460,6 @@ def in_a_second_thread():
     for _ in data():
         pass
     thread.join()
-
-
-@shape(10, 10, 310)
-def a_last_batch_that_is_smaller():
-    net = Net()
-    for x, y in data(31, 10).unbatch().batch(BATCH):
-        net.step(x, y)
 
 
 @shape(20, 20, 640, loss=True)

@@ -119,8 +119,6 @@ for each in (
         print("----")
 print("trained", int(optimizer.iterations), "steps")
 sys.stdout.flush()
-if "fit" in sys.argv:
-    in_fit()
 for x in data:
     step(x)
     fails(x)

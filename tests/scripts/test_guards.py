@@ -1,10 +1,11 @@
-"""What tfmon does in a script's threads fails without the script noticing; what the script raises is its own."""
+"""What tfmon does in a script's threads fails without the script noticing; what a script uses is remembered."""
 
 from __future__ import annotations
 
 import _thread
 import os
 import signal
+import tempfile
 import threading
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from support.waiting import wait_for
 from tfmon import report
 from tfmon.model.lane_events import NotMeasured
 from tfmon.model.threads import start_hidden
-from tfmon.script import libraries
+from tfmon.script import libraries, uses
 from tfmon.script.hooking import MOST_FAILURES, Hooks
 from tfmon.trainer.channel import Reporter
 
@@ -160,3 +161,15 @@ def test_the_wait_has_the_beginning_of_the_iteration_in_it(in_a_lane, monkeypatc
 
     assert list(report.input(Workers())) == [6, 7]
     assert report._input_ns == 8
+
+
+# ---------------------------------------------------------------- what a script uses
+
+
+def test_a_temporary_file_is_no_use_of_its_folder(tmp_path, monkeypatch):
+    for name, empty in (("_seen", set()), ("_pending", {})):
+        monkeypatch.setattr(uses, name, empty)
+    with tempfile.NamedTemporaryFile(dir=tmp_path) as file:
+        uses.hear("open", (str(tmp_path), "w+b", 2))
+        uses.hear("open", (file.name, "w", 2))
+    assert uses.take() == {file.name: "w"}

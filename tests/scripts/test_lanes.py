@@ -367,24 +367,6 @@ print(sorted(own))
     assert found.stdout.strip() == "['tfmon', 'tfmon.report']"
 
 
-def test_pytorch_reports_as_well(watch, script):
-    pytest.importorskip("torch")
-    text = """
-import torch
-from tfmon import report
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
-for _ in range(20_000):
-    x = torch.rand(16, 8)
-    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
-    optimizer.zero_grad(); loss.backward(); optimizer.step()
-    report.step(examples=len(x), loss=loss)
-"""
-    race = watch(script(text))
-    output(race)
-    assert race.lane.phase == DONE and race.lane.losses.last < race.lane.losses.first
-
-
 TORCH = """
 class Optimizer:
     def step(self):

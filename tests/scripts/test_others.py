@@ -46,12 +46,3 @@ def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
     assert told.get(timeout=PATIENCE_S).startswith(
         "JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon"
     )
-
-
-def test_an_optimizer_of_pytorch_is_noticed_by_its_hook(told):
-    hooks = []
-    optimizer = SimpleNamespace(register_optimizer_step_post_hook=hooks.append)
-    watch_other(SimpleNamespace(__name__="torch", optim=SimpleNamespace(optimizer=optimizer)))
-    for _ in range(2):
-        hooks[0](None, (), {})
-    assert told.get(timeout=PATIENCE_S).startswith("PyTorch trains here.")

@@ -136,13 +136,6 @@ class TestVerdicts:
         assert isinstance(profile.input.python_ns, Missing)
         adding_up(profile)
 
-    def test_a_convolution_is_bound_by_compute(self, tf: Any, capture: Capture) -> None:
-        step = tf.function(training(tf, conv(tf)))
-        profile = judged(capture, "compute", step, batches_of(tf, data((28, 28, 1)), 64), steps=6)
-        assert profile.bottleneck.kind == "compute"
-        assert any("Conv2D" in op.kind for op in profile.ops.top[:3])
-        adding_up(profile)
-
     def test_python_in_the_pipeline_is_bound_by_input(self, tf: Any, capture: Capture) -> None:
         step = tf.function(training(tf, dense(tf)))
         profile = judged(capture, "input", step, python_map(tf))

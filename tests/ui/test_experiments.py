@@ -78,26 +78,6 @@ def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
     assert not any(why_not for _, why_not in candidates(demo.session.snapshot())), "they differ in something else"
 
 
-async def test_the_page_of_a_crossover_has_the_answer_and_a_line_for_every_value():
-    first, done, legend, *rest = (await page(crossover_demo(), "c"))[2:]
-    assert first.strip().startswith("gpu:0 overtakes cpu at a batch size of about 40 (between ")
-    assert (done, legend) == (" all is measured", " Crossover   C cpu   G gpu:0")
-    head = next(at for at, line in enumerate(rest) if line.endswith("ahead"))
-    table = [line.removeprefix("▸") for line in rest[head + 1 : head + 7]]
-    assert [line.split()[0] for line in table] == ["8", "16", "32", "64", "128", "256"]
-    assert all(f" {id} " in line for id, line in zip("CCCGG", table, strict=False))
-    assert table[-1].endswith("not possible here")
-
-
-async def test_the_values_of_a_crossover_are_sorted_and_filtered():
-    async with app_of(crossover_demo()).run_test(size=SIZE) as pilot:
-        await press(pilot, "c", "o", "o", "O")
-        text = shown(pilot)
-        assert "C ex/s↓" in text and text.index("6 148") < text.index("6 067") < text.index("6 026")
-        await press(pilot, "slash", *"possible", "enter")
-        assert "1 of 6 values" in shown(pilot)
-
-
 def chart(width: int = 80, height: int = 14) -> list[str]:
     (curve,) = crossover_table(analyse(crossover_demo().session.snapshot())).curves
     return plain(curve_rows(curve, width + 2, height + 1))[1:]

@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from support.eight_gpus import PEOPLE, samples
+from support.eight_gpus import samples
 from support.shared_gpu import shared_demo
 from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
 
 from tfmon.analysis.gpu_others import why
 from tfmon.model.readings import Missing, ProcessName
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.gpus import gpu_rows, gpus_of, process_entries, summary
+from tfmon.ui.render.gpus import gpu_rows, gpus_of, process_entries
 from tfmon.ui.render.rows import cells, plain
 
 from .pilot import app_of, press, shown, until
@@ -85,17 +85,6 @@ def test_a_gpu_that_cannot_be_read_says_why_and_one_that_is_stale_since_when():
     assert "n/a (the GPU is lost)" in lines(demo, 120)[3]
 
 
-def test_every_process_is_listed_with_its_user_and_own_lanes_are_marked():
-    demo = eight()
-    known = demo.session.snapshot()
-    entries = process_entries(known, gpus_of(known))
-    texts = {entry.id[2]: [text.strip() for text, _ in entry.cells] for entry in entries}
-    assert texts[7001] == ["gpu:0", "7001", "ana", "", "61 %", "70 GiB", PEOPLE[7001].command]
-    assert texts[4001] == ["gpu:1", "4001", "me", "G", "55 %", "8.0 GiB", "python -m tfmon"]
-    assert texts[7007][2::4] == ["–", "not visible to this user"]
-    assert [entry.id[2] for entry in entries if entry.mark != " "] == [4001]
-
-
 def test_each_instance_of_a_split_gpu_is_named_as_a_lane_names_it():
     demo = eight()
     split = samples(demo.clock())[7]
@@ -114,10 +103,6 @@ def test_in_a_container_the_reason_stands_for_the_names():
     assert {entry.cells[-1][0] for entry in process_entries(known, gpus_of(known)) if entry.mark == " "} == {
         hidden
     }
-
-
-def test_how_many_are_free_does_not_count_those_of_the_lanes():
-    assert summary(gpus_of(eight().session.snapshot())) == "8 GPUs, 1 free"
 
 
 def test_gpus_of_other_machines_are_listed_by_their_host_and_a_machine_of_two_names_once():

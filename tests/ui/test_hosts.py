@@ -91,19 +91,6 @@ def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does()
     assert not any("nothing came" in row for row in pane(demo, demo.names[2])), "it is lost, and says so"
 
 
-def test_a_lost_machine_fails_its_lane_with_a_line_and_the_time_while_the_others_go_on():
-    demo = hosts_demo()
-    lose(demo, "gpu2")
-    demo.race(3, (2_420, 7_663, 30_400))
-    lost = pane(demo, "gpu2/gpu:0")
-    assert "failed after 0:30" in lost[0]
-    assert "✗ gpu2 is lost: the connection was closed" in lost[1]
-    assert "▸ r connects again and restarts it" in lost[2]
-    assert any("it had done 22 860 steps" in row for row in lost)
-    assert "▸ training 0:33" in pane(demo, "cpu")[0] and "▸ training 0:33" in pane(demo, demo.names[2])[0]
-    assert "3 machines, 1 lost" in "\n".join(race(demo))
-
-
 # ---------------------------------------------------------------- around the panes
 
 
@@ -162,26 +149,6 @@ async def test_the_mode_says_who_waits_for_whom(specs, words, said):
 # ---------------------------------------------------------------- the page of a lane
 
 
-def test_the_page_of_a_lane_has_its_connection_its_clock_and_what_the_agent_takes():
-    demo = hosts_demo()
-    text = page(demo, "gpu2/gpu:0")
-    for words in (
-        "Connection to gpu2",
-        "connected for 0:34",
-        "0.51 ms from tfmon to the agent and back",
-        "-3 600.000033 s, known to ±0.041 ms",
-        "0.7 % of a core and 8.2 MiB there",
-        "gpu2.lab, Linux",
-        "Intel Xeon Platinum 8480",
-        "Python 3.12.3, TensorFlow 2.21.0, GPU driver 580.65",
-        "410 % of a core, all programs together",
-        "1.2 % of a core by tfmon's agent there",
-    ):
-        assert words in text  # fmt: skip
-    assert text.count("last minute, up to 410 %") == 1, "the curve of the machine that the lane trains on"
-    assert "Connection" not in page(demo, "cpu") and "by this monitor" in page(demo, "cpu")
-
-
 def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
     demo = Demo(REMOTE)
     assert "connecting" in page(demo, "gpu2/gpu:0") and "n/a (not measured yet)" in page(demo, "gpu2/gpu:0")
@@ -189,6 +156,7 @@ def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
     lose(demo, "gpu2", "nothing came for 6 s")
     demo.clock.ahead(12)
     assert "12.0 s ago: nothing came for 6 s" in page(demo, "gpu2/gpu:0")
+    assert "Connection" not in page(demo, "cpu") and "by this monitor" in page(demo, "cpu")
 
 
 def test_the_page_of_a_lane_says_which_lanes_share_its_machine_under_another_name():

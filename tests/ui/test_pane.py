@@ -8,7 +8,7 @@ from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
-from tfmon.model.lane_events import KnobRefused, LaneFailed
+from tfmon.model.lane_events import KnobRefused, LaneFailed, Progressed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
@@ -45,23 +45,6 @@ def test_every_row_is_as_wide_as_the_pane_in_every_phase():
             demo.enter("gpu:0", phase)
             for (width, height), charset in product(SIZES, ("braille", "ascii")):
                 assert phase in drawn(demo, "gpu:0", width, height, charset=charset)[0]
-
-
-def test_a_racing_lane_shows_its_figures():
-    rows = drawn(racing_demo(mode="concurrent"), "gpu:0")
-    text = "\n".join(rows)
-    assert "examples/s" in text and "122 steps/s" in text
-    assert rows[0].startswith("╭─ G  gpu:0  NVIDIA H200 ")
-    assert rows[0].endswith(" racing 0:42 ─╮")
-    assert line(rows, "step").split() == ["step", "p50", "8.43", "ms", "p95", "11.7", "p99", "12.6"]
-    assert line(rows, "loss") == "loss    2.2948 → 1.9441"
-    assert line(rows, "done") == "done    6 612 steps · 90 410 ex. · discarded <1 %"
-    assert line(rows, "cpu").endswith("104 % of 800")
-    assert line(rows, "memory") == "memory  612 MiB"
-    assert line(rows, "gpu ").endswith("6 % busy · 118 W of 700")
-    assert line(rows, "gpu mem") == "gpu mem 612 MiB used · 38 MiB allocated (peak 51 MiB)"
-    assert line(rows, "knobs") == "knobs   batch 20 · prefetch off"
-    assert any("┬ batch 20" in row or "batch 20 ┬" in row for row in rows)
 
 
 def test_a_reading_that_is_missing_or_old_says_so_where_it_would_stand():
@@ -202,12 +185,6 @@ def test_long_and_wide_names_never_break_the_frame():
             assert "racing" in drawn(demo, name, width, 18)[0]
 
 
-def test_the_focused_pane_has_another_frame_and_the_winner_says_by_how_much_it_is_ahead():
-    rows = drawn(racing_demo(), "cpu")
-    assert rows[0].startswith("╭") and "▲ 3.2× ahead" in "\n".join(rows)
-    assert drawn(racing_demo(), "cpu", focused="cpu")[0].startswith("┏")
-
-
 def test_the_clock_of_a_lane_that_is_over_stands_still():
     for phase in OVER:
         demo = racing_demo()
@@ -285,3 +262,15 @@ def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():
     demo.train("cpu", 160, 200, demo.clock())
     demo.clock.ahead(2)
     assert "step 3 runs; the change is being prepared" in step(), "it did not take effect after that step"
+
+
+def test_the_bar_beside_the_epochs_shows_how_much_of_all_is_done():
+    demo = racing_demo()
+    for epoch, batch, filled in ((1, 188, 0), (50, 0, 8), (50, 188, 8), (100, 188, 16)):
+        demo.session.accept(
+            Progressed(
+                lane="cpu", at_ns=demo.clock(), doing="fit", epoch=epoch, epochs=100, batch=batch, batches=188
+            )
+        )
+        row = plain([readings.done_row(demo.session.snapshot().lane("cpu"), 80)])[0]
+        assert (row.count("━"), row.count("─")) == (filled, 16 - filled)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
@@ -32,18 +31,6 @@ def eight() -> Demo:
     return demo
 
 
-def test_the_header_says_what_is_raced_and_on_what_as_far_as_there_is_room():
-    def header(demo: Demo, *size: int) -> str:
-        return next(line for line in text(frame(demo, *size)).splitlines() if line.startswith(" tfmon"))
-
-    wide = ("small-dense", "batch 20 · prefetch off", "0:42", "taking turns", "8 of 16 cores", "H200", "TF 2.21.0")
-    assert all(part in header(racing_demo(), 160) for part in wide)
-    assert all(part in header(racing_demo(), 40, 20) for part in ("small-dense", "0:42"))
-    variants = header(racing_demo(CPU_MACHINE))
-    assert "batch 20" in variants and "no GPU" in variants
-    assert "prefetch" not in variants, "settings that differ are in the panes"
-
-
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     demo = Demo()
     demo.clock.ahead(3)
@@ -61,20 +48,6 @@ def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
     shown = text(frame(racing_demo(mode="concurrent")))
     assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
     assert "contended" in shown
-
-
-def test_the_lane_whose_turn_it_is_is_marked():
-    demo = racing_demo()
-    [whose] = demo.session.snapshot().race.training
-    titles = text(frame(demo)).splitlines()[3]
-    assert titles.count("▸ training") == 1
-    assert titles.count("waiting") == 1
-    assert (titles.index("training") < titles.index("waiting")) == (whose == "cpu")
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
-def test_why_there_is_no_gpu_lane_is_said(size):
-    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(Demo(machine=CPU_MACHINE), *size))
 
 
 def top(high: float) -> dict[str, Scale]:

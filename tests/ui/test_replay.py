@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 import pytest
@@ -154,20 +153,6 @@ async def test_every_size(player):
             await pilot.resize_terminal(width, height)
             await until(pilot, lambda height=height: len(shown(pilot).splitlines()) == height)
             assert max(map(len, shown(pilot).splitlines())) <= width
-
-
-async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, monkeypatch):
-    def broken(*_arguments) -> None:
-        raise ZeroDivisionError("a window of no time")
-
-    app = app_of(player)
-    with pytest.raises(ZeroDivisionError):
-        async with app.run_test(size=(120, 36)):
-            monkeypatch.setattr("tfmon.ui.screens.race.draw", broken)
-            player.toggle()
-            while app.broken is None:
-                await asyncio.sleep(0)
-    assert isinstance(app.broken, ZeroDivisionError)
 
 
 async def test_the_palette_has_only_what_a_replay_does(player):

@@ -88,6 +88,8 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     epochs = {lane.progress.epochs_done if lane.progress is not None else 0 for lane in lanes}
     noun = "examples" if all(lane.examples for lane in lanes) else "steps"
     amounts = [lane.examples if noun == "examples" else lane.steps for lane in lanes]
+    if not any(amounts):
+        return ""
     if max(amounts) > ALIKE * min(amounts):
         each = ", ".join(f"{lane.title} {units.count(done)}" for lane, done in zip(lanes, amounts, strict=True))
         return "" if brief else f"no time to finish: the lanes trained different numbers of {noun} ({each})"

@@ -176,12 +176,12 @@ def why(chosen: Sequence[GpuSample], of: int) -> str:
     return f"the {len(chosen)} idlest of {of} GPUs: {said}"
 
 
-def state(sample: GpuSample) -> str:
-    """Say how many processes are on a GPU, how busy it is, and how much memory is free."""
+def state(sample: GpuSample, *, named: bool = False) -> str:
+    """Say how many are on a GPU, with `named` who, how busy it is, and how much memory is free."""
     busy, free = known(sample.busy_pct), free_bytes(sample)
     if busy is None and free is None:
         return units.reading(sample.busy_pct, units.percent)
-    said = [_processes(sample)]
+    said = [_who(sample, named=named)]
     if busy is not None:
         said.append(f"{units.percent(busy)} busy")
     if free is not None:
@@ -189,8 +189,10 @@ def state(sample: GpuSample) -> str:
     return ", ".join(said)
 
 
-def _processes(sample: GpuSample) -> str:
-    count = len(strangers(sample))
-    if not count:
+def _who(sample: GpuSample, *, named: bool) -> str:
+    pids = strangers(sample)
+    if not pids:
         return "processes not listed" if sample.no_processes_reason else "no process"
-    return f"{count} process{'es' if count > 1 else ''}"
+    users = sorted({name.user for pid in pids if (name := sample.processes.get(pid)) and name.user})
+    of = f" of {', '.join(users[:3])}{' and others' if len(users) > 3 else ''}" if users and named else ""
+    return f"{len(pids)} process{'es' if len(pids) > 1 else ''}{of}"

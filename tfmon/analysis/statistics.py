@@ -50,7 +50,7 @@ BETWEEN_MACHINES_SD = 0.008
 
 36 pairs of processes, one of them through an agent on the same machine, differed by a standard deviation of 0.016,
 no more than the noise of their 16 rounds explains. Of two machines of one model it is not measured. Source:
-`tests/benchmarks/hosts.py fair`, 2 cores of an AMD EPYC, 2026-11-22; `tests/benchmarks/between_hosts.py` for two
+`tests/benchmarks/hosts.py fair`, 2 cores of an AMD EPYC, 2026-11-22; `tests/benchmarks/hosts.py between` for two
 names.
 """
 SUPPOSED_DEGREES = 4

@@ -177,9 +177,11 @@ def ratio_texts(row: Row) -> tuple[str, str]:
 
 
 def _state_text(row: Row) -> str:
+    if row.outcome != OPEN:
+        return f"{row.state}: {row.reason}" if row.reason else row.state
     pairs = len(row.combination.pairs)
-    state = f"{row.state}, {units.several(pairs, 'pair')}" if row.outcome == OPEN and pairs else row.state
-    return f"{state}: {row.reason}" if row.reason else state
+    died = f"tried before: {row.reason}" if row.reason and not row.place else ""
+    return ", ".join(filter(None, (row.state, units.several(pairs, "pair") if pairs else "", died)))
 
 
 def _about(row: Row) -> str:

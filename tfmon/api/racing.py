@@ -20,7 +20,7 @@ from tfmon.runner.headless import follow_race, pause
 from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, raced, unwatched, with_fresh
 from tfmon.runner.planner import check as check_options
 from tfmon.runner.program import Program
-from tfmon.runner.settings import LONGEST_S, resolve
+from tfmon.runner.settings import LONGEST_S, LONGEST_WAIT_MIN, resolve
 
 LEAST_SLICE_S, LONGEST_SLICE_S = 0.2, 60.0
 
@@ -38,6 +38,7 @@ def race(
     until_ci: float | None = None,
     margin: float = MARGIN,
     fresh: bool | None = None,
+    wait_idle: float | None = None,
     in_place: bool = False,
     python: str | os.PathLike[str] | None = None,
     record: bool | str | os.PathLike[str] = True,
@@ -63,6 +64,7 @@ def race(
         until_ci: End when every ratio is known to within ± this share, such as 0.05.
         margin: Lanes that differ by less than this share are called the same.
         fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
+        wait_idle: How long to wait, in minutes, until nobody uses a GPU of the lanes; None for not at all.
         in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
             copy-on-write view of it.
         python: The interpreter that trains; None for what is set, or else this one.
@@ -74,6 +76,7 @@ def race(
     Raises:
         UsageError: what was requested is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
+        GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
         LaneFailedError: a lane failed; its `result` has what was measured.
     """
     with named_as_arguments():
@@ -84,6 +87,9 @@ def race(
         if mode not in (None, *MODES):
             arguments.refuse("mode", mode, f"it is {' or '.join(MODES)}")
         interpreter_named = arguments.path("python", python) or str(resolve("python").value)
+        minutes = arguments.number(
+            "wait_idle", wait_idle, f"it is minutes, from 0 to {LONGEST_WAIT_MIN}", 0, LONGEST_WAIT_MIN
+        )
         options = RaceOptions(
             lanes=lane_specs(lanes),
             settings=arguments.settings("settings", settings),
@@ -96,6 +102,7 @@ def race(
             margin=arguments.share("margin", margin, LEAST_MARGIN) or MARGIN,
             record=record is not False,
             record_file=arguments.file_or_bool("record", record),
+            wait_idle_s=None if minutes is None else 60 * minutes,
             in_place=in_place or None,
         )
         check_options(options, info, fresh)

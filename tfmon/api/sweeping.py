@@ -183,6 +183,8 @@ def sweep(
         arguments.yes_or_no(everything=everything, in_place=in_place, wait=wait)
         if over is not None and not isinstance(over, Mapping):
             arguments.refuse("over", over, 'it is a dict of values, such as {"batch_size": [32, 128]}')
+        if ray is not None and (not isinstance(ray, str) or not ray):
+            arguments.refuse("ray", ray, "it is HOST:PORT of the head of a cluster")
         cluster = ray_cluster(
             ray,
             arguments.path("ray_python", ray_python),

@@ -59,7 +59,7 @@ def cli(ctx: click.Context) -> None:
       tfmon doctor                               why is my GPU not used?
 
     Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that a lane names is not there,
-    4 slower and 5 cannot tell (tfmon diff --slower-than), 130 interrupted.
+    4 slower and 5 cannot tell (tfmon diff --slower-than), 6 no GPU became free (--wait-idle), 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
         with race.race.make_context("race", [], parent=ctx) as race_context:

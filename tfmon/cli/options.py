@@ -17,7 +17,7 @@ import click
 
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model.race import MODES
-from tfmon.runner.settings import THEME, Seconds, resolve
+from tfmon.runner.settings import LONGEST_WAIT_MIN, THEME, Seconds, resolve
 from tfmon.units import charset
 
 if TYPE_CHECKING:
@@ -161,6 +161,14 @@ one_lane = _all(
 )
 settings = click.option(
     "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."
+)
+wait_idle = click.option(
+    "--wait-idle",
+    "wait_idle_s",
+    type=Seconds(min=0, max=LONGEST_WAIT_MIN),
+    metavar="MINUTES",
+    callback=lambda _context, _param, minutes: None if minutes is None else 60 * minutes,
+    help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
 )
 in_place = click.option(
     "--in-place",

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     help="Keep no spare worker that has loaded TensorFlow. Restarting a lane then takes seconds longer, and "
     "0.4 GiB less memory is used.",
 )
+@options.wait_idle
 @options.headless
 @options.as_json
 @options.screen
@@ -69,6 +70,7 @@ def race(
     no_record: bool,
     fresh: bool | None,
     no_spare: bool,
+    wait_idle_s: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -105,6 +107,7 @@ def race(
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
         ray=options.ray_cluster(),
+        wait_idle_s=wait_idle_s,
         in_place=in_place or None,
     )
     check(race_options, info, fresh)
@@ -118,6 +121,7 @@ def race(
 @options.one_lane
 @options.seconds
 @options.record
+@options.wait_idle
 @options.headless
 @options.as_json
 @options.screen
@@ -127,6 +131,7 @@ def watch(
     seconds: float | None,
     record: str | None,
     no_record: bool,
+    wait_idle_s: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -156,6 +161,7 @@ def watch(
         seconds=seconds,
         one_lane=True,
         ray=options.ray_cluster(),
+        wait_idle_s=wait_idle_s,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -193,7 +199,7 @@ def _start(
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
-    if headless or race_options.lanes or race_options.settings:
+    if headless or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
         from tfmon.runner.headless import plan_race
 
         with options.errors_as_json(as_json):
@@ -219,7 +225,7 @@ def _start(
     recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
     if as_json:
         options.print_result(json.dumps(to_json(found, program.header), indent=2, allow_nan=False), recorded)
-    elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
+    elif headless or found.lanes:
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
             options.print_result(fitted(to_text(found)), recorded)

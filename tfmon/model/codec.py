@@ -18,7 +18,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
 
@@ -182,7 +182,7 @@ def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a uni
         return functools.partial(_read_items, _reader(arguments[0], strict))
     if origin is tuple:
         return functools.partial(_read_parts, tuple(_reader(part, strict) for part in arguments))
-    if origin is dict:
+    if origin in (dict, Mapping):
         pairs = functools.partial(_read_pairs, _reader(arguments[0], strict), _reader(arguments[1], strict))
         keys, items = _limits(arguments[0]), _limits(arguments[1])
         return functools.partial(_read_counts, keys, items, pairs) if keys and items else pairs

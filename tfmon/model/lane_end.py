@@ -27,7 +27,7 @@ _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
 """What a Python into which tfmon was loaded tells first, as not measured for no reason."""
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
-ELSEWHERE = "--lane gpu takes the idlest GPU"
+ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
 _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
 """How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
 

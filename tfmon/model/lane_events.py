@@ -143,6 +143,8 @@ class Window(LaneEvent):
     """In the step call; on a device that works asynchronously, only the launch."""
     sampled_tail_ns: Amount = 0
     """From the call's return until the device had done the step."""
+    windows: Annotated[int, Range(1, 10**17)] = 1
+    """How many it was: old windows of a recording are added up."""
 
     def implausible(self) -> str:
         """Return why these figures cannot be; empty if they can."""

@@ -19,7 +19,7 @@ MOST_FINE = 301
 """Five minutes, and the second that is cut at their beginning."""
 MOST_COARSE = 361
 """Thirty minutes, likewise."""
-NEVER_NS = -(2**63)
+NEVER_NS = 1 - 2**63
 """Before any event, also of a machine whose clock began later than this one's."""
 NO_SAMPLE = Missing("not sampled")
 MOST_POINTS = 256

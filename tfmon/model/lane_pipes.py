@@ -95,7 +95,7 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
 
 # ---------------- what of a lane's surroundings changes its speed: Ray starts what it runs with a nice value of 15
 
-VARIABLE = "TFMON_SURROUNDINGS"
+SURROUNDINGS = "TFMON_SURROUNDINGS"
 """Tells a lane's first process what its surroundings ought to be; a JSON object."""
 INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 """Variables that a lane has as the monitor has them."""
@@ -112,7 +112,7 @@ def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | Non
         lane: Those that the lane has besides.
     """
     words = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
-    return {VARIABLE: json.dumps(words)}
+    return {SURROUNDINGS: json.dumps(words)}
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
     Args:
         variables: Those of the process; the one that tells what they ought to be is taken out.
     """
-    told = variables.pop(VARIABLE, "")
+    told = variables.pop(SURROUNDINGS, "")
     if not told:
         return ()
     found = []

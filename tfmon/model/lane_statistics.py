@@ -133,7 +133,7 @@ class Measurements:
         point = Point(window.at_ns, window.span_ns, window.examples, window.steps, reason, in_slice)
         kept = replace(
             self,
-            windows=self.windows + 1,
+            windows=self.windows + window.windows,
             span_ns=self.span_ns + window.span_ns,
             points=(*self.points[1 - HISTORY_WINDOWS :], point),
             history=self.history.with_window(window),
@@ -141,7 +141,7 @@ class Measurements:
         if window.marks:
             return replace(
                 kept,
-                discarded=_counted(self.discarded, window.marks),
+                discarded=_counted(self.discarded, window.marks, window.windows),
                 discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
             )
         return replace(
@@ -179,7 +179,7 @@ class Measurements:
             slices=slices,
             latest=tuple(one for one in self.latest if one.at_ns not in out),
             points=tuple(replace(one, reason=reason) if one.at_ns in out else one for one in self.points),
-            discarded=_counted(self.discarded, [reason] * len(hit)),
+            discarded=_counted(self.discarded, [reason], sum(one.windows for one in hit)),
             discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
         )
 
@@ -262,11 +262,8 @@ def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[Sl
     return length_ns, [tuple(one[number] for number in common) for one in sums]
 
 
-def _counted(discarded: dict[str, int], reasons: Iterable[str]) -> dict[str, int]:
-    total = dict(discarded)
-    for reason in reasons:
-        total[reason] = total.get(reason, 0) + 1
-    return total
+def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) -> dict[str, int]:
+    return {**discarded, **{reason: discarded.get(reason, 0) + windows for reason in reasons}}
 
 
 def _plus(times_ns: dict[str, int], reason: str, span_ns: int) -> dict[str, int]:

@@ -11,8 +11,8 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 
 _SUMS = (
-    "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps", "traced_ns",
-    "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
+    "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
+    "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
 )  # fmt: skip
 
 
@@ -63,6 +63,25 @@ def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
     return None
 
 
+def joined(before: Window, after: Window) -> Window:
+    """Return two windows of a lane as one, whose figures are the sums of both."""
+    copied_ns = [one.sampled_copy_ns for one in (before, after) if one.sampled_copy_ns is not None]
+    peaks = [one.gpu_memory_peak_bytes for one in (before, after) if one.gpu_memory_peak_bytes is not None]
+    share = before.computing_share if after.computing_share is None else after.computing_share
+    return replace(
+        after,
+        longest_ns=max(before.longest_ns, after.longest_ns),
+        histogram=add(before.histogram, after.histogram),
+        loss=before.loss if after.loss is None else after.loss,
+        gpu_memory_peak_bytes=max(peaks, default=None),
+        traced=after.traced or before.traced,
+        computing_share=share,
+        sampled_examples=before.sampled_examples + after.sampled_examples,
+        sampled_copy_ns=sum(copied_ns) if copied_ns else None,
+        **{name: getattr(before, name) + getattr(after, name) for name in _SUMS},
+    )
+
+
 def without_stop(window: Window, stopped_ns: int) -> Window:
     """Return a window without a time in which the lane was suspended in the middle of its longest step."""
     longest_ns = max(1, window.longest_ns - stopped_ns)
@@ -106,7 +125,6 @@ class WindowSums:
         if more.sampled_copy_ns is not None:
             copied_ns = (copied_ns or 0) + sign * more.sampled_copy_ns
         return WindowSums(
-            windows=self.windows + sign * (more.windows if isinstance(more, WindowSums) else 1),
             sampled_copy_ns=copied_ns,
             histogram=add(self.histogram, more.histogram, sign),
             **{name: getattr(self, name) + sign * getattr(more, name) for name in _SUMS},

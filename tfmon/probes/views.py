@@ -75,7 +75,10 @@ def why_no_overlay(folder: str, base: Path) -> str:
     trial = "! test -w . || { : > .tfmon-trial && rm .tfmon-trial; }"
     view = View(OVERLAY, folder, store=f"{store}/A")
     try:
-        os.setxattr(store, "user.tfmon", b"")  # an overlay mounts without, and then no folder can be made again
+        try:
+            os.setxattr(store, "user.tfmon", b"")
+        except OSError as error:  # an overlay mounts without, and then no folder can be made again
+            return f"the file system of {base} has no extended attributes: {error.strerror}"
         open_place(view)
         done = subprocess.run(
             [*entry(view), "/bin/sh", "-c", trial],

@@ -30,6 +30,8 @@ SCHEMA = 3
 version. 3: views have no `kept`; what only a gate reads of a lane is in `figures`. 2: `bottleneck` was `bound`;
 `error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
 
+LONGEST_LINE_BYTES = 16 * 2**20
+"""Of what was known, the longest line, eight lanes take 7 MiB."""
 ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",
     "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
@@ -124,6 +126,13 @@ class Closed:
     """Titles of the lanes at the end; older recordings have none."""
     failure: str = ""
     """Why lanes failed; empty if none did, and in older recordings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What was known after the events before it: a replay goes on from here, to the digit."""
+
+    known: Snapshot
 
 
 def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:

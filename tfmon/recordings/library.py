@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 """A race that comes with tfmon."""
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
-"""The rest of an interrupted compression is dropped after so long."""
+"""The rest of an interrupted rewriting is dropped after so long."""
 
 
 def folder() -> Path:
@@ -37,7 +37,7 @@ def folder() -> Path:
     return user_state_path("tfmon", appauthor=False) / "recordings"
 
 
-def create(scenario: str, place: Path | None = None, suffix: str = PLAIN) -> tuple[Path, int]:
+def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
     """Make a new file for the race of a scenario, private to the user, and open it; raises OSError.
 
     Args:
@@ -51,9 +51,8 @@ def create(scenario: str, place: Path | None = None, suffix: str = PLAIN) -> tup
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}"
     for number in range(1, 1_000):
         path = place / f"{name}{'' if number == 1 else f'-{number}'}{suffix}"
-        if not path.with_name(path.name + ".gz").exists():
-            with contextlib.suppress(FileExistsError):
-                return path, create_file(path)
+        with contextlib.suppress(FileExistsError):
+            return path, create_file(path)
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place / name))
 
 
@@ -62,7 +61,7 @@ def create_file(path: Path) -> int:
 
     Raises: OSError; FileExistsError, because no file is overwritten.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(fd)
     return fd
 

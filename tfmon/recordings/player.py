@@ -122,6 +122,9 @@ class Player:
 
     def _go_to_place(self, place: int) -> None:
         """Go to where just the first `place` events have happened."""
+        with contextlib.suppress(RecordingError):  # it is told when it is played
+            if recorded := self._recording.last_known(place):
+                self._kept.setdefault(recorded, self._recording.known_after(recorded))
         nearest = max(kept for kept in self._kept if kept <= place)
         if place < self._next or nearest > self._next:
             self.session.restore(self._kept[nearest])
@@ -134,7 +137,7 @@ class Player:
         while self._next < place and not self._problem:
             try:
                 with guard(self._recording.path):
-                    self.session.accept(self._recording.event(self._next))
+                    self._recording.play(self.session, self._next, self._next + 1)
             except RecordingError as error:
                 self._problem = error.message
                 self._playing = False
@@ -161,6 +164,7 @@ def play_all(path: Path) -> tuple[Recording, Snapshot]:
     with Recording(path) as recording:
         session = Session(recording.header.machine, lambda: recording.times_ns[-1])
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
-        for event in recording.events():
-            session.accept(event)
+        if last := recording.last_known(len(recording)):
+            session.restore(recording.known_after(last))
+        recording.play(session, last, len(recording))
         return recording, session.snapshot()

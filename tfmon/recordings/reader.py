@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import tempfile
 import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, cast, get_args
@@ -22,13 +24,26 @@ from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
 from tfmon.model.ports import Mark
-from tfmon.recordings.header import MARKING, SCHEMA, Closed, Header, RecordingError, mark_of
+from tfmon.model.race import RecordingState
+from tfmon.model.session import Session, Snapshot
+from tfmon.recordings.header import (
+    LONGEST_LINE_BYTES,
+    MARKING,
+    SCHEMA,
+    Closed,
+    Header,
+    Known,
+    RecordingError,
+    mark_of,
+)
 
-LONGEST_LINE_BYTES = 2**20
 LARGEST_BYTES = 4 * 2**30
 """Largest recording that is read, uncompressed: eight lanes for some forty hours."""
 MOST_MARKS = 5_000
 _GZIP = b"\x1f\x8b"
+_MEMBER = _GZIP + b"\x08" + bytes(5)
+"""How a member of a packed recording begins."""
+_KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 
 
@@ -52,6 +67,8 @@ class Recording:
         self.times_ns = array("q")
         """When each event happened; an event older than the one before gets the time of that."""
         self._offsets = array("q")
+        self._known: dict[int, int] = {}
+        """Where it says what was known after so many events."""
         self._file = self._open()
         try:
             self.header = self._read_header()
@@ -95,6 +112,26 @@ class Recording:
             raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
         return event
 
+    def play(self, session: Session, since: int, until: int) -> None:
+        """Have a session accept the events between two places; raises RecordingError for a bad one."""
+        for place in range(since, until):
+            session.accept(self.event(place))
+            if place + 1 in self._known:
+                session.restore(self.known_after(place + 1))
+
+    def known_after(self, place: int) -> Snapshot:
+        """Return what was known after so many events, of which `last_known` says where; raises RecordingError."""
+        self._file.seek(self._known[place])
+        try:
+            known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known
+        except CodecError as error:
+            raise RecordingError(f"{self.path}: after event {place}: {error}", self._hint()) from None
+        return replace(known, recording=RecordingState(str(self.path.absolute())))
+
+    def last_known(self, place: int) -> int:
+        """Return after how many events, up to so many, the recording says last what was known; 0 for never."""
+        return max((at for at in self._known if at <= place), default=0)
+
     def place_at(self, at_ns: int) -> int:
         """Return how many events had happened at a time."""
         return bisect_right(self.times_ns, at_ns)
@@ -133,8 +170,11 @@ class Recording:
         except EOFError:
             self.torn = True
         except (zlib.error, gzip.BadGzipFile) as error:
-            file.close()
-            raise RecordingError(f"{self.path} is damaged: {error}") from None
+            packed.seek(-len(_MEMBER), os.SEEK_END)
+            self.torn = not any(packed.read())  # a power cut leaves zeros
+            if not self.torn:
+                file.close()
+                raise RecordingError(f"{self.path} is damaged: {error}") from None
         except BaseException:
             file.close()
             raise
@@ -179,6 +219,9 @@ class Recording:
                 raise self._too_large()
             if len(line) > LONGEST_LINE_BYTES:
                 raise self._damaged(f"a line of more than {LONGEST_LINE_BYTES >> 20} MiB", number)
+            if line.startswith(_KNOWN) and line.endswith(b"\n"):
+                self._known[len(self.times_ns)] = offset
+                continue
             try:
                 at_ns = self._index_line(codec.parse(line))
             except CodecError as error:
@@ -244,21 +287,24 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
             packed = raw.read(2) == _GZIP
             raw.seek(0)
             source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
-            lines = [source.readline(LONGEST_LINE_BYTES), source.readline(LONGEST_LINE_BYTES)]
-            if not packed:
-                raw.seek(max(0, path.stat().st_size - tail))
-                lines[1] = raw.read(tail).removesuffix(b"\n").rpartition(b"\n")[2]
+            first = source.readline(LONGEST_LINE_BYTES)
+            raw.seek(max(0, path.stat().st_size - tail))
+            last = raw.read(tail)
+        if packed:
+            with contextlib.suppress(zlib.error):
+                last = zlib.decompress(last[max(0, last.rfind(_MEMBER)) :], 16 + zlib.MAX_WBITS)
+        last = last.removesuffix(b"\n").rpartition(b"\n")[2]
     except (OSError, EOFError, zlib.error) as error:
         raise RecordingError(f"{path} cannot be read: {error}") from None
     try:
-        body = codec.parse(lines[0])
+        body = codec.parse(first)
         if isinstance(body, dict) and body.get("schema") != SCHEMA:
             raise RecordingError(f"{path} has schema {codec.cut(body.get('schema'))}")
         header: Header = codec.read(body, Header)
     except CodecError as error:
         raise RecordingError(f"{path} is not a recording of tfmon ({error})") from None
     try:
-        closed: Closed | None = codec.read(codec.parse(lines[1]), Closed)
+        closed: Closed | None = codec.read(codec.parse(last), Closed)
     except CodecError:
         closed = None
     return header, closed

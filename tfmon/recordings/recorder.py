@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import os
-import shutil
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.model import codec
 from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
 from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.race import RecordingState
@@ -20,12 +16,14 @@ from tfmon.model.readings import GpuSample, HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.recordings import library
-from tfmon.recordings.header import Closed, Header, RecordingError, closed_of, header_of
+from tfmon.recordings.header import Header, RecordingError, closed_of, header_of
+from tfmon.recordings.writer import Writer
 
-FLUSH_S = 0.5
+FLUSH_S = 1.0
+"""So much of a race is lost where tfmon is killed."""
 MOST_PENDING = 50_000
 """Events that may wait for a disk that does not answer."""
-CHECK_BYTES = 8 * 2**20
+CHECK_BYTES = 2 * 2**20
 """The size of all recordings is checked whenever the one being written has grown by this."""
 SETTLED_S = 2.0
 """A race whose lanes have ended is closed when it tells no more for so long: processes end a little later."""
@@ -113,13 +111,15 @@ class Recorder:
                 self._record(entry)
             if self._writer is not None:
                 self._writer.flush()
+                if self._last is not None and self._last.known is not None:
+                    self._writer.keep(self._last.known)
                 self._check_size(self._writer)
             if self._overrun:
                 raise OSError("the disk does not keep up")
             if self._is_settled():
                 self._end_race()
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
-            self._stop(_reason(error))
+            self._stop(self._reason(error))
 
     def _next_entry(self) -> _Entry | None:
         with self._waiting:
@@ -187,15 +187,11 @@ class Recorder:
         writer, self._writer = self._writer, None
         if writer is None or self._last is None or self._last.known is None:
             return
-        before = writer.path
-        pack = self._file is None or self._file.name.endswith(".gz")
+        known = self._last.known
         try:
-            path = writer.close(closed_of(self._last.known, self._last.event.at_ns, writer.events), pack=pack)
+            writer.close(closed_of(known, self._last.event.at_ns, writer.events), known)
         except Exception as error:  # noqa: BLE001 - as in `_work`
-            self._report(RecordingState(str(before), time.monotonic_ns(), _reason(error)))
-            return
-        if path != before:
-            self._report(RecordingState(str(path)))
+            self._report(RecordingState(str(writer.path), time.monotonic_ns(), self._reason(error)))
 
     def _stop(self, reason: str) -> None:
         """Record no more of this race; the next race is tried again."""
@@ -203,7 +199,11 @@ class Recorder:
         path = ""
         if writer is not None:
             writer.abandon()
-            path = str(writer.path)
+            if writer.events_written:
+                path = str(writer.path)
+            else:
+                with contextlib.suppress(OSError):
+                    writer.path.unlink()
         self._overrun = False
         self._report(RecordingState(path, time.monotonic_ns(), reason))
 
@@ -211,6 +211,12 @@ class Recorder:
         """Record nothing more: the thread has died."""
         self._closing.set()
         self._stop(reason)
+
+    def _reason(self, error: Exception) -> str:
+        if not isinstance(error, OSError):
+            return f"{type(error).__name__}: {error}"
+        folder = library.folder() if self._file is None else self._file.parent
+        return f"{folder}: {error.strerror}" if error.strerror else str(error)
 
     def _report(self, recording: RecordingState) -> None:
         self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
@@ -225,99 +231,3 @@ def _open(file: Path) -> int:
         raise RecordingError(
             f"--record {file}: {error.strerror or error}", "name a file in a folder of yours"
         ) from None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return f"{type(error).__name__}: {error}"
-
-
-# ---------------- one recording: lines are appended in batches, and a torn line is removed
-
-
-LONGEST_PACKED_BYTES = 64 * 2**20
-"""Longer recordings are not compressed: quitting must not take seconds."""
-
-
-class Writer:
-    """Appends to a new file.
-
-    Raises: OSError, from every method but `abandon`; what was written before stays readable.
-    Thread: one.
-    """
-
-    def __init__(self, path: Path, fd: int) -> None:
-        """Write to a file that `library` has opened."""
-        self.path = path
-        self.written_bytes = 0
-        self.events = 0
-        self._fd = fd
-        self._header = b""
-        self._pending: list[bytes] = []
-
-    def begin(self, header: Header) -> None:
-        """Write the first line."""
-        self._header = codec.encode(header)
-        self._pending.append(self._header)
-        self.flush()
-
-    def add(self, event: object) -> None:
-        """Take an event; it is written with the next `flush`."""
-        self._pending.append(codec.encode(event))
-        self.events += 1
-
-    def flush(self) -> None:
-        """Write what was added."""
-        data, self._pending = b"".join(self._pending), []
-        done = 0
-        try:
-            while done < len(data):
-                done += os.write(self._fd, memoryview(data)[done:])
-        except OSError:
-            # The last line may be torn; whole lines before it stay.
-            whole = data.rfind(b"\n", 0, done) + 1
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self.written_bytes + whole)
-            raise
-        self.written_bytes += done
-
-    def close(self, closed: Closed | None, *, pack: bool) -> Path:
-        """Write the last line and close the file; return its path, which packing changes."""
-        last = codec.encode(closed) if closed is not None else b""
-        try:
-            self._pending.append(last)
-            self.flush()
-            if pack and self.written_bytes <= LONGEST_PACKED_BYTES:
-                self.path = self._pack(last)
-        finally:
-            self.abandon()
-        return self.path
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _pack(self, last: bytes) -> Path:
-        """Compress the recording, with its last line also behind the first, where lists find it quickly."""
-        named = self.path.name.endswith(".gz")  # by the user; the file has plain lines until now
-        packed = self.path if named else self.path.with_name(self.path.name + ".gz")
-        part = packed.with_name(packed.name + library.PART)
-        try:
-            with (
-                os.fdopen(library.create_file(part), "wb") as raw,
-                gzip.GzipFile("", "wb", 6, raw, mtime=0) as target,
-                self.path.open("rb") as source,
-            ):
-                target.write(source.readline() + last)
-                shutil.copyfileobj(source, target, 2**20)
-            part.replace(packed)
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            return self.path
-        if packed != self.path:
-            self.path.unlink()
-        return packed

@@ -82,8 +82,7 @@ def gather(path: Path) -> Course:
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
         keeper = _Keeper(recording.header.lane_names)
         session.keep_journal(keeper.take)
-        for event in recording.events():
-            session.accept(event)
+        recording.play(session, 0, len(recording))
         end = session.snapshot()
         names = [lane.spec.name for lane in end.lanes]
         windows = {name: keeper.windows.get(name, []) for name in names}

@@ -140,3 +140,19 @@ def progress_line(found: Found) -> str:
     bests = [found.best(kind) for kind in found.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
     return "   ".join([progress_text(found), *now[:2], *best])
+
+
+def happened(before: Found, found: Found) -> Iterator[str]:
+    """Yield a line for each combination that is settled since, and for each process and place that is lost."""
+    several = len(found.state.plan.kinds) > 1
+    for old, row in zip(before.rows, found.rows, strict=True):
+        name = _name(row) + (f" on {row.combination.kind}" if several else "")
+        if row.outcome == OPEN:
+            lost = row.combination.deaths[len(old.combination.deaths) :]
+            yield from (f"{name}: {why}; it is tried again" for why in lost)
+        elif old.outcome == OPEN:
+            ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
+            yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
+    for place, why in found.state.lost.items():
+        if place not in before.state.lost:
+            yield f"{place} is not used any more: {why}"

@@ -1,18 +1,19 @@
-"""The devices of a lane: which GPUs it may train on, which of these it gets, and what changes with several."""
+"""The devices of a lane: which GPUs it may train on, and what changes when it trains on several at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from tfmon.analysis.gpu_others import ranked, why
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
-from tfmon.model.readings import GpuSample
 from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, obstacle, parse_lane
-from tfmon.probes.base import Gpu
-from tfmon.probes.gpus import GpuSearch
+
+if TYPE_CHECKING:
+    from tfmon.probes.base import Gpu
+    from tfmon.probes.gpus import GpuSearch
 
 EVERY = f"gpu:{ALL}"
 MOST_LISTED = 3
@@ -103,57 +104,12 @@ def check_together(spec: LaneSpec, settings: Settings) -> None:
         raise UsageError(f"{spec.place}: {reason}")
 
 
-# ---------------- which GPUs a lane gets
-
-
-class Idle:
-    """Chooses GPUs, for one run of tfmon: lanes of a later race get the same."""
-
-    def __init__(self, look: Callable[[str, Sequence[Gpu]], Sequence[GpuSample]] = lambda host, gpus: ()) -> None:
-        """Choose by `look`, which returns one sample of each GPU of a host; "" is this machine."""
-        self._look = look
-        self._ranked: dict[str, list[GpuSample]] = {}
-        """The GPUs of each host that was looked at, the idlest first."""
-
-    def choose(
-        self, specs: Sequence[LaneSpec], search: Callable[[str], GpuSearch]
-    ) -> list[tuple[LaneSpec, tuple[Gpu, ...]]]:
-        """Return the lanes with the devices that they train on, each with its GPUs in that order.
-
-        All that name no GPU get the same on a machine, and `2xgpu` gets that one and the next.
-
-        Raises:
-            DeviceAbsentError: a GPU is not there, or is split up.
-            UsageError: the beginning of a UUID fits several instances.
-        """
-        found = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
-        wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, found, strict=True)]
-        return [self._settled(*one) for one in wanted]
-
-    def _settled(
-        self, spec: LaneSpec, found: GpuSearch, gpus: tuple[Gpu, ...], count: int
-    ) -> tuple[LaneSpec, tuple[Gpu, ...]]:
-        reason = ""
-        if count < len(gpus):
-            gpus, reason = self._idlest(spec.host, found, gpus, count)
-        return (replace(spec, device=device_of(gpus, found), chosen=reason) if gpus else spec), gpus
-
-    def _idlest(
-        self, host: str, found: GpuSearch, gpus: tuple[Gpu, ...], count: int
-    ) -> tuple[tuple[Gpu, ...], str]:
-        """Return that many GPUs, the idlest, and why; the first ones, for no reason, where they are not read."""
-        if host not in self._ranked:
-            self._ranked[host] = ranked(self._look(host, found.usable))
-        keys = {gpu.uuid for gpu in gpus}
-        best = [sample for sample in self._ranked[host] if sample.key in keys][:count]
-        if len(best) < count:
-            return gpus[:count], ""
-        keys = {sample.key for sample in best}
-        return tuple(gpu for gpu in gpus if gpu.uuid in keys), why(best, len(gpus))
-
-
 # ---------------- instances of GPUs that are split up (MIG)
 
+
+if TYPE_CHECKING:
+    from tfmon.probes.base import Gpu
+    from tfmon.probes.gpus import GpuSearch
 
 _SHORTEST = len(INSTANCE) + 8
 """Characters of a UUID that name an instance on the screen, if no other has the same."""

@@ -30,7 +30,7 @@ from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.sweep import progress_line
+from tfmon.reports.sweep import happened, progress_line
 from tfmon.runner.program import Program
 
 if TYPE_CHECKING:
@@ -253,13 +253,19 @@ def run_sweep(program: SweepProgram) -> str:
 
     Thread: the main thread, for the signals.
     """
-    unsaved = ""
+    unsaved, known = "", program.sweep.found
 
     def tell(line: str) -> None:
-        nonlocal unsaved
+        nonlocal unsaved, known
+        before, known = known, program.sweep.found
+        told = list(happened(before, known))
         if program.file is not None and program.file.failure != unsaved:
             unsaved = program.file.failure
-            click.echo(f"tfmon: {unsaved or f'{program.file.path} has all again'}", err=True)
+            told.append(unsaved or f"{program.file.path} has all again")
+        if told:
+            show_progress("")
+        for one in told:
+            click.echo(f"tfmon: {one}", err=True)
         show_progress(line)
 
     def close(reason: str) -> None:
@@ -267,6 +273,7 @@ def run_sweep(program: SweepProgram) -> str:
 
     with _measuring(program.suspensions, close) as interrupted:
         follow_sweep(program, interrupted.wait, tell)
+        tell("")  # what was settled last
     return interrupted.reason
 
 

@@ -269,8 +269,6 @@ class RecordedRuns:
         A child writes it at the lowest priority, because a race may run.
         """
         recording = Path(path)
-        if not recording.exists():  # compressed meanwhile, as the race is over
-            recording = recording.with_name(recording.name + ".gz")
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
         command = [sys.executable, "-m", "tfmon", "export", str(recording), "--html", str(target)]

@@ -20,6 +20,7 @@ from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, parse_lane, step_batch
 from tfmon.runner import devices
+from tfmon.runner.idle import Idle
 from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class RaceOptions:
     """Whether the lanes of a user's command share the working folder; None for: where there is one lane."""
     record: bool = False
     """Whether the race is recorded."""
+    wait_idle_s: float | None = None
+    """For how long to wait until a GPU is free; None for not at all."""
     record_file: Path | None = None
     """The file of the recording; None for a new one among the user's recordings."""
 
@@ -130,7 +133,7 @@ def plan_race(
     race_options: RaceOptions,
     search: Callable[[str], GpuSearch],
     connect: Callable[[Sequence[LaneSpec]], None] = lambda specs: None,
-    idle: devices.Idle | None = None,
+    idle: Idle | None = None,
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
 
@@ -145,6 +148,7 @@ def plan_race(
         idle: Chooses the GPUs of lanes that name none; None for the first one.
 
     Raises:
+        GpusBusyError: no GPU became free for as long as the race was to wait.
         UsageError: a lane, a knob or a value is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
         TfmonError: a host cannot be used.
@@ -173,14 +177,15 @@ def plan_race(
         no_gpu = "" if found.usable else found.reason
         taken = {*common, race_options.varied_knob}
         specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
-        as_is = bool(info.command) and (race_options.one_lane or not found.usable)
+        waits = race_options.wait_idle_s is not None
+        as_is = bool(info.command) and not waits and (race_options.one_lane or not found.usable)
         if race_options.one_lane:
-            specs = [LaneSpec(ANY_GPU if found.usable else "cpu")]
+            specs = [LaneSpec(ANY_GPU if found.usable or waits else "cpu")]
     if as_is:
         every = found.whole or found.usable[:1]
         chosen = [(LaneSpec(devices.device_of(every, found) if every else "cpu"), every)]
     else:
-        chosen = (idle or devices.Idle()).choose(specs, search)
+        chosen = (idle or Idle()).choose(specs, search)
     lanes = []
     for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}

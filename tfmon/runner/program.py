@@ -37,8 +37,8 @@ from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
-from tfmon.runner.devices import Idle
 from tfmon.runner.elsewhere import need_tensorflow
+from tfmon.runner.idle import Idle, tell_on_stderr
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 from tfmon.runner.settings import resolve
@@ -71,8 +71,9 @@ class Program:
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
-        self._idle = Idle(self._look)
-        self.session = Session(self._machine, time.monotonic_ns, charted=race_options.watched)
+        self._idle = Idle(self._look, race_options.wait_idle_s, tell_on_stderr())
+        charted = race_options.watched or race_options.record
+        self.session = Session(self._machine, time.monotonic_ns, charted=charted)
         self._recorder: Recorder | None = None
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.python, race_options.record_file)

@@ -31,8 +31,8 @@ else:
 Value: TypeAlias = str | bool | float
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
-LONGEST_S = 365 * 86_400
-"""The longest span of time, a year."""
+LONGEST_S, LONGEST_WAIT_MIN = 365 * 86_400, 10_080
+"""The longest span of time, a year, and the longest wait for a GPU, a week."""
 
 
 # ---------------- kinds of values

@@ -178,7 +178,7 @@ class TensorFlowHooks:
         calls = mark.per_call
         if calls is None:
             counted = updater.counted
-            calls = 1 if counted is None else counted - updater.made
+            calls = 1 if counted is None else max(0, counted - updater.made)
             mark.per_call = calls or None
         if not own:
             loss, self._target = loss or self._target, None

@@ -49,9 +49,13 @@ def spread(tmp_path, ssh) -> Iterator[SpreadGroup]:
 
 
 def test_lanes_here_and_there_race_in_turns_and_end(spread):
+    granted = []
+    spread.session.listen(lambda event: granted.append(event) if isinstance(event, SliceGranted) else None)
     spread.begin(spread.plan("cpu", "gpu2/cpu", "gpu3/cpu", mode=TURNS))
     for name in ("cpu", "gpu2/cpu", "gpu3/cpu"):
         spread.wait_for_steps(name, 30)
+    two = {"gpu2/cpu", "gpu3/cpu"}
+    assert granted and not any(two <= {event.lane, *event.beside} for event in granted), "two names of one machine"
     slices = [len(lane.slices) for lane in spread.session.snapshot().lanes]
     assert max(slices) - min(slices) <= 2, "each round has a slice of every lane"
     spread.set_knob("gpu2/cpu", "prefetch", "auto")

@@ -13,6 +13,7 @@ from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
+from tfmon.lanes.remote import agent as agents
 from tfmon.lanes.remote import link as links
 from tfmon.lanes.remote import wire
 from tfmon.model.events import HostConnected
@@ -64,6 +65,11 @@ def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
         link.ask("machine")
     with pytest.raises(ConnectionError, match="gpu2 is lost"):
         link.start("a_listener")
+
+
+def test_a_silent_link_is_told_within_6_s_and_ends_the_lanes_within_12():
+    assert links.SILENCE_S + links.BEAT_S <= 6
+    assert agents.SILENCE_S + 1 + agents.TERM_S + agents.KILL_S < 12
 
 
 def test_a_link_that_stalls_is_lost_here_and_ends_the_lanes_there(ssh, monkeypatch):

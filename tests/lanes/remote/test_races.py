@@ -14,7 +14,6 @@ from support.hosts import put_fake_ssh
 
 import tfmon
 from tfmon.analysis.analysis import analyse
-from tfmon.model.events import HostConnected, LinkMeasured, SliceGranted
 from tfmon.model.lane_events import SliceEnded
 from tfmon.recordings.player import play_all
 from tfmon.reports.race_json import to_json
@@ -97,42 +96,11 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
     assert "gpu2" in opened.header.recorded_on and "ahead" in opened.header.recorded_on
 
 
-@pytest.mark.tensorflow
-def test_a_lane_on_two_logical_cpus_of_a_host_counts_exactly(run):
-    lanes = ("--lane", "gpu2/cpu", "--lane", "gpu2/2xcpu")
-    done = run("race", "small-dense", *lanes, "--steps", 200, "--slice", "0.2", "--json", "--set", "batch_size=16")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [lane["device"] for lane in told["lanes"]] == ["cpu", "2xcpu"]
-    for lane in told["lanes"]:
-        assert lane["examples"] == 16 * lane["steps"] and lane["measured_steps"] >= 200, lane["error"]
-
-
 def open_events(folder: Path) -> list[object]:
     from tfmon.recordings.reader import Recording
 
     with Recording(folder / "one.jsonl") as recording:
         return list(recording.events())
-
-
-def test_two_names_of_one_machine_take_turns_and_what_is_known_of_them_is_recorded(race, tmp_path):
-    assert race(TRAINS, "gpu2/cpu", "gpu3/cpu").returncode == 0
-    events = open_events(tmp_path)
-    granted = [event for event in events if isinstance(event, SliceGranted)]
-    assert {event.lane for event in granted} >= {"gpu2/cpu", "gpu3/cpu"}
-    assert not any(event.beside for event in granted), "never at the same time"
-    for kind in (HostConnected, LinkMeasured):
-        assert {event.host for event in events if isinstance(event, kind)} == {"gpu2", "gpu3"}
-
-
-def test_a_script_on_a_host_has_its_folder_arguments_output_and_exit_code(race, tmp_path):
-    fails = TRAINS + "print('\\x1b[2Jthe last words', flush=True)\nsys.exit(7)\n"
-    live = race(fails, "cpu", "gpu2/cpu", steps=100)
-    assert live.returncode == 1
-    here, there = json.loads(live.stdout)["lanes"]
-    assert here["error"] == there["error"] == "the script exited with code 7: the last words"
-    log = [line.text for line in play_all(tmp_path / "one.jsonl")[1].lane("gpu2/cpu").log]
-    assert f"in {tmp_path} with ['100']" in log
 
 
 def test_what_is_not_there_is_said_before_the_race_begins(run, race, tmp_path):

@@ -17,7 +17,7 @@ from tfmon.lanes.remote.ray import RayCluster, RayNode, gpus_needed
 from tfmon.lanes.remote.ray_cluster import Refusal, lacking, matching
 from tfmon.lanes.remote.trouble import why_ended
 from tfmon.lanes.remote.wire import Wire
-from tfmon.model.lane_pipes import VARIABLE, differences, expected
+from tfmon.model.lane_pipes import SURROUNDINGS, differences, expected
 from tfmon.model.spec import parse_lane
 
 MISMATCH = """Version mismatch: The cluster was started with:
@@ -221,6 +221,6 @@ def test_a_process_finds_in_what_its_surroundings_are_not_as_they_ought_to_be(mo
     told = expected(0, {"OMP_NUM_THREADS": "4"}, {"CUDA_VISIBLE_DEVICES": "GPU-1"})
     there = {**told, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "GPU-1"}
     assert differences(there) == ("nice value 15 in place of 0", "OMP_NUM_THREADS 1 in place of 4")
-    assert VARIABLE not in there and differences(there) == ()
+    assert SURROUNDINGS not in there and differences(there) == ()
     alike = {**told, "OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "GPU-1", "PYTHONBREAKPOINT": "0"}
     assert differences(alike) == ("nice value 15 in place of 0", "PYTHONBREAKPOINT 0 in place of unset")

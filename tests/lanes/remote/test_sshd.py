@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from support.sshd import Sshd, needs_sshd, sshd
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.remote import agent as agents
-from tfmon.lanes.remote import link as links
 from tfmon.lanes.remote.host import Host
 
 __all__ = ["sshd"]
@@ -55,10 +52,6 @@ def test_lanes_run_over_it_and_nothing_is_left(connect, sshd):
     wait_for(lambda: not sshd.sessions(), what="the session is over")
 
 
-def test_two_names_of_one_machine_have_one_boot_id(connect):
-    assert connect("gpu2").machine.boot == connect("gpu3").machine.boot != ""
-
-
 def test_a_shared_connection_of_the_users_is_not_made_by_tfmon(connect, sshd):
     """Nor would tfmon's end be the end of the user's other sessions."""
     config = sshd.folder / "config"
@@ -68,42 +61,17 @@ def test_a_shared_connection_of_the_users_is_not_made_by_tfmon(connect, sshd):
     assert link.machine.cores and not (sshd.folder / "shared").exists()
 
 
-@pytest.mark.parametrize("dies", ["client", "session", "agent"])
+@pytest.mark.parametrize("dies", ["client", "session"])
 def test_what_dies_takes_every_lane_with_it(connect, sshd, dies, monkeypatch):
     be_patient(monkeypatch)
     link = connect()
     children, agent = start_all_kinds(link), link.agent
-    pids = {
-        "client": [link._wire.popen.pid],
-        "session": [one.pid for one in sshd.sessions()],
-        "agent": [agent.pid],
-    }[dies]
-    for pid in pids:
+    for pid in [link._wire.popen.pid] if dies == "client" else [one.pid for one in sshd.sessions()]:
         with contextlib.suppress(ProcessLookupError):  # one session process may end with the other
             os.kill(pid, signal.SIGKILL)
     wait_for(lambda: all_gone(children, agent.pid), what="all are gone, though no silence is taken for a loss")
-    lost = link.wait_for_loss()
+    assert link.wait_for_loss().reason
     assert all(child.failure for child in children)
-    assert lost.reason.startswith("tfmon's agent there was killed") == (dies == "agent"), lost.reason
-
-
-def test_a_link_that_goes_silent_is_told_within_6_s_and_ends_the_lanes_within_12(connect, sshd):
-    """The limits themselves say within what; how late a busy machine is says nothing of tfmon."""
-    assert links.SILENCE_S + links.BEAT_S <= 6 and agents.SILENCE_S + 1 + agents.TERM_S + agents.KILL_S < 12
-    link = connect()
-    children, agent = start_all_kinds(link), link.agent
-    began = time.monotonic()
-    for session in sshd.sessions():
-        session.suspend()
-    try:
-        assert link.wait_for_loss().reason, "tfmon or ssh itself has noticed the silence"
-        told_s = time.monotonic() - began
-        wait_for(lambda: all_gone(children, agent.pid), what="all are gone")
-        gone_s = time.monotonic() - began
-    finally:
-        for session in sshd.sessions():
-            session.resume()
-    assert told_s > 2 and gone_s > 8, (told_s, gone_s)
 
 
 @pytest.mark.parametrize("wrong", ["unknown key", "changed key", "no login"])

@@ -114,7 +114,7 @@ def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
 
 
 def _epoch_row(lane: LaneState, width: int) -> Row:
-    """Show how far a script's `fit` is: the epoch, a bar of its batches, and the time left."""
+    """Show how far a script's `fit` is: the epoch, a bar of all epochs, and the time left."""
     progress = lane.progress
     assert progress is not None
     head = f"epoch {progress.epoch}/{progress.epochs} "
@@ -124,7 +124,8 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
     if not progress.batches:
         return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
     length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
-    filled = round(min(1.0, progress.batch / progress.batches) * length)
+    epochs_done = max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)
+    filled = round(min(1.0, epochs_done / progress.epochs) * length)
     return labelled(
         "done",
         (head, TEXT),

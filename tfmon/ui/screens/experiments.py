@@ -29,6 +29,8 @@ from tfmon.ui.screens.scroll import ScrollPage
 
 MOST_CHART = 20
 """Rows of a curve at most."""
+LEAST_CHART = 9
+"""Rows that must be free for a curve that nobody asked for."""
 
 
 class HistoryPage(ScrollPage):
@@ -62,6 +64,8 @@ class SeriesPage(ListPage):
         super().__init__(monitor)
         self.curve: int | None = 0
         """Which curve is shown; None for none."""
+        self.if_free = False
+        """Whether the first one is shown where rows are free for it, and only there."""
         self.table = SeriesTable((), ())
         """The latest table; the same object as long as nothing has changed."""
         self._made_from: object = None
@@ -118,9 +122,12 @@ class SeriesPage(ListPage):
         self.refresh_table()
         table = self.table
         above = [*self.lead(width), *answer_rows(table, width)][: max(1, height // 3)]
+        room = height - len(above)
+        free = room - len(table.rows) - 7
+        if self.if_free:
+            self.curve = 0 if free >= LEAST_CHART else None
         if self.curve is not None and table.curves:
-            room = height - len(above)
-            most = min(MOST_CHART, max(6, room // 2, room - len(table.rows) - 7))
+            most = min(MOST_CHART, max(6, room // 2, free))
             above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
         above.append(BLANK)
         self._above = len(above)
@@ -255,6 +262,7 @@ class SweepPage(SeriesPage):
         self.refresh_table()
         knobs = [curve.knob for curve in self.table.curves]
         self.curve = next((at for at, knob in enumerate(knobs) if knob in KINDS), None)
+        self.if_free = self.curve is None
 
     @property
     def found(self) -> Found:
@@ -301,6 +309,7 @@ class SweepPage(SeriesPage):
             self.monitor.say("no knob of this sweep is a number")
             return
         after = 0 if self.curve is None else self.curve + 1
+        self.if_free = False
         self.curve = after if after < count else None
         self.redraw()
 

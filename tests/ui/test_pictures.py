@@ -1,0 +1,242 @@
+"""Pictures of the screen. After a wanted change run these with `--snapshot-update`, and look at them."""
+
+from __future__ import annotations
+
+import pytest
+from support.many_gpus import eight_gpus
+from support.ui import CPU_MACHINE, REMOTE, Demo, FakeRuns, connect, crossover_demo, hosts_demo, lose, racing_demo
+from textual.pilot import Pilot
+
+from tfmon.model.events import LanePrinted
+from tfmon.model.spec import LaneSpec
+from tfmon.ui.render.series import METRICS
+
+from .pilot import app_of, press, until
+
+SMALL, USUAL, LARGE, HIGH = (80, 24), (120, 36), (200, 50), (120, 90)
+
+
+def sizes(*some: tuple[int, int]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("size", some, ids="{0[0]}x{0[1]}".format)
+
+
+# ---------------------------------------------------------------- a race
+
+
+@sizes(SMALL, USUAL, LARGE)
+def test_a_race_of_cpu_and_gpu(snap_compare, size):
+    assert snap_compare(app_of(racing_demo()), terminal_size=size)
+
+
+def test_a_race_of_two_variants_without_a_gpu(snap_compare):
+    assert snap_compare(app_of(racing_demo(CPU_MACHINE)), terminal_size=SMALL)
+
+
+def test_a_failed_lane_beside_a_focused_one_with_a_request(snap_compare):
+    demo = racing_demo()
+    demo.fail("gpu:0")
+    demo.ask("cpu", "batch_size", 40)
+    assert snap_compare(app_of(demo), terminal_size=SMALL, press=["tab"])
+
+
+def test_a_light_theme(snap_compare):
+    app = app_of(racing_demo(), theme="textual-light")
+    assert snap_compare(app, terminal_size=USUAL)
+
+
+def test_no_colour_and_no_braille(snap_compare, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=SMALL)
+
+
+@sizes(SMALL, USUAL)
+def test_the_first_seconds(snap_compare, size):
+    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
+    demo = Demo(specs, CPU_MACHINE, mode="turns")
+    demo.clock.ahead(0.4)
+    for name in demo.names:
+        demo.enter(name, "importing")
+    demo.clock.ahead(4.1)
+    demo.enter(demo.names[1], "building")
+    demo.sample()
+    assert snap_compare(app_of(demo), terminal_size=size)
+
+
+@sizes(SMALL, USUAL, LARGE)
+def test_a_result(snap_compare, size):
+    demo = racing_demo(CPU_MACHINE)
+    for name in demo.names:
+        demo.enter(name, "done")
+    assert snap_compare(app_of(demo), terminal_size=size)
+
+
+# ---------------------------------------------------------------- several machines, and many GPUs
+
+
+@sizes(SMALL, USUAL, LARGE)
+def test_a_race_over_three_machines(snap_compare, size):
+    assert snap_compare(app_of(hosts_demo()), terminal_size=size)
+
+
+def test_a_machine_that_is_lost(snap_compare):
+    demo = hosts_demo()
+    lose(demo, "gpu2")
+    demo.race(5, (2_420, 7_663, 30_400))
+    assert snap_compare(app_of(demo), terminal_size=SMALL)
+
+
+def test_the_first_seconds_where_one_machine_is_connected_already(snap_compare):
+    demo = Demo(REMOTE, mode="turns")
+    demo.clock.ahead(1)
+    connect(demo, "gpu2")
+    demo.enter("cpu", "importing")
+    demo.enter("gpu2/gpu:0", "importing")
+    demo.clock.ahead(2)
+    assert snap_compare(app_of(demo), terminal_size=SMALL)
+
+
+def test_the_result_of_three_machines(snap_compare):
+    demo = hosts_demo()
+    for name in demo.names:
+        demo.enter(name, "done")
+    assert snap_compare(app_of(demo), terminal_size=SMALL)
+
+
+def test_the_page_of_a_lane_on_another_machine(snap_compare):
+    assert snap_compare(app_of(hosts_demo()), terminal_size=HIGH, press=["tab", "tab", "enter"])
+
+
+@sizes(SMALL, USUAL)
+def test_a_race_of_one_gpu_against_eight(snap_compare, size):
+    assert snap_compare(app_of(eight_gpus()), terminal_size=size)
+
+
+def test_the_lane_on_eight_gpus_on_the_whole_width(snap_compare):
+    assert snap_compare(app_of(eight_gpus()), terminal_size=USUAL, press=["tab", "tab", "z"])
+
+
+def test_the_page_of_a_lane_on_eight_gpus(snap_compare):
+    assert snap_compare(app_of(eight_gpus()), terminal_size=HIGH, press=["tab", "tab", "i"])
+
+
+# ---------------------------------------------------------------- looking closer
+
+
+def sampled() -> Demo:
+    """Return a race whose CPU, memory and GPU are sampled every second, as in a real one."""
+    demo = racing_demo()
+    for second in range(30):
+        demo.race(1, (7_600 - 60 * second, 2_400 + 20 * second))
+    return demo
+
+
+@sizes(SMALL, LARGE)
+def test_zoom(snap_compare, size):
+    assert snap_compare(app_of(racing_demo()), terminal_size=size, press=["tab", "tab", "z"])
+
+
+def test_zoom_without_colour_and_braille(snap_compare, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=USUAL, press=["z"])
+
+
+@pytest.mark.parametrize("metric", ["gpu", "memory"])
+def test_a_chart_of_another_metric(snap_compare, metric):
+    presses = [one.id for one in METRICS].index(metric)
+    assert snap_compare(app_of(sampled()), terminal_size=USUAL, press=["v"] * presses)
+
+
+@pytest.mark.parametrize(("scale", "presses"), [("own", 1), ("log", 2)], ids=["own", "log"])
+def test_an_own_and_a_logarithmic_axis(snap_compare, scale, presses):
+    assert snap_compare(app_of(sampled()), terminal_size=SMALL, press=["a"] * presses)
+
+
+def test_a_display_that_does_not_follow(snap_compare):
+    assert snap_compare(app_of(sampled()), terminal_size=SMALL, press=["F"])
+
+
+def test_what_is_copied(snap_compare):
+    command = "tfmon race small-dense --lane cpu,batch_size=16 --lane gpu:0,batch_size=512 --set prefetch=auto"
+    assert snap_compare(app_of(racing_demo(), repeat=lambda: command), terminal_size=SMALL, press=["y"])
+
+
+# ---------------------------------------------------------------- pages
+
+HEAD = "2026-01-01 10:00:00.123456: "
+PRINTED = (
+    f"{HEAD}I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is optimized to use "
+    "available CPU instructions in performance-critical operations.",
+    f"{HEAD}W tensorflow/core/data/root_dataset.cc:81] The dataset is smaller than its shuffle buffer.",
+    "Epoch 1/3  loss 2.30",
+    "Traceback (most recent call last):",
+    "ValueError: the labels have another shape than the predictions",
+)
+DOCTOR = """GPU
+  ✓ ok       NVIDIA driver           580.65
+  ! warning  GPU used by others      another program keeps it 87 % busy
+             expected: a GPU for this race alone
+             fix: end the other program, or choose another GPU with CUDA_VISIBLE_DEVICES; nvidia-smi lists both
+  ✗ broken   CUDA libraries          libcudnn.so.9 was not found
+
+1 of 3 checks failed."""
+PROFILE = """20 steps of 1.21 ms (the longest 1.40 ms), tf.function
+dispatch-bound: starting the step takes 58 % of the time
+
+the loop's thread
+  input wait                               0.10 ms     8 %
+  step call                                1.00 ms    83 %"""
+PAGES = {
+    "lane": ["i"],
+    "log": ["l"],
+    "knobs": ["k", "down"],
+    "profile": ["P"],
+    "doctor": ["d"],
+    "runs": ["R", "down", "space", "down"],
+    "question": ["R", "D"],
+    "help": ["l", "question_mark"],
+    "crossover": ["c", "down", "down"],
+    "picker": ["s"],
+}
+
+
+def app(**more):
+    demo = racing_demo()
+    demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=PRINTED))
+    return app_of(demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=lambda _: PROFILE, **more)
+
+
+def keys(page: str):
+    """Return what presses the keys of a page, and waits for what a thread makes."""
+
+    async def run(pilot: Pilot) -> None:
+        first, *rest = PAGES[page]
+        await press(pilot, first)
+        ready = {"R": "4 runs", "d": "checks failed", "P": "input wait"}.get(first, "")
+        await until(pilot, lambda: ready in pilot.app.screen.canvas.text())
+        await press(pilot, *rest)
+
+    return run
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page(snap_compare, page):
+    assert snap_compare(app(), terminal_size=USUAL, run_before=keys(page))
+
+
+@pytest.mark.parametrize("page", ["lane", "log", "knobs", "runs", "crossover", "picker"])
+def test_a_page_in_a_small_terminal(snap_compare, page):
+    """These show something else there: what is cut, wrapped or in fewer columns."""
+    assert snap_compare(app(), terminal_size=SMALL, run_before=keys(page))
+
+
+def test_a_list_in_a_light_theme(snap_compare):
+    assert snap_compare(app(theme="textual-light"), terminal_size=USUAL, run_before=keys("runs"))
+
+
+def test_a_list_without_colour_and_in_ascii(snap_compare, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(app(characters="ascii"), terminal_size=USUAL, run_before=keys("log"))
+
+
+def test_the_page_of_a_crossover(snap_compare):
+    assert snap_compare(app_of(crossover_demo()), terminal_size=USUAL, press=["c"])

@@ -1,0 +1,213 @@
+"""Writes one recording: packed as it comes, and thinned as it gets old, so that a day takes little room.
+
+A packed recording is a chain of gzip members. Its blocks are ten minutes long, and all but the first begin with
+what was known by then. Whatever ends the process, the recording can be read up to the last flush.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.model import codec
+from tfmon.model.events import Event
+from tfmon.model.session import Snapshot
+from tfmon.recordings import library
+from tfmon.recordings.header import LONGEST_LINE_BYTES, Closed, Header, Known
+from tfmon.recordings.thinning import Thinner
+
+BLOCK_S = 600.0
+STAGES = ((600.0, 1.0), (3_600.0, 60.0))
+"""Age from which the events of a block are thinned, and to stretches of what length; in seconds."""
+JOINED_S = 3_660.0
+"""Blocks of the last stage are joined up to this length; what was known is kept only at the beginning of them."""
+_LEVEL = 6
+
+
+@dataclass(slots=True)
+class _Block:
+    """Some minutes that are over."""
+
+    since_ns: int
+    until_ns: int
+    members: list[bytes | tuple[int, int]]
+    """Its gzip members: the line it begins with, then its events; those that are written by offset and length."""
+    thinned: list[bytes]
+    """Its events in the stages that it has not reached yet."""
+
+
+class _Stage:
+    """The events of the present block, thinned and packed."""
+
+    def __init__(self, every_s: float) -> None:
+        self._packer, self._packed = _packer(), b""
+        self.thinner = Thinner(every_s, self._take)
+        self.next: _Stage | None = None
+
+    def _take(self, event: Event) -> None:
+        self._packed += self._packer.compress(codec.encode(event))
+        if self.next is not None:
+            self.next.thinner.add(event)
+
+    def end(self) -> bytes:
+        """Return the member; the stage before must have ended."""
+        self.thinner.flush()
+        return self._packed + self._packer.flush()
+
+
+class Writer:
+    """Appends to a new file. If its name does not end in .gz it has plain lines, and nothing in it is thinned.
+
+    Raises: OSError, from every method but `abandon`; what was written before stays readable.
+    Thread: one.
+    """
+
+    def __init__(self, path: Path, fd: int) -> None:
+        """Write to a file that `library` has opened."""
+        self.path = path
+        self.written_bytes = 0
+        self.events = self.events_written = 0
+        self._fd = fd
+        self._packed = path.name.endswith(".gz")
+        self._pending: list[bytes] = []
+        self._blocks: list[_Block] = []
+        """Those that are over, oldest first."""
+
+    def begin(self, header: Header) -> None:
+        """Write the first line."""
+        self._latest_ns = header.started_ns
+        self._begin_block(codec.encode(header))
+
+    def add(self, event: Event) -> None:
+        """Take an event; it is written with the next `flush`."""
+        self._pending.append(codec.encode(event))
+        self.events += 1
+        self._latest_ns = max(self._latest_ns, event.at_ns)
+        if self._packed:
+            self._stages[0].thinner.add(event)
+
+    def flush(self) -> None:
+        """Write what was added."""
+        if self._pending:
+            data, self._pending = b"".join(self._pending), []
+            self._write(self._pack(data, zlib.Z_SYNC_FLUSH))
+            self.events_written = self.events
+
+    def keep(self, known: Snapshot) -> None:
+        """Begin a new block with what is known after all events, if the present one is long enough."""
+        if self._packed and self._latest_ns - self._since_ns >= BLOCK_S * 1e9:
+            line = codec.encode(Known(known=known))
+            if len(line) <= LONGEST_LINE_BYTES:
+                self._end_block()
+                self._thin()
+                self._begin_block(line)
+
+    def close(self, closed: Closed | None, known: Snapshot | None) -> None:
+        """Write the last lines and close the file: how the race ended, and if it was long, what was known then."""
+        try:
+            self.flush()
+            lines = [codec.encode(Known(known=known))] if self._blocks and known is not None else []
+            self._end_block()
+            for line in (*lines, *([codec.encode(closed)] if closed is not None else [])):
+                if len(line) <= LONGEST_LINE_BYTES:
+                    self._write_member(line)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # ------------------------------------------------------------ inside
+
+    def _begin_block(self, line: bytes) -> None:
+        self._since_ns = self._latest_ns
+        self._begins_at = self.written_bytes
+        self._write_member(line)
+        self._events_at = self.written_bytes
+        self._packer = _packer()
+        self._stages = [_Stage(every_s) for _, every_s in STAGES]
+        for stage, after in zip(self._stages, self._stages[1:], strict=False):
+            stage.next = after
+
+    def _end_block(self) -> None:
+        self._write(self._pack(b"", zlib.Z_FINISH))
+        begins = self._begins_at, self._events_at - self._begins_at
+        events = self._events_at, self.written_bytes - self._events_at
+        thinned = [stage.end() for stage in self._stages]
+        self._blocks.append(_Block(self._since_ns, self._latest_ns, [begins, events], thinned))
+
+    def _pack(self, data: bytes, how: int) -> bytes:
+        return self._packer.compress(data) + self._packer.flush(how) if self._packed else data
+
+    def _write_member(self, line: bytes) -> None:
+        self._write(gzip.compress(line, _LEVEL, mtime=0) if self._packed else line)
+
+    def _write(self, data: bytes) -> None:
+        self.written_bytes += len(data)
+        _write_all(self._fd, data)
+
+    def _thin(self) -> None:
+        """Write the file anew if blocks have reached their next stage; where that fails, it stays as it is."""
+        reached = False
+        for block in self._blocks:
+            while block.thinned and self._latest_ns - block.until_ns >= STAGES[-len(block.thinned)][0] * 1e9:
+                block.members[1:] = [block.thinned.pop(0)]
+                reached = True
+        if reached:
+            self._blocks = _joined(self._blocks)
+            with contextlib.suppress(OSError):
+                self._rewrite()
+
+    def _rewrite(self) -> None:
+        part = self.path.with_name(self.path.name + library.PART)
+        part.unlink(missing_ok=True)
+        fd, size = library.create_file(part), 0
+        places: list[list[bytes | tuple[int, int]]] = []
+        try:
+            for block in self._blocks:
+                places.append([])
+                for member in block.members:
+                    data = member if isinstance(member, bytes) else os.pread(self._fd, member[1], member[0])
+                    _write_all(fd, data)
+                    places[-1].append((size, len(data)))
+                    size += len(data)
+            part.replace(self.path)
+        except BaseException:
+            os.close(fd)
+            part.unlink(missing_ok=True)
+            raise
+        os.close(self._fd)
+        self._fd, self.written_bytes = fd, size
+        for block, members in zip(self._blocks, places, strict=True):
+            block.members = members
+
+
+def _packer() -> zlib._Compress:
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    done = 0
+    while done < len(data):
+        done += os.write(fd, memoryview(data)[done:])
+
+
+def _joined(blocks: list[_Block]) -> list[_Block]:
+    """Return the blocks with those of the last stage joined, which then begin with what was known before them."""
+    joined: list[_Block] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        old = last is not None and not last.thinned and not block.thinned
+        if last is not None and old and block.until_ns - last.since_ns <= JOINED_S * 1e9:
+            last.members += block.members[1:]
+            last.until_ns = block.until_ns
+        else:
+            joined.append(block)
+    return joined
