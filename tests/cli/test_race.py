@@ -57,7 +57,7 @@ def test_every_command_says_what_it_does_and_what_each_option_is_for(tfmon, name
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "words", [("list",), ("race", "--help"), ("config", "--json"), ("export", "RUN", "--csv")]
+    "words", [("list",), ("race", "--help"), ("config", "--json"), ("export", "RUN", "--json")]
 )
 def test_output_that_cannot_be_written_is_one_line_and_code_1(words):
     with Path("/dev/full").open("w") as full:

@@ -210,15 +210,16 @@ class TestLists:
             ("A: prefetch", "8", "64")
         ]
         assert "A: prefetch" in run("diff", "last~1", "last").stdout
-        assert run("export", "last", "--csv").stdout.startswith("time,seconds,subject")
         assert json.loads(run("export", "last", "--json").stdout)["result"]["scenario"] == "small-dense"
-        assert run("export", "last", "--csv", "-o", "out.csv").returncode == 0
-        assert (tmp_path / "out.csv").read_text().count("\n") > 10
+        assert run("export", "last", "--json", "-o", "out.json").returncode == 0
+        assert len(json.loads((tmp_path / "out.json").read_text())["samples"]) > 10
 
     @pytest.mark.process
     def test_exporting_never_loads_tensorflow(self, folder, tmp_path):
         words = ("-X", "importtime", "-m", "tfmon")
-        with started("export", str(RECORDED), "--csv", "-o", str(tmp_path / "out.csv"), program=words) as process:
+        with started(
+            "export", str(RECORDED), "--json", "-o", str(tmp_path / "out.json"), program=words
+        ) as process:
             _, err = process.communicate()
         loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
         assert "tfmon" in loaded and not loaded & {"tensorflow", "keras"}
@@ -236,7 +237,7 @@ class TestLists:
         assert "is not a recording of tfmon" in shown
         assert "5.5×" in shown
 
-    @pytest.mark.parametrize("command", ["replay --json", "diff --json", "export --csv", "export --json"])
+    @pytest.mark.parametrize("command", ["replay --json", "diff --json", "export --text", "export --json"])
     def test_a_bad_recording_gets_one_line(self, run, tmp_path, command):
         word, *options = command.split()
         bad, lines = tmp_path / "bad.jsonl", RECORDED.read_bytes()
@@ -248,14 +249,14 @@ class TestLists:
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
-            (("export", RECORDED), "needs one of --html FILE, --markdown, --text, --csv and --json"),
-            (("export", RECORDED, "--csv", "--json"), "needs one of"),
+            (("export", RECORDED), "needs one of --html FILE, --markdown, --text and --json"),
+            (("export", RECORDED, "--text", "--json"), "needs one of"),
             (
                 ("export", RECORDED, "--html", "d", "-o", "f"),
                 "--output does not go with --html",
             ),
-            (("export", RECORDED, "--csv", "-o", RECORDED), "is there already"),
-            (("export", RECORDED, "--csv", "-o", "none/out.csv"), "there is no folder none"),
+            (("export", RECORDED, "--json", "-o", RECORDED), "is there already"),
+            (("export", RECORDED, "--json", "-o", "none/out.json"), "there is no folder none"),
             (("diff", RECORDED, "nothing"), "there is no recording nothing"),
         ],
     )

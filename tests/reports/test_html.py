@@ -213,7 +213,7 @@ class TestFiles:
             (("--html", "."), "is a folder"),
             (("--html", "none/race.html"), "there is no folder none"),
             (("--html", "/proc/race.html"), "/proc/race.html: "),
-            (("--markdown", "--csv"), "needs one of"),
+            (("--markdown", "--json"), "needs one of"),
         ],
     )
     def test_bad_targets_get_one_line(self, run, words, problem):

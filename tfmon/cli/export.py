@@ -30,20 +30,16 @@ OTHERWISE = "name another file, or add --force to write over it"
 )
 @click.option("--markdown", is_flag=True, help="Write the report as Markdown, to paste into an issue or a chat.")
 @click.option("--text", "as_text", is_flag=True, help="Write the whole report as plain text.")
-@click.option("--csv", "as_csv", is_flag=True, help="Write CSV: a line for each number.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object: header, result, and every number.")
 @click.option(
-    "--output",
-    "-o",
-    metavar="FILE",
-    help="Write Markdown, text, CSV or JSON into this new file, not to stdout.",
+    "--output", "-o", metavar="FILE", help="Write Markdown, text or JSON into this new file, not to stdout."
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there already.")
 @click.option(
     "--everything",
     is_flag=True,
     help="Also write names of hosts and users, home folders, and what looks like a secret: HTML and Markdown go "
-    "without them; text, CSV and JSON have them.",
+    "without them; text and JSON have them.",
 )
 def export(
     recording: str | None,
@@ -51,7 +47,6 @@ def export(
     html: str | None,
     markdown: bool,
     as_text: bool,
-    as_csv: bool,
     as_json: bool,
     output: str | None,
     force: bool,
@@ -67,15 +62,15 @@ def export(
     For example:
       tfmon export --html race.html
       tfmon export last~1 --markdown
-      tfmon export last --csv -o race.csv
+      tfmon export last --json -o race.json
       tfmon export night.sweep --html sweep.html
     """
     from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.sweeps import is_sweep
 
-    ways = [html is not None, markdown, as_text, as_csv, as_json]
+    ways = [html is not None, markdown, as_text, as_json]
     if sum(ways) != 1:
-        raise UsageError("tfmon export needs one of --html FILE, --markdown, --text, --csv and --json")
+        raise UsageError("tfmon export needs one of --html FILE, --markdown, --text and --json")
     if output is not None and html is not None:
         raise UsageError("--output does not go with --html FILE, which names its own")
     if example and recording is not None:
@@ -89,9 +84,9 @@ def export(
         elif markdown or as_text:
             _write(_read(path, markdown=markdown, everything=everything), output, force=force)
         elif is_sweep(path):
-            _write(_sweep(path, as_csv=as_csv), output, force=force)
+            _write(_sweep(path), output, force=force)
         else:
-            _numbers(path, output, as_csv=as_csv, force=force)
+            _numbers(path, output, force=force)
 
 
 # ---------------------------------------------------------------- for people
@@ -165,19 +160,18 @@ def _read(path: Path, *, markdown: bool, everything: bool) -> str:
 # ---------------------------------------------------------------- for other programs
 
 
-def _sweep(path: Path, *, as_csv: bool) -> str:
-    """Return the combinations of a sweep as CSV or JSON."""
+def _sweep(path: Path) -> str:
+    """Return the combinations of a sweep as JSON."""
     from tfmon.analysis.sweep import rank
     from tfmon.recordings import sweeps
-    from tfmon.reports.series_json import sweep_to_json, to_csv
+    from tfmon.reports.series_json import sweep_to_json
 
-    found = rank(sweeps.read(path))
-    return to_csv(found) if as_csv else json.dumps(sweep_to_json(found, str(path)), indent=2, allow_nan=False)
+    return json.dumps(sweep_to_json(rank(sweeps.read(path)), str(path)), indent=2, allow_nan=False)
 
 
-def _numbers(path: Path, output: str | None, *, as_csv: bool, force: bool) -> None:
+def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
-    from tfmon.recordings import export as writing
+    from tfmon.recordings.export import write_json
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
     from tfmon.reports.race_json import to_json
@@ -185,13 +179,9 @@ def _numbers(path: Path, output: str | None, *, as_csv: bool, force: bool) -> No
     with guard(path), Recording(path) as opened:
         if opened.torn:
             tell_torn(path)
-        if as_csv:
-            with _file(output, force=force) as target:
-                writing.write_csv(opened, target)
-        else:
-            result = to_json(analyse(play_all(path)[1]), opened.header)
-            with _file(output, force=force) as target:
-                writing.write_json(opened, result, target)
+        result = to_json(analyse(play_all(path)[1]), opened.header)
+        with _file(output, force=force) as target:
+            write_json(opened, result, target)
 
 
 # ---------------------------------------------------------------- files

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from tfmon.cli import options
-from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.runner import settings as configured
 from tfmon.runner.settings import Seconds
 
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 )
 @options.headless
 @options.as_json
-@click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV. No screen is used.")
 @options.looks
 @options.python
 @options.ray
@@ -79,7 +78,6 @@ def sweep(
     resume: str | None,
     headless: bool,
     as_json: bool,
-    as_csv: bool,
     theme: str | None,
     mouse: bool | None,
     python: str | None,
@@ -112,9 +110,7 @@ def sweep(
         if context.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE
     ]
     check_start(scenario=scenario is not None, command=bool(command), resume=resume is not None, given=given)
-    if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other", "leave one of them out")
-    headless = headless or as_json or as_csv
+    headless = headless or as_json
     screen = configured.screen_settings(theme, mouse, None)
     sweep_options = SweepOptions(
         over=over,
@@ -155,7 +151,7 @@ def sweep(
     found, file = program.sweep.found, program.file
     path = str(file.path) if file else ""
     with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-        options.print_result(_report(found, path, as_json=as_json, as_csv=as_csv), path)
+        options.print_result(_report(found, path, as_json=as_json), path)
     if file is not None and file.failure:
         raise TfmonError(file.failure, "some printed results were not saved")
     failed = program.sweep.failure or found.state.lost or any(row.outcome == FAILED for row in found.rows)
@@ -163,10 +159,10 @@ def sweep(
     sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else fine)
 
 
-def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:
-    from tfmon.reports.series_json import sweep_to_json, to_csv
+def _report(found: Found, file: str, *, as_json: bool) -> str:
+    from tfmon.reports.series_json import sweep_to_json
     from tfmon.reports.sweep import to_text
 
     if as_json:
         return json.dumps(sweep_to_json(found, file), indent=2, allow_nan=False)
-    return to_csv(found) if as_csv else to_text(found, file)
+    return to_text(found, file)

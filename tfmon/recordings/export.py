@@ -1,8 +1,7 @@
-"""Writes a recording for other programs, as CSV or JSON."""
+"""Writes a recording for other programs, as JSON."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Iterator
@@ -18,42 +17,32 @@ from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.recordings.reader import Recording
 
-COLUMNS = ("time", "seconds", "subject", "step", "name", "value", "note")
-"""`time` is UTC; `seconds` counts from the first event; `value` is in the unit that `name` ends in."""
-
-
-def write_csv(recording: Recording, target: TextIO) -> None:
-    """Write one line for each number; raises RecordingError and OSError."""
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for sample in _samples(recording):
-        row = _row(recording, sample)
-        writer.writerow(["" if value is None else value for value in row.values()])
-
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
-    """Write one object: header, result of the race, and every number; raises RecordingError and OSError."""
+    """Write one object: header, result of the race, and every number; raises RecordingError and OSError.
+
+    Units: `time` is UTC; `seconds` counts from the first event; `value` is in the unit that `name` ends in.
+    """
     target.write('{\n"header": ' + json.dumps(codec.plain(recording.header)))
     target.write(',\n"result": ' + json.dumps(result, allow_nan=False))
     target.write(',\n"samples": [')
-    for place, sample in enumerate(_samples(recording)):
-        row = _row(recording, sample)
-        if isinstance(sample.value, float) and number(sample.value) is None:
-            row["value"] = str(sample.value)
-        target.write((",\n" if place else "\n") + json.dumps(row, allow_nan=False))
+    samples = (sample for event in recording.events() for sample in samples_of(event))
+    for place, sample in enumerate(samples):
+        target.write((",\n" if place else "\n") + json.dumps(_row(recording, sample), allow_nan=False))
     target.write("\n]\n}\n")
 
 
-def _samples(recording: Recording) -> Iterator[Sample]:
-    for event in recording.events():
-        yield from samples_of(event)
-
-
 def _row(recording: Recording, sample: Sample) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(recording.header.wall_s(sample.at_ns), timezone.utc)
-    seconds = round((sample.at_ns - recording.times_ns[0]) / 1e9, 6)
-    values = (moment.isoformat(), seconds, sample.subject, sample.step, sample.name, sample.value, sample.note)
-    return dict(zip(COLUMNS, values, strict=True))
+    finite = not isinstance(sample.value, float) or math.isfinite(sample.value)
+    return {
+        "time": datetime.fromtimestamp(recording.header.wall_s(sample.at_ns), timezone.utc).isoformat(),
+        "seconds": round((sample.at_ns - recording.times_ns[0]) / 1e9, 6),
+        "subject": sample.subject,
+        "step": sample.step,
+        "name": sample.name,
+        "value": sample.value if finite else str(sample.value),
+        "note": sample.note,
+    }
 
 
 # ---------------- events as series of numbers
@@ -126,10 +115,3 @@ def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iter
         value = getattr(event, part.name)
         if isinstance(value, int | float) and not isinstance(value, bool) and part.name not in _NOT_MEASURED:
             yield Sample(event.at_ns, subject, part.name, value)
-
-
-def number(value: KnobValue) -> float | None:
-    """Return a value as a number that JSON accepts; None for text, nan and infinities."""
-    if isinstance(value, str) or not math.isfinite(value):
-        return None
-    return float(value)

@@ -1,16 +1,13 @@
-"""A crossover, a tuning and a sweep as JSON objects, and a sweep as CSV. Units are in the names of the keys."""
+"""A crossover, a tuning and a sweep as JSON objects. Units are in the names of the keys."""
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.sweep import Found, Row
 from tfmon.analysis.sweep_text import answer, scaling_of
 from tfmon.analysis.tuning import change_text
-from tfmon.model.knobs import show
 from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
 from tfmon.reports import estimate_json, head, lane_json, recording_json, scaling_json
@@ -148,23 +145,3 @@ def combination_json(row: Row) -> dict[str, Any]:
         "reason": row.reason or None,
         "missing": missing,
     }
-
-
-def to_csv(found: Found) -> str:
-    """Return a sweep as CSV: a line a combination, the best first, and a column for each knob."""
-    knobs = list(found.state.plan.over)
-    names = (
-        "device", "ratio", "ratio_low", "ratio_high", "pairs", "visits", "examples_per_s",
-        "baseline_examples_per_s", "step_ms", "memory_bytes", "bottleneck", "place", "state", "reason",
-    )  # fmt: skip
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*knobs, *names])
-    for row in found.ranked:
-        data, ratio = combination_json(row), row.ratio
-        ends = ("", "", "") if ratio is None else (ratio.value, ratio.low, ratio.high)
-        values = {**data, "ratio": ends[0], "ratio_low": ends[1], "ratio_high": ends[2]}
-        writer.writerow(
-            [*(show(row.combination.settings[knob]) for knob in knobs), *(values[name] for name in names)]
-        )
-    return out.getvalue().rstrip("\n")
