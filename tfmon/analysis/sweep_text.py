@@ -180,7 +180,7 @@ def _state_text(row: Row) -> str:
     if row.outcome != OPEN:
         return f"{row.state}: {row.reason}" if row.reason else row.state
     pairs = len(row.combination.pairs)
-    died = f"tried before: {row.reason}" if row.reason and not row.place else ""
+    died = "" if row.place else row.reason
     return ", ".join(filter(None, (row.state, units.several(pairs, "pair") if pairs else "", died)))
 
 
