@@ -23,7 +23,7 @@ from support import long_race  # noqa: E402
 
 from tfmon.analysis.analysis import analyse  # noqa: E402
 from tfmon.model.session import Snapshot  # noqa: E402
-from tfmon.recordings.export import write_csv  # noqa: E402
+from tfmon.recordings.export import write_json  # noqa: E402
 from tfmon.recordings.player import Player, play_all  # noqa: E402
 from tfmon.recordings.reader import Recording, peek  # noqa: E402
 from tfmon.reports.gather import gather  # noqa: E402
@@ -41,7 +41,7 @@ def main() -> None:
         _timed("a replay opens", lambda: Player(Recording(path)))
         _timed("a replay goes to its end", lambda: _to_the_end(path))
         _timed("export --html", lambda: gather(path))
-        _timed("export --csv", lambda: _csv(path))
+        _timed("export --json", lambda: _numbers(path))
 
 
 def _write(path: Path, seconds: int) -> None:
@@ -65,9 +65,9 @@ def _to_the_end(path: Path) -> None:
     player.go_to(player.state().to_ns)
 
 
-def _csv(path: Path) -> None:
+def _numbers(path: Path) -> None:
     with Recording(path) as opened:
-        write_csv(opened, io.StringIO())
+        write_json(opened, {}, io.StringIO())
 
 
 def _timed(what: str, work: Callable[[], object]) -> None:
