@@ -57,7 +57,7 @@ class TestWhatIsInIt:
             lane.steady.examples_per_s for lane in end.lanes
         ]
         assert "batch_size 20" in text and "AMD EPYC 9554" in text and "TensorFlow 2.21.0" in text
-        for heading in ("Throughput over time", "Step times", "Where the time goes", "Loss", "Settings"):
+        for heading in ("Throughput over time", "Step times", "Where the time goes", "GPU load", "Settings"):
             assert heading in text
 
     def test_every_change_is_in_it_as_it_was_on_the_screen(self, tmp_path, run):

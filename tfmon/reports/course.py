@@ -1,4 +1,4 @@
-"""A race over time: throughput and loss."""
+"""A race over time: throughput, loss, and what was sampled of CPU, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from tfmon import units
 from tfmon.model.lane_statistics import SLICE_START
 from tfmon.reports import charts
 from tfmon.reports.charts import Line, Series, Shade
-from tfmon.reports.gather import Course, Measured, Moment
-from tfmon.reports.sections import DASH, Chart, Section, Table
+from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
+from tfmon.reports.sections import DASH, QUIET, Chart, Note, Section, Table
 
 MOST_POINTS = 600
 """Points of a series, about; in a longer race each stands for more than a second."""
@@ -26,6 +27,9 @@ MOST_SHADES = 600
 MOST_LABELS = 6
 MOST_MOMENTS = 200
 NOT_COUNTED = "not counted: "
+Items: TypeAlias = Sequence[Measured] | Sequence[Sample]
+Values: TypeAlias = Mapping[str, Sequence[Measured]] | Mapping[str, Sequence[Sample]]
+"""What was measured, by the name of a lane or of what it was sampled of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,12 @@ class Quantity:
     title: str
     unit: str
     about: str
-    fold: Callable[[Sequence[Measured]], float | None]
+    fold: Callable[[Sequence[Any]], float | None]
     """Returns the figure of an interval from what was measured in it."""
     write: Callable[[float], str]
-    note: Callable[[Sequence[Measured]], str] = lambda _: ""
+    note: Callable[[Sequence[Any]], str] = lambda _: ""
+    scale: float = 1.0
+    """How many of what was measured the unit of the axis has."""
     zero: bool = True
 
 
@@ -51,9 +57,13 @@ def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) 
         keys: By which it is hidden in charts.
     """
     drawer = _Drawer(course, names, keys)
+    read = [(what, drawer.sampled(what)) for what in _READINGS]
+    missing = [_READINGS[what].title for what, chart in read if chart is None]
+    told = Note(f"Not read in this race: {', '.join(missing)}.", QUIET) if missing else None
     return [
         Section("Throughput over time", drawer.throughput(), long=True),
-        Section("Loss", (drawer.chart(_LOSS),), long=True),
+        Section("Loss", (drawer.chart(_LOSS, course.windows),), long=True),
+        Section("CPU, memory and GPU", (*(chart for _, chart in read), told), long=True),
     ]
 
 
@@ -73,7 +83,20 @@ def _latest(windows: Sequence[Measured]) -> float | None:
     return next((one.loss for one in reversed(windows) if one.loss is not None), None)
 
 
+def _mean(samples: Sequence[Sample]) -> float | None:
+    return sum(one.value for one in samples) / len(samples) if samples else None
+
+
 _LOSS = Quantity("Loss", "loss", "Of the last step of each interval.", _latest, units.loss, zero=False)
+_SHARED = "Of the processes of a lane, while it trains; of the whole machine."
+_READINGS = {
+    CPU: Quantity("CPU", "% of a core", _SHARED, _mean, units.percent),
+    MEMORY: Quantity("Memory", "MiB", "That no other process shares.", _mean, units.memory, scale=2.0**20),
+    BUSY: Quantity("GPU load", "% of the time", "Time in which at least one kernel ran.", _mean, units.percent),
+    USED: Quantity("GPU memory", "MiB", "Of all processes.", _mean, units.memory, scale=2.0**20),
+    POWER: Quantity("Power", "W", "As the driver counts it.", _mean, units.watts),
+    HEAT: Quantity("Temperature", "°C", "Of the GPU.", _mean, units.celsius),
+}
 
 
 class _Drawer:
@@ -96,14 +119,32 @@ class _Drawer:
             f"windows that do not count{few}, but for those {SLICE_START}. Dashed: what was changed."
         )
         quantity = Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
-        return [self.chart(quantity, longest, list(self._lines())), self._moments()]
+        return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
 
-    def chart(self, quantity: Quantity, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()) -> Chart | None:
+    def sampled(self, what: str) -> Chart | None:
+        """Return the chart of what was sampled about once a second; None where it was not read."""
+        quantity, of = _READINGS[what], self._course.samples.get(what, {})
+        largest = max((one.value for samples in of.values() for one in samples), default=0.0)
+        if quantity.unit == "MiB" and largest >= 4 * 2**30:
+            quantity = replace(quantity, unit="GiB", scale=2.0**30)
+        lanes = [name for name in self._names if name in of]
+        return self.chart(
+            quantity, {name: of[name] for name in [*lanes, *(one for one in of if one not in lanes)]}
+        )
+
+    def chart(
+        self, quantity: Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
+    ) -> Chart | None:
         """Return a quantity over time, with its table; None where nothing of it is known."""
-        order = list(self._names)
+        order = [*self._names, *(subject for subject in of if subject not in self._names)]
         series = [
-            Series(self._keys[lane], self._names[lane], order.index(lane), list(self._points(quantity, windows)))
-            for lane, windows in self._course.windows.items()
+            Series(
+                self._keys.get(subject, subject),
+                self._names.get(subject, subject),
+                order.index(subject),
+                list(self._points(quantity, items, subject in self._names)),
+            )
+            for subject, items in of.items()
         ]
         if not any(one.points for one in series):
             return None
@@ -117,48 +158,47 @@ class _Drawer:
             zero=quantity.zero,
             labels=len(lines) <= MOST_LABELS,
         )
-        return Chart(quantity.title, quantity.about, spec, self._table(quantity))
+        return Chart(quantity.title, quantity.about, spec, self._table(quantity, of))
 
-    def _points(self, quantity: Quantity, windows: Sequence[Measured]) -> Iterator[charts.Point]:
+    def _points(self, quantity: Quantity, items: Items, of_lane: bool) -> Iterator[charts.Point]:
         before_s = None
-        for at_s, group in self._grouped(windows, self._every_s):
+        for at_s, group in self._grouped(items, self._every_s):
             value = quantity.fold(group)
             if value is None:
                 continue
-            if before_s is not None and self._is_gap(before_s, at_s):
+            if before_s is not None and self._is_gap(before_s, at_s, of_lane):
                 yield (at_s + before_s) / 2, None, "", ""
             before_s = at_s
-            shown = float(f"{value:.5g}") if math.isfinite(value) else None
+            shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
             yield at_s, shown, quantity.write(value), quantity.note(group)
 
-    def _is_gap(self, since_s: float, until_s: float) -> bool:
+    def _is_gap(self, since_s: float, until_s: float, of_lane: bool) -> bool:
         """Return whether no line is drawn between two neighbouring points."""
         if until_s - since_s > max(LONGEST_REST_S, 2 * self._every_s):
             return True
         half_s = self._every_s / 2
         after = bisect.bisect(self._idle, (since_s - half_s, 0.0))
-        return any(end_s <= until_s + half_s for _, end_s in self._idle[after : after + 1])
+        return of_lane and any(end_s <= until_s + half_s for _, end_s in self._idle[after : after + 1])
 
-    def _grouped(self, windows: Sequence[Measured], every_s: float) -> Iterator[tuple[float, Sequence[Measured]]]:
+    def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
         """Yield the middle of each interval in which something was measured, and that."""
 
-        def place(one: Measured) -> int:
+        def place(one: Measured | Sample) -> int:
             return math.floor(self._course.seconds(one.at_ns) / every_s)
 
-        for at, group in itertools.groupby(windows, place):
+        for at, group in itertools.groupby(items, place):
             yield (at + 0.5) * every_s, list(group)
 
-    def _table(self, quantity: Quantity) -> Table:
-        """Return a table of a value of each lane over some thirty stretches of time."""
-        of = self._course.windows
+    def _table(self, quantity: Quantity, of: Values) -> Table:
+        """Return a table of a value of each lane or device over some thirty stretches of time."""
         step_s = max(1, math.ceil(self._total_s / TABLE_ROWS))
         known = {
-            lane: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(windows, step_s)}
-            for lane, windows in of.items()
+            subject: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(items, step_s)}
+            for subject, items in of.items()
         }
-        rows = [["time", *(self._names[lane] for lane in of)]]
+        rows = [["time", *(self._names.get(subject, subject) for subject in of)]]
         for number in range(max(1, math.ceil(self._total_s / step_s))):
-            values = [known[lane].get(number) for lane in of]
+            values = [known[subject].get(number) for subject in of]
             span = f"{units.clock(number * step_s)} to {units.clock((number + 1) * step_s)}"
             rows.append([span, *(DASH if value is None else quantity.write(value) for value in values)])
         about = f"{quantity.title}, over {step_s} s each"

@@ -7,17 +7,29 @@ import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tfmon.model.events import Event, RecordingChanged, Suspended
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, Window
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
-from tfmon.model.readings import GpuSample, HostSample
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.session import Session, Snapshot
+from tfmon.recordings.export import samples_of
 from tfmon.recordings.header import Header, mark_of
 from tfmon.recordings.reader import Recording, guard
+
+CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
+"""What is sampled: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
+_QUANTITIES = {
+    "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
+    "temperature_c": HEAT,
+}  # fmt: skip
+"""What the numbers of a recording are of, by their names."""
+LEAD_NS = 10_000_000_000
+"""How long before the start signal samples are shown; a recording begins with those of a minute."""
 
 
 @dataclass(slots=True)
@@ -33,12 +45,21 @@ class Measured:
     """Why it is discarded; empty for steady state."""
 
 
+class Sample(NamedTuple):
+    """One reading, in the unit in which it was sampled."""
+
+    at_ns: int
+    value: float
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Something that happened, for the marks of the charts."""
 
     at_ns: int
     text: str
+    kind: str
+    """`knob`, `request` or `trouble`."""
     lane: str = ""
     """Name of the lane whose knob it is; empty where it is about no single lane."""
     gap_ns: int = 0
@@ -55,6 +76,8 @@ class Course:
     """What was known at the end."""
     windows: dict[str, list[Measured]]
     """By the name of the lane, oldest first."""
+    samples: dict[str, dict[str, list[Sample]]]
+    """What was sampled, by what it is and of whom: a lane's name, a GPU, the machine."""
     moments: list[Moment]
 
     @property
@@ -86,7 +109,12 @@ def gather(path: Path) -> Course:
         end = session.snapshot()
         names = [lane.spec.name for lane in end.lanes]
         windows = {name: keeper.windows.get(name, []) for name in names}
-        return Course(recording.header, recording.torn, end, windows, keeper.moments)
+        course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)
+    since_ns = course.since_ns - LEAD_NS
+    for of in course.samples.values():
+        for subject, samples in of.items():
+            of[subject] = [one for one in samples if one.at_ns >= since_ns]
+    return course
 
 
 @contextlib.contextmanager
@@ -107,6 +135,7 @@ class _Keeper:
 
     names: Mapping[str, str]
     windows: dict[str, list[Measured]] = field(default_factory=dict)
+    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
 
     def take(self, event: Event, known: Snapshot) -> None:
@@ -114,14 +143,20 @@ class _Keeper:
         match event:
             case Window():
                 self._window(event, _lane(known, event.lane))
-            case HostSample() | GpuSample() | Suspended():
+            case TreeSample():
+                lane = _lane(known, event.lane)
+                self._sampled(event, without="" if lane is not None and lane.phase == RACING else CPU)
+            case HostSample() | GpuSample():
+                self._sampled(event)
+                self._discard(known)
+            case Suspended():
                 self._discard(known)
             case KnobApplied():
                 self.moments.append(
-                    Moment(event.at_ns, f"{event.knob} {show(event.value)}", event.lane, event.gap_ns)
+                    Moment(event.at_ns, f"{event.knob} {show(event.value)}", "knob", event.lane, event.gap_ns)
                 )
             case _:
-                self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
+                self.moments += (Moment(mark.at_ns, mark.text, mark.kind) for mark in mark_of(event, self.names))
 
     def _window(self, window: Window, lane: LaneState | None) -> None:
         if lane is None:
@@ -137,6 +172,15 @@ class _Keeper:
             reasons = {point.at_ns: point.reason for point in lane.points[-LATEST:]}
             for one in self.windows.get(lane.spec.name, [])[-LATEST:]:
                 one.reason = reasons.get(one.at_ns, one.reason)
+
+    def _sampled(self, event: Event, without: str = "") -> None:
+        for one in samples_of(event):
+            what = _QUANTITIES.get(one.name)
+            if what and what != without:
+                # A GPU must not be taken for the lane of that name.
+                subject = one.subject if isinstance(event, TreeSample) else one.subject.replace("gpu:", "GPU ")
+                of = self.samples.setdefault(what, {}).setdefault(subject, [])
+                of.append(Sample(one.at_ns, float(one.value)))
 
 
 def _lane(known: Snapshot, name: str) -> LaneState | None:
