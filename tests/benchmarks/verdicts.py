@@ -68,8 +68,9 @@ class Work(Scenario):
 '''
 
 LOAD = """
-import random, time
-while True:
+import os, random, time
+parent = os.getppid()
+while os.getppid() == parent:
     until = time.monotonic() + random.uniform(0.5, 4)
     while time.monotonic() < until:
         pass
