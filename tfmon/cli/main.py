@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 import traceback
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 import tfmon
 from tfmon.cli import (
+    completion,
     config,
     doctor,
     experiments,
@@ -27,7 +24,7 @@ from tfmon.cli import (
     scenarios,
     sweep,
 )
-from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
 class Commands(click.Group):
@@ -66,87 +63,6 @@ def cli(ctx: click.Context) -> None:
             race.race.invoke(race_context)
 
 
-# ---------------- what a shell needs to complete commands, options and their values
-
-SHELLS = ("bash", "zsh", "fish")
-VARIABLE = "_TFMON_COMPLETE"
-Complete = Callable[[click.Context, str], list[CompletionItem]]
-
-
-@click.command(short_help="Print what completes tfmon in your shell.")
-@click.argument("shell", required=False, type=click.Choice(SHELLS))
-def completion(shell: str | None) -> None:
-    """Print what completes commands, options, scenarios, runs and hosts in SHELL, by default your own.
-
-    \b
-    For example, in the file that your shell reads at its start:
-      eval "$(tfmon completion bash)"           ~/.bashrc
-      eval "$(tfmon completion zsh)"            ~/.zshrc, below compinit
-      tfmon completion fish | source            ~/.config/fish/config.fish
-    """
-    name = shell or Path(os.environ.get("SHELL", "")).name
-    kind = get_completion_class(name) if name in SHELLS else None
-    if kind is None:
-        raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
-    root = click.get_current_context().find_root().command
-    click.echo(kind(root, {}, "tfmon", VARIABLE).source())
-
-
-def complete_values(command: click.Command) -> None:
-    """Have the parameters of a command complete what only this machine knows: scenarios, runs, hosts."""
-    for parameter in command.params:
-        complete = _BY_NAME.get(parameter.name or "")
-        if complete is not None:
-            vars(parameter)["shell_complete"] = complete
-
-
-def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    from tfmon.catalog import list_scenarios
-
-    if incomplete.startswith((".", "/", "~")):
-        return [CompletionItem(incomplete, type="file")]
-    return [
-        CompletionItem(one.name, help=one.title) for one in list_scenarios() if one.name.startswith(incomplete)
-    ]
-
-
-def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    from tfmon.recordings import library
-
-    found = [CompletionItem("last", help="the race that ended last")]
-    for run in reversed(library.runs()):
-        info = run.info()
-        found.append(CompletionItem(info.id, help=info.outcome))
-    matching = [item for item in found if str(item.value).startswith(incomplete)]
-    return matching or [CompletionItem(incomplete, type="file")]
-
-
-def _hosts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    from tfmon.runner.settings import config_path, read_file
-
-    return [CompletionItem(host) for host in read_file(config_path()).hosts if host.startswith(incomplete)]
-
-
-def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(incomplete, type="file")]
-
-
-_BY_NAME: dict[str, Complete] = {
-    "scenario": _scenarios,
-    "scenarios": _scenarios,
-    "recording": _runs,
-    "first": _runs,
-    "second": _runs,
-    "names": _hosts,
-    "host": _hosts,
-    **dict.fromkeys(("html", "output", "record", "resume", "chrome", "python", "ray_python"), _files),
-}
-"""What completes a parameter, by its name."""
-
-
-# ---------------- all of them
-
-
 for command in (
     race.race,
     race.watch,
@@ -161,13 +77,13 @@ for command in (
     doctor.doctor,
     hosts.hosts,
     config.config,
-    completion,
+    completion.completion,
     experiments.verify,
     scenarios.list_scenarios,
     scenarios.show,
     scenarios.new,
 ):
-    complete_values(command)
+    completion.complete_values(command)
     cli.add_command(command)
 
 
