@@ -223,7 +223,7 @@ class Reader:
             return code, printed.read()
 
     def _records(self) -> set[Path]:
-        places = ("recordings/*.jsonl", "sweeps/*", "work/*.sweep")
+        places = ("recordings/*.jsonl.gz", "sweeps/*", "work/*.sweep")
         return {path for place in places for path in self.folder.glob(place) if path.stat().st_size}
 
 

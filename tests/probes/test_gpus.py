@@ -219,7 +219,8 @@ class TestVisible:
 
 
 class TestWheel:
-    def test_read_without_importing(self, site):
+    def test_read_without_importing(self, site, monkeypatch):
+        monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
         site("tensorflow-2.21.0", "tensorflow_estimator-2.15.0", "tensorflow_metal-1.2.0")
         assert read_wheel() == Wheel("tensorflow", "2.21.0", True, "1.2.0", HERE)
         assert "tensorflow" not in sys.modules

@@ -129,9 +129,9 @@ class TestRaces:
 
     @pytest.mark.process
     def test_a_full_disk_stops_the_recording_and_not_the_race(self):
-        """The system itself refuses: no file of this process may be longer than 3 KiB."""
-        limited = ("bash", "-c", 'ulimit -f 3; exec "$@"', "limited")
-        result = json.loads(finished(*RACE, "--steps", "1000", "--slice", "0.2", "--json", before=limited))
+        """The system itself refuses: no file of this process may be longer than 8 KiB."""
+        limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
+        result = json.loads(finished(*RACE, "--steps", "4000", "--slice", "0.2", "--json", before=limited))
         path = Path(result["recording"])
         assert result["recording_stopped"] == f"{path.parent}: File too large"
         opened, known = play_all(path)

@@ -24,7 +24,7 @@ LEAST_SHAPES = 33
 LEAST_BUNDLED = 30
 LOOPS, PARTS = 408, 8
 LEAST_EXACT = 0.9
-MAY_BE_UNKNOWN = {"accumulates", "predicts"}
+MAY_BE_UNKNOWN = {"accumulates", "predicts", "tensor flag"}
 """Optimizers that add gradients up, and a model of another thread: whether a step ended may not be known."""
 ALL = bool(os.environ.get("TFMON_LOOPS"))
 
