@@ -150,7 +150,10 @@ def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_kno
         (("race", "--wait-idle", "soon"), "--wait-idle"),
         (("race", "--mode", "both"), "'turns', 'concurrent'"),
         (("race", "--until-ci", "wide"), "is not a percentage from 2.5% to 100%"),
-        (("race", "--until-ci", "2.4%"), "is not a percentage from 2.5% to 100%"),
+        (
+            ("race", "--until-ci", "2.4%"),
+            "5%; equal processes differ, so one process of each lane can tell no less",
+        ),
         (("race", "--margin", "0"), "--margin 0 is not a percentage from 0.1% to 100%"),
         (("race", "--until-ci", "5%", "--mode", "concurrent"), "--until-ci needs --mode turns"),
         (("race", "--steps", "0"), "--steps"),

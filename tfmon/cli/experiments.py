@@ -71,6 +71,8 @@ def crossover(
     from tfmon.reports.series_json import crossover_to_json
     from tfmon.runner.planner import RaceOptions
 
+    if len(lanes) > 2:
+        raise UsageError(f"a crossover compares two lanes, and {len(lanes)} are named", "name two by --lane")
     race_options = RaceOptions(
         lanes=lanes,
         settings=settings,

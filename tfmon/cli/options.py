@@ -61,8 +61,8 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     return planner.interpreter(python, command)
 
 
-def percentage(option: str, text: str, least: float) -> float:
-    """Return a share that is written as a percentage.
+def percentage(option: str, text: str, least: float, why: str = "") -> float:
+    """Return a share that is written as a percentage; `why` says why it can be no less.
 
     Raises:
         UsageError: it is none, or out of range.
@@ -72,9 +72,8 @@ def percentage(option: str, text: str, least: float) -> float:
     except ValueError:
         value = 0.0
     if not least <= value < 1:
-        raise UsageError(
-            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
-        )
+        hint = f"for example {option} 5%" + (f"; {why}" if why else "")
+        raise UsageError(f"{option} {text} is not a percentage from {100 * least:g}% to 100%", hint)
     return value
 
 

@@ -91,7 +91,7 @@ def race(
       tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 3%
       tfmon race small-dense --seconds 10 --json > result.json
     """
-    from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, check, raced
+    from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, PROCESSES_DIFFER, RaceOptions, check, raced
 
     command = options.own_command()
     info = raced(scenario, command)
@@ -103,7 +103,9 @@ def race(
         steps=steps,
         mode=mode,
         slice_s=slice_s,
-        until_ci=None if until_ci is None else options.percentage("--until-ci", until_ci, LEAST_CI),
+        until_ci=None
+        if until_ci is None
+        else options.percentage("--until-ci", until_ci, LEAST_CI, PROCESSES_DIFFER),
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
         ray=options.ray_cluster(),

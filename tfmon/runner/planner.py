@@ -35,6 +35,7 @@ HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
 LEAST_CI = 0.025
 """No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
+PROCESSES_DIFFER = "equal processes differ, so one process of each lane can tell no less"
 LEAST_MARGIN = 0.001
 FRESH_FROM_S = 60.0
 """Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
