@@ -147,10 +147,10 @@ def happened(before: Found, found: Found) -> Iterator[str]:
     several = len(found.state.plan.kinds) > 1
     for old, row in zip(before.rows, found.rows, strict=True):
         name = _name(row) + (f" on {row.combination.kind}" if several else "")
-        if row.outcome == OPEN:
-            lost = row.combination.deaths[len(old.combination.deaths) :]
-            yield from (f"{name}: {why}; it is tried again" for why in lost)
-        elif old.outcome == OPEN:
+        lost = row.combination.deaths[len(old.combination.deaths) :]
+        again = lost[:-1] if row.combination.failed else lost
+        yield from (f"{name}: {why}; it is tried again" for why in again)
+        if old.outcome == OPEN != row.outcome:
             ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
             yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
     for place, why in found.state.lost.items():
