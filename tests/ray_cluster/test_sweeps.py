@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.process]
 def test_a_sweep_has_a_worker_for_each_node_or_gpu_and_finds_the_best(cluster, tmp_path, places, devices):
     with cluster.sweep(tmp_path / "night.sweep", places) as sweep:
         out, err = sweep.communicate(timeout=240)
-    assert (sweep.returncode, err) == (0, "")
+    assert sweep.returncode == 0, err
+    assert [line.endswith(", measured") for line in err.splitlines()] == [True] * 3, err
     found = json.loads(out)
     assert len(found["places"]) == 2
     assert len({one["device_name"] for one in found["places"]}) == devices, "no GPU is given twice"
@@ -34,7 +35,8 @@ def test_what_a_node_that_is_killed_was_measuring_is_measured_on_another(cluster
         cluster.kill(address)
         out, err = sweep.communicate(timeout=240)
     cluster.forget(address)
-    assert (sweep.returncode, err) == (1, "")
+    assert sweep.returncode == 1, err
+    assert f"tfmon: {there} is not used any more: the node of this lane is no longer in the cluster\n" in err
     found = json.loads(out)
     assert list(found["lost_places"]) == [there] and found["settled"] == 3
     assert [one["settings"]["batch_size"] for one in found["combinations"]] == [64, 128, 16]
