@@ -13,15 +13,12 @@ the same options goes on where the last one stopped, and sums up all of them.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +42,11 @@ def sides_of(options: argparse.Namespace) -> dict[str, float]:
     return {BASELINE: 1.0, SAME: 1.0, **{f"{factor:g} times slower": factor for factor in slower}}
 
 
-@contextlib.contextmanager
-def taken_core(taken: bool) -> Iterator[None]:
-    """Keep one core busy all the time, at the priority of the lanes."""
-    process = subprocess.Popen([sys.executable, "-c", TAKES_A_CORE]) if taken else None
-    try:
-        yield
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
-
-
 def run(number: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Race once more on each side, and return the row."""
     row: dict[str, Any] = key_of(options)
     sides = sides_of(options)
-    with load(options.load), taken_core(options.taken):
+    with load(options.load), load(options.taken, TAKES_A_CORE):
         for place in range(len(sides)):
             side = list(sides)[(number + place) % len(sides)]
             loops = round(sides[side] * LOOPS)

@@ -79,9 +79,9 @@ while os.getppid() == parent:
 
 
 @contextlib.contextmanager
-def load(busy: bool) -> Iterator[None]:
-    """Keep one core busy for random halves of the time, at the priority of the lanes."""
-    process = subprocess.Popen([sys.executable, "-c", LOAD]) if busy else None
+def load(busy: bool, program: str = LOAD) -> Iterator[None]:
+    """Keep one core busy at the priority of the lanes: for random halves of the time, or as a program does."""
+    process = subprocess.Popen([sys.executable, "-c", program]) if busy else None
     try:
         yield
     finally:
