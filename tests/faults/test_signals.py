@@ -231,7 +231,8 @@ def test_a_race_without_a_screen_stops_and_goes_on_too(shell):
     wait_for(lambda: stopped(lanes), what="all lanes are stopped")
     bash.process.expect_exact("READY> ")
     bash.process.sendline("fg")
-    bash.process.expect(r"\d examples/s|\d ex")
+    for _ in range(12):  # lines of progress, so that windows have come since
+        bash.process.expect(r"\d examples/s|\d ex")
     bash.process.send("\x03")
     bash.process.expect_exact("suspended")
     bash.process.expect_exact("READY> ")
