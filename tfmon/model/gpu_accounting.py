@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfmon.model.gpu_others import Taken
-from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
+from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known, summed
 from tfmon.model.records import replace
 from tfmon.model.window_sums import Mean
 
@@ -163,13 +163,3 @@ def counted(names: Sequence[str]) -> str:
     """Return the names of GPUs in a row, such as "2x NVIDIA H200" for two alike."""
     found = ((names.count(name), name) for name in dict.fromkeys(names))
     return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in found)
-
-
-def summed(readings: Sequence[Reading]) -> Reading:
-    """Return the sum, or why one of them is not known."""
-    total = 0.0
-    for reading in readings:
-        if isinstance(reading, Missing):
-            return reading
-        total += reading
-    return total if readings else NOT_ALL

@@ -6,6 +6,7 @@ Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
@@ -27,6 +28,16 @@ NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
 def known(reading: Reading) -> float | None:
     """Return the number, or None where it is missing."""
     return None if isinstance(reading, Missing) else reading
+
+
+def summed(readings: Iterable[Reading]) -> Reading:
+    """Return the sum, or why one of them is missing."""
+    total = 0.0
+    for reading in readings:
+        if isinstance(reading, Missing):
+            return reading
+        total += reading
+    return total
 
 
 # ---------------- estimates

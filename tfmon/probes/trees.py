@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from tfmon.model.readings import Missing, Reading, TreeSample
+from tfmon.model.readings import Reading, TreeSample, summed
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON
 from tfmon.probes.processes import Processes, Row, Usage
 
@@ -114,7 +114,7 @@ class Tree:
             lane=self.lane,
             at_ns=at_ns,
             cpu_pct=self._cpu_pct(now, processes.now_s()),
-            private_bytes=_sum(usage.private_bytes for usage in alive.values()),
+            private_bytes=summed(usage.private_bytes for usage in alive.values()),
             processes=len(alive),
             pids=tuple(sorted(alive)),
         )
@@ -137,13 +137,3 @@ class Tree:
         spent_s = cpu_seconds(self._before, now, self._before_s)
         self._before, self._before_s = now, now_s
         return 100 * spent_s / elapsed_s
-
-
-def _sum(readings: Iterable[Reading]) -> Reading:
-    """Add readings up; one that is missing leaves the sum unknown."""
-    total = 0.0
-    for reading in readings:
-        if isinstance(reading, Missing):
-            return reading
-        total += reading
-    return total
