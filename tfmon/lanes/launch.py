@@ -125,7 +125,8 @@ def launch(
             cwd=folder,
             # A user's command has a session of its own, and so no terminal to read from, to draw on, or to lose.
             # Others stay in the monitor's: if the monitor dies while a child is suspended, the kernel sends the
-            # child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX).
+            # child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX). Linux
+            # does not while one of its threads is still to stop, so its inbox asks for SIGCONT, too.
             **(OWN_GROUP if command is None else {"start_new_session": True}),
         )
     except OSError:

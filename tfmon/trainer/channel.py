@@ -120,6 +120,8 @@ def start_inbox(
     file = identity(fd)
 
     def read() -> None:
+        if end is None:
+            signal_at_parents_death(signal.SIGCONT)  # A suspended process would not see that the pipe ends.
         rest = b""
         while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
             *lines, rest = (rest + chunk).split(b"\n")
@@ -204,7 +206,17 @@ def die_with_parent() -> None:
         libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
         libc.signal.restype = ctypes.c_void_p
         libc.signal(signal.SIGHUP, ctypes.cast(libc.alarm, ctypes.c_void_p))
-        libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGHUP), 0, 0, 0)
+    signal_at_parents_death(signal.SIGHUP)
+
+
+def signal_at_parents_death(number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its parent dies; one for each thread that asks; Linux only.
+
+    Source: prctl(2), PR_SET_PDEATHSIG: an attribute of the thread, which is sent to the whole process.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def end_group() -> None:
