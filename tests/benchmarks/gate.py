@@ -3,11 +3,12 @@
 Each round races the scenario as a baseline, once more as it is, and made slower, in another order each time. The
 gate is asked about one race on each side, and about so many rounds in a row. Right is "not slower" of the same and
 "slower" of the slower ones; "cannot tell" is no mistake, and no answer. Each round is a line in a file: a run with
-the same options goes on where the last one stopped, and sums up all of them.
+the same options goes on where the last one stopped, and sums up all of them. Rounds that make fewer than 20 groups
+are drawn into 20 at random, which then have some in common.
 
     gate.py                                   quiet; 20 answers of five races on each side, none in two of them
     gate.py --rounds 24 --load                with one busy process for random halves of the time
-    gate.py --rounds 60 --each 3 --taken --slower 1.25,2,5 --limit 0.15    with one core taken all the time
+    gate.py --rounds 60 --each 5,12 --taken --slower 1.25,2,5 --limit 0.1    with one core taken all the time
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import statistics
 import sys
 import tempfile
@@ -33,6 +35,7 @@ from tfmon.recordings.figures import read_json
 from tfmon.recordings.gate import Gate, judge
 
 BASELINE, SAME = "baseline", "same"
+GROUPS = 20
 TAKES_A_CORE = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 
 
@@ -69,10 +72,15 @@ def key_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], sides: list[str], each: int, limit: float) -> str:
-    """Count what the gate says of so many rounds in a row; no round is in two of these groups."""
+    """Count what the gate says of so many rounds; no round is in two of these groups, unless they are drawn."""
     groups = [rows[place : place + each] for place in range(0, len(rows) - each + 1, each)]
+    drawn = len(groups) < GROUPS
+    if drawn:
+        at_random = random.Random(0)
+        groups = [at_random.sample(rows, each) for _ in range(GROUPS)]
     said = {side: Counter(ask(group, side, limit).kind for group in groups) for side in sides}
-    return f"{each} races each: " + "; ".join(f"{side}: {dict(counts)}" for side, counts in said.items())
+    how = f"{each} races each, {len(groups)} groups{' drawn at random' * drawn}, limit {limit:g}"
+    return f"{how}: " + "; ".join(f"{side}: {dict(counts)}" for side, counts in said.items())
 
 
 def main() -> None:
@@ -82,14 +90,18 @@ def main() -> None:
         parser,
         rounds=100,
         seconds=6.0,
-        limit=0.05,
-        each=5,
+        limit="0.05",
+        each="5",
         load=False,
         taken=False,
         slower="1.25",
         out="gate.jsonl",
     )
     options, rows = parser.parse_args(), []
+    limits, sizes = (
+        [float(limit) for limit in options.limit.split(",")],
+        [int(each) for each in options.each.split(",")],
+    )
     sides = [side for side in sides_of(options) if side != BASELINE]
     if (out := Path(options.out)).exists():
         kept = [json.loads(line) for line in out.read_text().splitlines()]
@@ -100,16 +112,17 @@ def main() -> None:
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             for side in sides:
-                lane = ask(rows[-1:], side, options.limit).lanes[0]
+                lane = ask(rows[-1:], side, limits[0]).lanes[0]
                 print(len(rows), side, lane.kind, lane.reason, flush=True)
     rows = rows[: options.rounds]
-    ratios = [ask([row], SAME, options.limit).lanes[0].ratio for row in rows]
+    ratios = [ask([row], SAME, limits[0]).lanes[0].ratio for row in rows]
     logs = [math.log(ratio) for ratio in ratios if ratio]
-    print(f"\n{len(rows)} rounds, limit {options.limit:g}, {key_of(options)}")
+    print(f"\n{len(rows)} rounds, {key_of(options)}")
     if len(logs) > 1:
         print(f"log ratio of equal races: standard deviation {statistics.stdev(logs):.4f}")
-    for each in dict.fromkeys((1, options.each)):
-        print(summary(rows, sides, each, options.limit))
+    for each in dict.fromkeys((1, *sizes)):
+        for limit in limits:
+            print(summary(rows, sides, each, limit))
 
 
 if __name__ == "__main__":

@@ -37,8 +37,12 @@ class TestEnd:
         state = lane("cpu", phase(RACING), event)
         assert (state.phase, state.trouble.message) == (FAILED, message)
 
+    def test_one_that_says_nothing_may_be_no_python(self):
+        told = lane("cpu", ended(2)).trouble.message
+        assert told.startswith("the lane exited with code 2 before it said anything: is its interpreter a Python")
+
     def test_a_kill_for_memory_comes_with_the_advice_to_lower_the_batch(self):
-        trouble = trouble_of(ended(signal="SIGKILL", kills=KILLED), None)
+        trouble = trouble_of(ended(signal="SIGKILL", kills=KILLED), None, began=True)
         assert trouble.kind == OUT_OF_MEMORY
         assert trouble.hint.startswith("b lowers the batch size")
 

@@ -142,7 +142,8 @@ def _lines_to_keep(name: str, value: KnobValue) -> tuple[str, ...]:
 def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Advice]:
     for one in _TRIES.get(kind, ()):
         knob = _find(knobs, one.knob)
-        if knob is None and lane.command and one.knob != "batch_size" and _makes_sense(lane, one):
+        by_code = lane.command and lane.versions["tensorflow"] and one.knob != "batch_size"
+        if knob is None and by_code and _makes_sense(lane, one):
             yield Advice(one.knob, one.value, one.purpose, by_hand=True)
         if knob is None or not _makes_sense(lane, one):
             continue

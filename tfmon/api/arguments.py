@@ -17,8 +17,15 @@ from typing import Any, NoReturn
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.knobs import exact
 
-NAMES = {"lane": "lanes", "set": "settings", "slice": "slice_s", "limit": "limit_s", "all": "everything"}
-"""Arguments that are not called as their flag."""
+NAMES = {
+    "lane": "lanes",
+    "set": "settings",
+    "slice": "slice_s",
+    "limit": "limit_s",
+    "all": "everything",
+    "gpus": "--gpus",
+}
+"""Arguments that are not called as their flag; `--gpus` is Docker's."""
 LONGEST_VALUE = 80
 
 

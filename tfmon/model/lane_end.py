@@ -32,10 +32,13 @@ _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to
 """How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
 
 
-def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None:
+def trouble_of(event: LaneEnded, stalled_since_ns: int | None, *, began: bool) -> Trouble | None:
     """Return why a child ended that did not say so itself; None for an end that was requested and went well.
 
-    `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
+    Args:
+        event: Its end.
+        stalled_since_ns: The last sign of life of a lane that had stalled, which is a failure however it ended.
+        began: Whether it has run tfmon's part.
     """
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     if stalled_since_ns is not None:
@@ -47,7 +50,11 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
     if event.signal == "SIGKILL" and event.memory_kills:
         message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
         return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
-    return Trouble(f"the lane {how}" if event.signal is not None else f"the lane {how} and did not say why")
+    if event.signal is not None:
+        return Trouble(f"the lane {how}")
+    if not began:
+        return Trouble(f"the lane {how} before it said anything: is its interpreter a Python from 3.10 on?")
+    return Trouble(f"the lane {how} and did not say why")
 
 
 def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
