@@ -127,12 +127,23 @@ def test_data_that_cannot_be_trained_on_are_refused_in_a_line(
 ) -> None:
     good = "np.zeros((64, 4), np.float32), np.zeros((64, 1), np.float32)"
     assert good in HEAD
-    assert told in failure(scenario_file(HEAD.replace(good, data))).message
+    path = scenario_file(HEAD.replace(good, data))
+    said = failure(path).message
+    assert told in said
+    line = 1 + path.read_text().splitlines().index("    def data(self):")
+    assert said.startswith((f"{path.name}:{line}: `data`", f"{path.name}: ValueError: Input 0"))
+
+
+def test_data_that_are_missing_are_said_to_be_missing(tf: Any, scenario_file: Write) -> None:
+    path = scenario_file(HEAD.replace("def data", "def dates"))
+    assert failure(path).message.startswith(f"{path.name}: `data` is missing")
 
 
 def test_a_model_that_is_not_compiled_is_refused(tf: Any, scenario_file: Write) -> None:
     path = scenario_file(HEAD.replace('model.compile("sgd", "mse")', "pass"))
-    assert failure(path).message == ("`model` must return a compiled model: call model.compile(optimizer, loss)")
+    assert failure(path).message == (
+        f"{path.name}:10: `model` must return a compiled model: call model.compile(optimizer, loss)"
+    )
 
 
 def test_a_batch_larger_than_the_data_is_refused_with_advice(tf: Any, scenario_file: Write) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import tfmon
 from tfmon import units
 from tfmon.analysis.analysis import analyse
-from tfmon.errors import TfmonError
+from tfmon.errors import UsageError
 from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
@@ -41,7 +41,7 @@ ENVIRONMENT = (
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
 
 
-class RecordingError(TfmonError):
+class RecordingError(UsageError):
     """A recording that cannot be found, read or written."""
 
 

@@ -221,14 +221,22 @@ def _from_file(error: BaseException, path: Path) -> TracebackType | None:
 def explain(error: BaseException, path: Path) -> str:
     """Return in one line what went wrong, with the last place in the user's own file if there is one."""
     if isinstance(error, ScenarioError):
-        return str(error)
+        return f"{_place_of(str(error), path)}{error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}: {type(error).__name__}: {error.msg}"
     line, what = _last_line_in(error, path), _essence(error)
     if line is None:
-        return what
+        return f"{path.name}: {what}" if path.suffix == ".py" else what
     code = linecache.getline(str(path), line).strip()
     return f"{path.name}:{line}: {what}" + (f"   in: {code}" if code else "")
+
+
+def _place_of(text: str, path: Path) -> str:
+    """Return the file and line of the method that a text begins with, as `data`; empty where it names none."""
+    named = re.match(r"`(\w+)`", text)
+    lines = enumerate(linecache.getlines(str(path)), 1)
+    found = [number for number, line in lines if named and re.match(rf"\s+def {named[1]}\(", line)]
+    return f"{path.name}:{found[0]}: " if found else f"{path.name}: " if named else ""
 
 
 def _last_line_in(error: BaseException, path: Path) -> int | None:

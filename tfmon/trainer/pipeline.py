@@ -176,7 +176,8 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
     """Raise ScenarioError for data that are no examples: none at all, batches, or what can be read only once."""
     if data is None:
         if type(scenario).step is Scenario.step:
-            raise ScenarioError(f"`data` returns nothing, which the default step cannot train on; {EXAMPLES}")
+            does = "is missing" if type(scenario).data is Scenario.data else "returns nothing"
+            raise ScenarioError(f"`data` {does}, which the default step cannot train on; {EXAMPLES}")
         return
     outer = data
     while type(outer).__name__.endswith(("PrefetchDataset", "OptionsDataset", "RepeatDataset", "ShuffleDataset")):
