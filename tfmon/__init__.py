@@ -12,9 +12,8 @@ __all__ = [
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tfmon.api.racing import race
-    from tfmon.api.result import LaneFailedError, LaneResult, RaceResult, diff
-    from tfmon.api.sweeping import CombinationResult, SweepResult, sweep
+    from tfmon.api.python import diff, race, sweep
+    from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.recordings.gate import Gate
 else:  # a type checker is to see no more names than there are

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.attribution import Shares, shares_of
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError

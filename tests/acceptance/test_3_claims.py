@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tfmon.analysis.analysis import analyse
-from tfmon.api.headless import run
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
+from tfmon.api.run import run_until_over
+from tfmon.api.runs import RaceRun
 from tfmon.api.verification import SHORTEST_S, verify_claims
 from tfmon.catalog import find_scenario, list_scenarios
 from tfmon.probes.gpus import GpuSearch
@@ -38,7 +39,7 @@ def test_lanes_over_several_gpus_scale(step: Step, search: GpuSearch):
         lanes=(f"gpu:{one}", f"gpu:{one}+{two}"), settings=("batch_size=4096",), seconds=SCALING_S, watched=False
     )
     program = Program(options)
-    assert run(program, program.plan(find_scenario(SCENARIO)), quiet=True) == ""
+    assert run_until_over(RaceRun(program, program.plan(find_scenario(SCENARIO))), quiet=True) == ""
     found = analyse(program.session.snapshot())
     assert [lane.trouble for lane in found.snapshot.lanes] == [None, None]
     assert found.verdict.scaling, found.verdict.text

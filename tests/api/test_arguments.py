@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tfmon
-from tfmon.api import racing, sweeping
+from tfmon.api import python
 from tfmon.api.result import RaceResult
 
 NO_NUMBER = st.one_of(
@@ -69,8 +69,8 @@ def test_a_wrong_argument_is_refused_in_one_line_that_says_what_is_allowed(funct
     def accepted(*_: object, **__: object) -> None:
         pytest.fail(f"{name}={value!r} was accepted")
 
-    for module, what in ((racing, "_race"), (sweeping, "follow_sweep")):
-        monkeypatch.setattr(module, what, accepted)
+    for what in ("_race", "follow"):
+        monkeypatch.setattr(python, what, accepted)
     value = data.draw(WRONG[function][name])
     given = {**RIGHT[function], name: value}
     if name == "command":
@@ -87,7 +87,7 @@ def test_a_wrong_argument_is_refused_in_one_line_that_says_what_is_allowed(funct
 
 
 def test_numbers_of_numpy_are_numbers(monkeypatch):
-    monkeypatch.setattr(racing, "_race", lambda options, *_, **__: options)
+    monkeypatch.setattr(python, "_race", lambda options, *_, **__: options)
     known = {"seconds": np.float32(2), "until_ci": np.float64(0.05), "settings": {"batch_size": np.int64(20)}}
     options = tfmon.race("small-dense", mode="turns", progress=False, **known)
     assert (options.seconds, options.until_ci, options.settings) == (2.0, 0.05, ("batch_size=20",))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.options import RaceOptions
+from tfmon.api.planner import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import COMMON

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.api import elsewhere
+from tfmon.api import planner as elsewhere
 from tfmon.errors import TfmonError
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfmon.api import examination
+from tfmon.api import hosts as examination
 from tfmon.doctor.facts import Facts, Interpreter, OthersLoad
 from tfmon.doctor.report import Report
 from tfmon.errors import TfmonError

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tfmon.analysis.analysis import analyse
-from tfmon.api import headless
+from tfmon.api import run, runs
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed
 from tfmon.model.race import Race
@@ -63,32 +63,36 @@ class Program:
         self.interrupted = interrupted
 
 
+def race(program: Program) -> str:
+    return run.run_until_over(runs.RaceRun(program, object()))
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(headless, "POLL_S", 0.001)
+    monkeypatch.setattr(run, "POLL_S", 0.001)
 
 
 def test_it_ends_when_every_lane_has_ended():
     program = Program(lanes=Lanes(looks=3))
-    assert (headless.run(program, None), program.closed) == ("", 1)
+    assert (race(program), program.closed) == ("", 1)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_it_and_is_named_and_the_handlers_of_before_are_back(name):
-    before = [signal.getsignal(number) for number in headless.SIGNALS]
+    before = [signal.getsignal(number) for number in run.SIGNALS]
     program = Program(lambda: os.kill(os.getpid(), getattr(signal, name)), Lanes(looks=10**9))
-    assert headless.run(program, None) == f"interrupted by {name}"
+    assert race(program) == f"interrupted by {name}"
     assert program.closed == 1
-    assert [signal.getsignal(number) for number in headless.SIGNALS] == before
+    assert [signal.getsignal(number) for number in run.SIGNALS] == before
 
 
 def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers():
-    before = [signal.getsignal(number) for number in headless.SIGNALS]
+    before = [signal.getsignal(number) for number in run.SIGNALS]
     program = Program(on_begin=lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        headless.run(program, None)
+        race(program)
     assert program.closed == 1
-    assert [signal.getsignal(number) for number in headless.SIGNALS] == before
+    assert [signal.getsignal(number) for number in run.SIGNALS] == before
 
 
 def test_progress_is_told_on_a_terminal_alone(monkeypatch):
@@ -97,17 +101,17 @@ def test_progress_is_told_on_a_terminal_alone(monkeypatch):
         terminal = io.StringIO()
         terminal.isatty = lambda: True
         monkeypatch.setattr("sys.stderr", terminal)
-        headless.run(Program(points=points), None)
+        race(Program(points=points))
         assert told in terminal.getvalue()
         assert terminal.getvalue().endswith("\r\x1b[K")
     log = io.StringIO()
     monkeypatch.setattr("sys.stderr", log)
-    headless.run(Program(), None)
+    race(Program())
     assert log.getvalue() == ""
 
 
 @pytest.mark.parametrize(
-    ("race", "faster", "scatter", "told"),
+    ("limits", "faster", "scatter", "told"),
     [
         ({"seconds": 40.0}, 1.1, 0.3, r"   0:16 left   an answer in about \d+ (s|min)"),
         ({"seconds": 40.0}, 1.2, 0.001, r"   0:16 left   there is an answer"),
@@ -115,7 +119,7 @@ def test_progress_is_told_on_a_terminal_alone(monkeypatch):
         ({}, 1.1, 0.3, r"   an answer in about \d+ (s|min)"),
     ],
 )
-def test_progress_says_how_long_the_race_and_an_answer_still_take(race, faster, scatter, told):
+def test_progress_says_how_long_the_race_and_an_answer_still_take(limits, faster, scatter, told):
     lanes = tuple(
         LaneState(
             LaneSpec("cpu", name=name),
@@ -133,8 +137,8 @@ def test_progress_says_how_long_the_race_and_an_answer_still_take(race, faster, 
         for name, speed, late in (("fast", 1_000_000 * faster, 0), ("slow", 1_000_000, 1))
     )
     scattered = (lanes[0], replace(lanes[1], measurements=replace(lanes[1].measurements, slices=steady(lanes[1]))))
-    known = Snapshot(24 * SECOND, Race(started_ns=0, interval="fixed", **race), scattered)
-    assert re.fullmatch(told, headless._outlook(analyse(known)))
+    known = Snapshot(24 * SECOND, Race(started_ns=0, interval="fixed", **limits), scattered)
+    assert re.fullmatch(told, runs._outlook(analyse(known)))
 
 
 def steady(lane: LaneState) -> tuple[SliceSpeed, ...]:

@@ -9,8 +9,9 @@ from support.eight_gpus import GPUS, samples, script
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.api.idle import Idle
-from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.devices import Idle
+from tfmon.api.options import RaceOptions
+from tfmon.api.planner import plan_race
 from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.choice import look

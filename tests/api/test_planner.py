@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.api.planner import MOST_LANES, RaceOptions, find_python, plan_race
+from tfmon.api.options import RaceOptions, find_python
+from tfmon.api.planner import MOST_LANES, plan_race
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
 from tfmon.lanes.plan import RacePlan

@@ -9,7 +9,7 @@ import pytest
 
 from tfmon.analysis.verdict import Rank
 from tfmon.api import program
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED

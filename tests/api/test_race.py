@@ -12,7 +12,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
-from tfmon.api import headless, progress
+from tfmon.api import run, state
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
 QUICK = {"steps": 100, "record": False, "slice_s": 0.2}
@@ -51,7 +51,7 @@ class TestARace:
         assert by_python.lane("B") is by_python.lane("cpu batch_size=20")
 
     def test_runs_in_a_thread_and_beside_an_event_loop_and_sets_no_handler(self):
-        numbers = (*headless.SIGNALS, signal.SIGTSTP, signal.SIGCONT)
+        numbers = (*run.SIGNALS, signal.SIGTSTP, signal.SIGCONT)
         seen = []
 
         async def both():
@@ -101,32 +101,23 @@ class TestARace:
 
 @pytest.mark.process
 def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
-    lock = progress.state_folder() / "race.lock"
+    lock = state.state_folder() / "race.lock"
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w") as other:
-        progress.fcntl.flock(other, progress.fcntl.LOCK_EX)
-        with pytest.raises(tfmon.TfmonError, match="another race"), progress.alone(False, None):
+        state.fcntl.flock(other, state.fcntl.LOCK_EX)
+        with pytest.raises(tfmon.TfmonError, match="another race"), state.alone(False, None):
             pass
-    with progress.alone(False, None):
+    with state.alone(False, None):
         pass
-    monkeypatch.setattr(progress.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
-    with progress.alone(False, None), pytest.raises(tfmon.TfmonError), progress.alone(False, None):
+    monkeypatch.setattr(state.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with state.alone(False, None), pytest.raises(tfmon.TfmonError), state.alone(False, None):
         pass
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"seconds": 0}, "seconds=0"),
-        ({"seconds": float("nan")}, "seconds=nan"),
-        ({"slice_s": 0.1}, "slice_s=0.1"),
-        ({"steps": 0, "seconds": None}, "steps=0"),
         ({"steps": 5}, "seconds and steps exclude each other"),
-        ({"wait_idle": float("nan")}, "wait_idle=nan"),
-        ({"wait_idle": -1}, "wait_idle=-1"),
-        ({"mode": "both"}, "mode='both'"),
-        ({"until_ci": 0.001}, "until_ci=0.001"),
-        ({"margin": 2}, "margin=2"),
         ({"mode": "concurrent", "fresh": True}, "fresh needs mode turns"),
         ({"command": ["true"]}, "not both"),
         ({"lanes": ["tpu"]}, "there is no device 'tpu'"),

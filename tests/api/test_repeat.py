@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo
 
-from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.options import RaceOptions
+from tfmon.api.planner import plan_race
 from tfmon.api.repeat import command_line
 from tfmon.catalog import command_scenario, find_scenario
 from tfmon.cli import race

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfmon.api import sweep_places
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.sweep_places import close_all, open_stations, split_places
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.options import RaceOptions
+from tfmon.api.planner import plan_race
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import Watch
 from tfmon.analysis.statistics import log_speeds, ratio
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window

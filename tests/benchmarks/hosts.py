@@ -45,7 +45,8 @@ from support.waiting import wait_for
 from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.means import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
-from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.options import RaceOptions
+from tfmon.api.planner import plan_race
 from tfmon.catalog import find_scenario
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP

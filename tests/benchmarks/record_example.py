@@ -15,9 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.analysis.verdict import find_verdict
-from tfmon.api.headless import show_progress
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
+from tfmon.api.run import show_progress
 from tfmon.catalog import find_scenario
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all

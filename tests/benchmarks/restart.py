@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import Watch, is_steady, options_of
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event

@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.common import command_of
 from tfmon import units
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
-from tfmon.api.planner import RaceOptions
+from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import command_scenario
 from tfmon.lanes.running import _with_stops

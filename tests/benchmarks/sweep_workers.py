@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -25,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.benchmarks.common import met, options_of
 from tfmon.api import program as programs
 from tfmon.api import sweep_places
-from tfmon.api.planner import RaceOptions
-from tfmon.api.sweep import SweepOptions, SweepProgram
+from tfmon.api.options import RaceOptions, SweepOptions
+from tfmon.api.sweep import SweepProgram
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.events import ClockStarted, Event
@@ -78,7 +79,7 @@ def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[f
     race = RaceOptions(slice_s=options.slice, watched=False, ray=cluster)
     asked = SweepOptions((f"batch_size={values}",), tuple(places), race, 0.01, options.limit, everything=True)
     with tempfile.TemporaryDirectory() as folder:
-        program = SweepProgram("small-dense", (), asked, file=Path(folder) / "night.sweep")
+        program = SweepProgram("small-dense", (), replace(asked, file=Path(folder) / "night.sweep"))
         try:
             workers = [Worker(station.session) for station in program._stations]
             began_s = time.monotonic()

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import options_of
 from tfmon.analysis.verdict import SAME, Verdict, find_verdict
-from tfmon.api.planner import FRESH_FROM_S, RaceOptions
+from tfmon.api.options import FRESH_FROM_S, RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event

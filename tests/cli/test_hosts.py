@@ -20,7 +20,7 @@ from support.waiting import wait_for
 
 import tfmon
 from tfmon.api import settings
-from tfmon.cli.hosts import hosts as command
+from tfmon.cli.machines import hosts as command
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.probes.machine import read_machine

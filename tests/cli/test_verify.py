@@ -77,7 +77,7 @@ def races(monkeypatch):
             closed.append("closed")
 
     monkeypatch.setattr(verification, "Program", Program)
-    monkeypatch.setattr(verification.headless, "run", lambda program, plan, quiet: "")
+    monkeypatch.setattr(verification, "run_until_over", lambda run, quiet: "")
     return outcomes
 
 
@@ -109,7 +109,7 @@ def test_each_claim_gets_its_outcome(tfmon, three, races, outcome, found, reason
 
 def test_a_signal_ends_the_verification_and_drops_the_claim_that_was_measured(tfmon, three, races, monkeypatch):
     races += [(raced(2.0), raced(1.0))]
-    monkeypatch.setattr(verification.headless, "run", lambda program, plan, quiet: "interrupted by SIGINT")
+    monkeypatch.setattr(verification, "run_until_over", lambda run, quiet: "interrupted by SIGINT")
     done = tfmon("verify", three)
     assert done.code == 130
     assert done.out == "0 claims: none\ninterrupted by SIGINT\n"
@@ -126,12 +126,13 @@ def test_a_signal_ends_the_verification_and_drops_the_claim_that_was_measured(tf
 def test_a_race_ends_when_its_claim_is_decided(tfmon, three, races, monkeypatch, outcome, ends):
     finished = []
 
-    def run(program, plan, quiet):
+    def run_until_over(run, quiet):
+        program = run.program
         program.lanes = SimpleNamespace(finish=lambda: finished.append(True))
         program.hear(SliceEnded(lane="cpu", at_ns=1, round=1))
         return ""
 
-    monkeypatch.setattr(verification.headless, "run", run)
+    monkeypatch.setattr(verification, "run_until_over", run_until_over)
     races += [outcome, DeviceAbsentError("gpu:63 is not there")]
     assert tfmon("verify", three).code == 0
     assert bool(finished) is ends

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from support.waiting import PATIENCE_S
 
-from tfmon.cli.doctor import doctor as command
+from tfmon.cli.machines import doctor as command
 from tfmon.doctor import gather
 from tfmon.errors import UsageError
 

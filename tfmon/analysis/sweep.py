@@ -20,8 +20,6 @@ from tfmon.model.sweep import Combination, Figures, SweepPlan, SweepState, learn
 
 PAIRS_OF_A_VISIT = 16
 """Rounds that a visit has at most: equal processes differ, so more rounds of the same two tell less and less."""
-LEAST_CI = 0.01
-"""A narrower interval would take too many processes."""
 USUAL_VISITS = 2
 """Visits that a combination is supposed to take before the first ones are through."""
 

@@ -1,19 +1,29 @@
-"""The devices of a lane: which GPUs it may train on, and what changes when it trains on several at once."""
+"""The devices of a lane: the GPUs that it names, or the idlest of its machine; and waiting until they are free."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
+from tfmon import units
+from tfmon.analysis.gpu_others import is_free, ranked, state, why
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import DeviceAbsentError, UsageError
+from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
+from tfmon.model.readings import GpuSample
 from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, obstacle, parse_lane
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch
 
-if TYPE_CHECKING:
-    from tfmon.probes.base import Gpu
-    from tfmon.probes.gpus import GpuSearch
+LOOK_EVERY_S = 5.0
+Search = Callable[[str], GpuSearch]
+Look = Callable[[str, Sequence[Gpu]], Sequence[GpuSample]]
+"""Returns one sample of each GPU of a host; "" is this machine."""
+Chosen = tuple[LaneSpec, tuple[Gpu, ...]]
+"""A lane, and the GPUs that it trains on, in that order; none for the CPU."""
+Wanted = tuple[str, tuple[Gpu, ...], int]
+"""A host, GPUs of it, and how many of them a lane needs."""
 
 EVERY = f"gpu:{ALL}"
 MOST_LISTED = 3
@@ -107,10 +117,6 @@ def check_together(spec: LaneSpec, settings: Settings) -> None:
 # ---------------- instances of GPUs that are split up (MIG)
 
 
-if TYPE_CHECKING:
-    from tfmon.probes.base import Gpu
-    from tfmon.probes.gpus import GpuSearch
-
 _SHORTEST = len(INSTANCE) + 8
 """Characters of a UUID that name an instance on the screen, if no other has the same."""
 
@@ -148,3 +154,99 @@ def listed(found: GpuSearch, part_of: str = "") -> str:
         return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"
     words = ", ".join(f"--lane {short_name(one, found)} ({one.name})" for one in instances)
     return f"name an instance: {words}"
+
+
+# ---------------- the idlest, and waiting for them
+
+
+@dataclass
+class Idle:
+    """Chooses GPUs, for one run of tfmon: lanes of a later race get the same."""
+
+    look: Look = lambda host, gpus: ()
+    wait_s: float | None = None
+    """For how long to wait until a GPU is free; None for not at all."""
+    tell: Callable[[str], None] = lambda _: None
+    """Gets a progress line every few seconds; "" at the end."""
+    sleep: Callable[[float], object] = time.sleep
+    clock_s: Callable[[], float] = time.monotonic
+    ranked: dict[str, list[GpuSample]] = field(default_factory=dict)
+    """The GPUs of each host that was looked at, the idlest first."""
+
+    def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
+        """Return the lanes with the devices that they train on, each with its GPUs.
+
+        All that name no GPU get the same on a machine, and `2xgpu` gets that one and the next.
+
+        Raises:
+            DeviceAbsentError: a GPU is not there, or is split up.
+            UsageError: the beginning of a UUID fits several instances.
+            GpusBusyError: no GPU became free in time.
+        """
+        found = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
+        wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, found, strict=True)]
+        if self.wait_s is not None:
+            self._wait([(spec.host, gpus, count) for spec, one, gpus, count in wanted if one.usable], self.wait_s)
+        return [self._settled(*one) for one in wanted]
+
+    def _settled(self, spec: LaneSpec, found: GpuSearch, gpus: tuple[Gpu, ...], count: int) -> Chosen:
+        reason = ""
+        if count < len(gpus):
+            gpus, reason = self._idlest(spec.host, found, gpus, count)
+        return (replace(spec, device=device_of(gpus, found), chosen=reason) if gpus else spec), gpus
+
+    def _idlest(
+        self, host: str, found: GpuSearch, gpus: tuple[Gpu, ...], count: int
+    ) -> tuple[tuple[Gpu, ...], str]:
+        """Return that many GPUs, the idlest, and why; the first ones, for no reason, where they are not read."""
+        if host not in self.ranked:
+            self.ranked[host] = ranked(self.look(host, found.usable))
+        keys = {gpu.uuid for gpu in gpus}
+        best = [sample for sample in self.ranked[host] if sample.key in keys][:count]
+        if len(best) < count:
+            return gpus[:count], ""
+        keys = {sample.key for sample in best}
+        return tuple(gpu for gpu in gpus if gpu.uuid in keys), why(best, len(gpus))
+
+    def _wait(self, wanted: Sequence[Wanted], wait_s: float) -> None:
+        """Wait until every lane that is to train on GPUs finds as many that nobody uses."""
+        began_s = self.clock_s()
+        try:
+            while busy := self._busy(wanted):
+                waited_s = self.clock_s() - began_s
+                if waited_s >= wait_s:
+                    raise GpusBusyError(
+                        f"no GPU was free within {wait_s / 60:g} min: {'; '.join(busy)}",
+                        "--wait-idle with more minutes waits longer; without it, gpu is the idlest as it is",
+                    )
+                left = f"{units.clock(wait_s - waited_s)} left, Ctrl-C leaves"
+                self.tell(f"waiting for a free GPU ({left}): {'; '.join(busy)}")
+                self.sleep(min(LOOK_EVERY_S, wait_s - waited_s))
+        finally:
+            self.tell("")
+
+    def _busy(self, wanted: Sequence[Wanted]) -> list[str]:
+        """Say who is on the GPUs that lanes wait for; nothing once they can begin."""
+        seen: dict[str, list[GpuSample]] = {}
+        for host in dict.fromkeys(host for host, *_ in wanted):
+            every = dict.fromkeys(gpu for there, gpus, _ in wanted if there == host for gpu in gpus)
+            seen[host] = ranked(self.look(host, tuple(every)))
+        lines = [line for host, gpus, count in wanted for line in _who(host, gpus, count, seen[host])]
+        return list(dict.fromkeys(lines))
+
+
+def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
+    """Say why a lane cannot have so many free ones of these GPUs; nothing where it can. The idlest comes first."""
+    places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
+    free = {one.key for one in samples if one.key in places and is_free(one)}
+    if len(free) >= count:
+        return []
+    known = {one.key: state(one, named=True) for one in samples}
+    of = f"{host}/" if host else ""
+    busy = [f"{of}{place}: {known.get(key, 'not read')}" for key, place in places.items() if key not in free]
+    if count == len(gpus):
+        return busy
+    if count > 1:
+        return [f"{host + ': ' if host else ''}{len(free)} of {len(gpus)} GPUs free, and {count} are needed"]
+    first = next((key for key in known if key in places), gpus[0].uuid)
+    return [f"the idlest of {len(gpus)}, {of}{places[first]}: {known.get(first, 'not read')}"]

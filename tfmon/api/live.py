@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tfmon.analysis.analysis import analyse
-from tfmon.api.headless import go_on_alone, interruption
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
+from tfmon.api.run import Interruption, Run, ended
+from tfmon.api.runs import RaceRun, SweepRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
-from tfmon.lanes.suspend import Suspender, has_shell, suspend_job, suspend_with
+from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.ports import RunInfo
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
@@ -86,14 +87,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         stop=lanes.stop,
         end_now=lanes.end_now,
     )
-    return _run(
-        source,
-        screen,
-        [lanes.suspension],
-        program.close,
-        hangup=lambda: go_on_alone(program),
-        trains_command=lambda: program.trains_command,
-    )
+    return _run(source, screen, RaceRun(program), lambda: program.trains_command)
 
 
 def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
@@ -103,11 +97,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
     Raises:
         TfmonError: the screen failed; the lanes have ended.
     """
-    file = program.file
-
-    def close(interrupted: str = "") -> None:
-        program.close(interrupted or "stopped by the user")
-
+    file, run = program.file, SweepRun(program)
     source = Source(
         Session(read_machine(), time.monotonic_ns).snapshot,  # of no race: the machine and the time
         refusal="a sweep chooses its settings itself: no key changes its lanes",
@@ -117,62 +107,48 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
         file=str(file.path) if file is not None else "",
         tabs=(),
         runs=RecordedRuns(),
-        start=lambda _say: program.sweep.start(),
-        stop=close,
+        start=lambda _say: run.begin(),
+        stop=run.close,
     )
-    return _run(source, screen, program.suspensions, close)
+    return _run(source, screen, run)
 
 
 def _run(
-    source: Source,
-    screen: ScreenSettings,
-    suspensions: Iterable[Suspender],
-    close: Callable[[str], None],
-    *,
-    hangup: Callable[[], bool] = lambda: False,
-    trains_command: Callable[[], bool] = lambda: False,
+    source: Source, screen: ScreenSettings, run: Run, trains_command: Callable[[], bool] = lambda: False
 ) -> str:
     """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
 
     Args:
         source: What is shown.
         screen: How the screen looks.
-        suspensions: What suspends the lanes along with tfmon.
-        close: Ends the lanes and all that goes with them, for the reason that it is given.
-        hangup: Returns whether the lanes train on although the terminal is gone.
+        run: What has lanes.
         trains_command: Returns whether a user's own command trains, which goes on where the screen fails.
     """
     yield_to_lanes()
 
     def take_terminal() -> None:
-        for suspension in suspensions:
+        for suspension in run.suspensions:
             undo.callback(suspend_with(suspension, app.take_terminal))
 
-    def leave() -> None:
-        if interrupted.count > 1:
-            source.end_now()
-            return
+    def leave(interrupted: Interruption) -> None:
         app.request_quit()
-        leave_anyway(partial(close, interrupted.reason))
+        leave_anyway(partial(run.close, interrupted.reason))
 
     def hung_up() -> bool:
-        goes_on = hangup()
+        goes_on = run.go_on_alone()
         if goes_on:
             app.request_leave()
         return goes_on
 
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)
-    with interruption(leave, hung_up) as interrupted, contextlib.ExitStack() as undo:
-        try:
-            gc.freeze()  # so that the garbage collector does not walk through all modules again and again
-            ending = app.run(mouse=screen.mouse)
-            if app.broken is not None and trains_command():
-                goes_on = f"{source.snapshot().race.scenario} trains on and is recorded, Ctrl+C ends it"
-                click.echo(f"tfmon: the screen failed ({app.broken}); {goes_on}", err=True)
-            while ending is None and trains_command() and not interrupted.wait():
-                pass
-        finally:
-            close("")
+    with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
+        gc.freeze()  # so that the garbage collector does not walk through all modules again and again
+        ending = app.run(mouse=screen.mouse)
+        if app.broken is not None and trains_command():
+            goes_on = f"{source.snapshot().race.scenario} trains on and is recorded, Ctrl+C ends it"
+            click.echo(f"tfmon: the screen failed ({app.broken}); {goes_on}", err=True)
+        while ending is None and trains_command() and not interrupted.wait():
+            pass
     if app.broken is not None:
         raise screen_failed(app.broken)
     return interrupted.reason if ending != "quit" else ""

@@ -2,131 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.api import devices
-from tfmon.api.idle import Idle
+from tfmon.api.devices import Idle
+from tfmon.api.options import RaceOptions
 from tfmon.api.settings import resolve
-from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
-from tfmon.errors import UsageError
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.lanes.spare import FRESH_EVERY_S
 from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
-from tfmon.model.race import MARGIN, TURNS, Race
+from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, parse_lane, step_batch
 
 if TYPE_CHECKING:
-    from tfmon.lanes.remote.ray import RayCluster
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
 """More lanes are rejected: none of them would get a share of the machine worth measuring."""
-
-
-HEADLESS_SECONDS = 30.0
-"""Length of a race without a screen for which no end is given."""
-LEAST_CI = 0.025
-"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
-PROCESSES_DIFFER = "equal processes differ, so one process of each lane can tell no less"
-LEAST_MARGIN = 0.001
-FRESH_FROM_S = 60.0
-"""Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class RaceOptions:
-    """What the command line says of a race."""
-
-    lanes: tuple[str, ...] = ()
-    """Specs of the lanes, such as `gpu:0,batch_size=256`; empty for the default lanes."""
-    settings: tuple[str, ...] = ()
-    """Settings of every lane, such as `prefetch=auto`."""
-    python: Path = Path(sys.executable)
-    """The interpreter that trains."""
-    seconds: float | None = None
-    """Length of the race; None for no limit."""
-    steps: int | None = None
-    """Steps of each lane; None for no limit."""
-    mode: str = TURNS
-    """`turns` or `concurrent`."""
-    slice_s: float = 0.5
-    """Length of a slice."""
-    until_ci: float | None = None
-    """The race ends when half the width of every interval over its ratio is as small as this."""
-    margin: float = MARGIN
-    """Lanes whose ratio differs from 1 by less are the same."""
-    watched: bool = True
-    """Whether somebody sees the verdict before the end: it must hold then, too."""
-    varied_knob: str = ""
-    """The knob that a crossover varies; the default lanes do not differ by it."""
-    one_lane: bool = False
-    """Whether there is one default lane, which trains on whatever the command finds."""
-    fresh: bool = False
-    """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
-    spare: bool = False
-    """Whether a spare worker that has loaded TensorFlow is kept ready."""
-    ray: RayCluster | None = None
-    """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
-    in_place: bool | None = None
-    """Whether the lanes of a user's command share the working folder; None for: where there is one lane."""
-    record: bool = False
-    """Whether the race is recorded."""
-    wait_idle_s: float | None = None
-    """For how long to wait until a GPU is free; None for not at all."""
-    record_file: Path | None = None
-    """The file of the recording; None for a new one among the user's recordings."""
-
-
-def unwatched(race_options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
-    """Return the options of a race that nobody watches: it has an end, and one interval, at the end."""
-    endless = race_options.seconds is None and race_options.steps is None and race_options.until_ci is None
-    seconds = HEADLESS_SECONDS if endless and not info.command else race_options.seconds
-    return replace(race_options, seconds=seconds, spare=False, watched=False)
-
-
-def raced(scenario: str | None, command: Sequence[str]) -> ScenarioInfo:
-    """Return the scenario to race: the named one, the one that is set, or that of a user's command.
-
-    Raises:
-        UsageError: both are named, or there is no such scenario.
-    """
-    if not command:
-        return find_scenario(str(resolve("scenario", scenario).value))
-    if scenario is not None:
-        raise UsageError(
-            f"race a scenario, {scenario}, or a command of your own: not both", "leave one of them out"
-        )
-    return command_scenario(tuple(command))
-
-
-def check(race_options: RaceOptions, info: ScenarioInfo, fresh: bool | None) -> None:
-    """Raise UsageError for options that exclude each other."""
-    if info.command and race_options.steps is not None:
-        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
-    if info.command and fresh:
-        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
-    if race_options.seconds is not None and race_options.steps is not None:
-        raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
-    if race_options.mode == TURNS:
-        return
-    if fresh:
-        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
-    if race_options.until_ci is not None:
-        raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
-
-
-def with_fresh(race_options: RaceOptions, fresh: bool | None) -> RaceOptions:
-    """Return the options with fresh processes or without; None for: in long races that nobody watches."""
-    long = race_options.steps is None and (race_options.seconds or FRESH_FROM_S) >= FRESH_FROM_S
-    return replace(race_options, fresh=not race_options.watched and long if fresh is None else fresh)
 
 
 def plan_race(
@@ -207,7 +111,7 @@ def plan_race(
         margin=race_options.margin,
         until_ci=race_options.until_ci,
         slice_s=race_options.slice_s,
-        fresh=race_options.fresh and not info.command and race_options.mode == TURNS,
+        fresh=bool(race_options.fresh) and not info.command and race_options.mode == TURNS,
     )
     plan = RacePlan(
         race=race,
@@ -231,47 +135,6 @@ def _interval_kind(race_options: RaceOptions) -> IntervalKind:
     if not race_options.watched:
         return FIXED
     return ALWAYS_VALID if race_options.seconds is None else SPENDING
-
-
-def find_python(text: str, option: str = "--python") -> Path:
-    """Return the interpreter that a path or a command names; `option` is where.
-
-    Raises:
-        UsageError: there is none, or it cannot be run.
-    """
-    path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
-    if path is None:
-        has = "TensorFlow" if option == "--python" else "Ray"
-        raise UsageError(f"{option} {text} is not a program that can be run", f"name a Python that has {has}")
-    # The link of a virtual environment is not followed: Python finds the packages by where the link is.
-    return Path(path).absolute()
-
-
-def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: the one that is named, else the one a command begins with, else this one.
-
-    Raises:
-        UsageError: `python` cannot be run.
-    """
-    if python:
-        return find_python(python)
-    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
-    return Path(found).absolute() if found else Path(sys.executable)
-
-
-def ray_cluster(
-    address: str | None, python: str | None, cpus: float, option: str = "--ray-python"
-) -> RayCluster | None:
-    """Return the Ray cluster that options name; None if they name none.
-
-    Raises:
-        UsageError: `python` cannot be run; `option` is where it was named.
-    """
-    if (address, python, cpus) == (None, None, 1.0):
-        return None
-    from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
-
-    return RayCluster(address or "", str(find_python(python, option)) if python else sys.executable, cpus)
 
 
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
@@ -308,3 +171,78 @@ def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> No
     if most is not None and isinstance(size, int) and whole is not None and whole > most:
         most = most * size // whole
         raise UsageError(f"batch_size={size} is larger than the data of {info.name}; it can be at most {most}")
+
+
+# ---------------- TensorFlow in other environments, where this one has none; no interpreter is started
+
+
+MOST = 3
+"""More interpreters than these are not named."""
+_BESIDE = (".venv", "venv", "env", ".env")
+_BELOW_HOME = (
+    ".virtualenvs/*", ".venvs/*", "venvs/*", ".pyenv/versions/*", ".local/share/virtualenvs/*", ".conda/envs/*",
+    "miniconda3", "miniconda3/envs/*", "anaconda3", "anaconda3/envs/*", "miniforge3", "miniforge3/envs/*",
+    "mambaforge/envs/*", "micromamba/envs/*", "*/.venv", "*/venv",
+)  # fmt: skip
+"""Where environments usually are."""
+
+
+def need_tensorflow(python: Path) -> None:
+    """Do nothing if an interpreter has TensorFlow, or is another one than this, which says so itself.
+
+    Raises:
+        TfmonError: it has none; the hint names interpreters that have.
+    """
+    if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
+        return
+    others = [shlex.quote(str(one)) for one in find_tensorflow()]
+    install = f"install it here: {sys.executable} -m pip install tensorflow"
+    if not others:
+        raise TfmonError(f"{sys.executable} has no TensorFlow, and no other Python with it was found", install)
+    more = f" (also in {', '.join(others[1:])})" if others[1:] else ""
+    hint = f"{others[0]} has: add --python {others[0]}{more}; or {install}"
+    raise TfmonError(f"{sys.executable} has no TensorFlow", hint)
+
+
+def find_tensorflow() -> list[Path]:
+    """Return interpreters of other environments that have TensorFlow; the likeliest first, a few at most."""
+    found: dict[Path, Path] = {}
+    for python in _candidates():
+        prefix = python.parent.parent
+        if len(found) < MOST and prefix not in found and _has_tensorflow(prefix):
+            found[prefix] = python
+    return list(found.values())
+
+
+def _candidates() -> Iterator[Path]:
+    """Yield interpreters: of the active environment, the folders above, the PATH, and below the home folder."""
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if os.environ.get(variable):
+            yield from _pythons(Path(os.environ[variable]))
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        for name in _BESIDE:
+            yield from _pythons(folder / name)
+    for name in ("python3", "python", *(f"python3.{minor}" for minor in range(14, 9, -1))):
+        if found := shutil.which(name):
+            yield Path(found).absolute()
+            yield Path(found).resolve()
+    home = Path.home()
+    for pattern in _BELOW_HOME:
+        for prefix in sorted(home.glob(pattern)):
+            yield from _pythons(prefix)
+
+
+def _pythons(prefix: Path) -> Iterator[Path]:
+    python = prefix / "bin" / "python"
+    if python.is_file() and os.access(python, os.X_OK):
+        yield python.absolute()
+
+
+def _has_tensorflow(prefix: Path) -> bool:
+    return any(
+        (packages / "tensorflow" / "__init__.py").is_file()
+        for lib in ("lib", "lib64", "local/lib")
+        for kind in ("site-packages", "dist-packages")
+        for packages in prefix.glob(f"{lib}/python3*/{kind}")
+    )

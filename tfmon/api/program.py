@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.statistics import compare, log_speeds
-from tfmon.api import variance
-from tfmon.api.elsewhere import need_tensorflow
-from tfmon.api.idle import Idle, tell_on_stderr
-from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api import state
+from tfmon.api.devices import Idle
+from tfmon.api.options import RaceOptions
+from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.repeat import command_line
+from tfmon.api.run import tell_changes
 from tfmon.api.settings import resolve
-from tfmon.api.views import Views
+from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
@@ -71,7 +72,7 @@ class Program:
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
-        self._idle = Idle(self._look, race_options.wait_idle_s, tell_on_stderr())
+        self._idle = Idle(self._look, race_options.wait_idle_s, tell_changes())
         charted = race_options.watched or race_options.record
         self.session = Session(self._machine, time.monotonic_ns, charted=charted)
         self._recorder: Recorder | None = None
@@ -124,7 +125,7 @@ class Program:
         if not info.command:
             hosts = self.session.snapshot().hosts
             machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
-            between = variance.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
+            between = state.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
         elif elsewhere and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
@@ -250,7 +251,7 @@ class Program:
 
     def examine(self) -> str:
         """Return the doctor's report of the race's machines as text."""
-        from tfmon.api.examination import examine
+        from tfmon.api.hosts import examine
 
         processes = self.lanes.processes().values()
         return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
@@ -311,7 +312,7 @@ class Program:
         if found is not None:
             devices = [lane.spec.kind for lane in raced.lanes]
             machines = [raced.machine_of(lane) for lane in raced.lanes]
-            variance.remember_race(machines, raced.race.scenario, devices, found)
+            state.remember_race(machines, raced.race.scenario, devices, found)
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

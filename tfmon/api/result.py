@@ -1,29 +1,25 @@
-"""The result of a race as typed values, each one of the JSON object that the command prints; and the gate."""
+"""The result of a race or sweep as typed values, each one of the JSON object that the command prints."""
 
 from __future__ import annotations
 
 import html
 import json
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.api.arguments import named_as_arguments, refuse, share
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.model.knobs import KnobValue
-from tfmon.recordings.compare import compare_all
-from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_races
-from tfmon.recordings.gate import Gate, judge
 from tfmon.recordings.header import Header
-from tfmon.recordings.library import find
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from tfmon.analysis.sweep import Found
 
 Interval: TypeAlias = tuple[float, float]
 """The ends of a 95 % interval."""
@@ -60,8 +56,27 @@ class LaneResult:
     """All that the JSON object has of this lane."""
 
 
+class _Printed:
+    """What results have in common: the table and the JSON object that the command prints."""
+
+    __slots__ = ()
+    table: str
+    data: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return dict(self.data)
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        """Return the HTML for a notebook."""
+        return f"<pre>{html.escape(self.table)}</pre>"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class RaceResult:
+class RaceResult(_Printed):
     """The result of a race. `print` shows the table of the command."""
 
     scenario: str
@@ -96,10 +111,6 @@ class RaceResult:
         known = ", ".join(f"{lane.id} ({lane.name})" for lane in self.lanes)
         raise TfmonError(f"{word!r} is not one lane of this race", f"its lanes are {known}")
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that the command prints."""
-        return dict(self.data)
-
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the JSON object into a new file, which `tfmon diff` reads; return its path.
 
@@ -125,10 +136,7 @@ class RaceResult:
         Raises:
             TfmonError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise TfmonError("to_frame needs pandas, which is not installed", "pip install pandas") from None
+        pandas = _pandas()
         rows = [
             {name: value for name, value in lane.data.items() if name not in ("missing", "discarded")}
             for lane in self.lanes
@@ -137,13 +145,6 @@ class RaceResult:
 
     def __repr__(self) -> str:
         return f"<RaceResult {self.scenario}: {self.verdict}>"
-
-    def __str__(self) -> str:
-        return self.table
-
-    def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
-        return f"<pre>{html.escape(self.table)}</pre>"
 
 
 class LaneFailedError(TfmonError):
@@ -161,6 +162,14 @@ class LaneFailedError(TfmonError):
 
     def __reduce__(self) -> tuple[type[LaneFailedError], tuple[RaceResult]]:
         return type(self), (self.result,)
+
+
+def _pandas() -> Any:  # noqa: ANN401 - a module
+    try:
+        import pandas
+    except ImportError:
+        raise TfmonError("to_frame needs pandas, which is not installed", "pip install pandas") from None
+    return pandas
 
 
 def result_of(found: Analysis, header: Header | None = None) -> RaceResult:
@@ -197,40 +206,107 @@ def _interval(ends: list[float] | None) -> Interval | None:
     return None if ends is None else (ends[0], ends[1])
 
 
-# ---------------- the gate of `tfmon diff --slower-than`
+# ---------------- sweeps
 
 
-LEAST_LIMIT = 0.001
-Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
-"""A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
+@dataclass(frozen=True, slots=True)
+class CombinationResult:
+    """One combination of a sweep. What is not known is None."""
+
+    settings: Mapping[str, KnobValue] = field(hash=False)
+    """The knobs that were swept."""
+    device: str
+    """The kind of device: `cpu`, `gpu`."""
+    ratio: float | None
+    """Its throughput over that of the baseline on the same device."""
+    ratio_ci95: Interval | None
+    examples_per_s: float | None
+    memory_bytes: float | None
+    bottleneck: str | None
+    place: str | None
+    """Where it was measured last."""
+    state: str
+    """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `waiting`."""
+    reason: str | None
+    """Why it was refused, or failed."""
+    data: Mapping[str, Any] = field(repr=False, hash=False)
+    """All that the JSON object has of it."""
 
 
-def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_than: float = 0.05) -> Gate:
-    """Return whether any lane of a run is slower than in the baseline, or that this cannot be told.
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepResult(_Printed):
+    """The result of a sweep. `print` shows the table of the command."""
 
-    Args:
-        baseline: The race to compare with, or several, each of which was raced beside one run.
-        run: The race that is judged, or as many.
-        slower_than: A lane is slower when its throughput fell by more than this share.
+    scenario: str
+    combinations: tuple[CombinationResult, ...]
+    """The best first."""
+    text: str
+    """Which is the best, in words."""
+    file: Path | None
+    """Where it is kept; `resume` goes on with it."""
+    interrupted: str | None
+    """Why it ended before all was measured."""
+    table: str = field(repr=False)
+    """The table that the command prints."""
+    data: Mapping[str, Any] = field(repr=False, hash=False)
+    """The JSON object that the command prints."""
 
-    Raises:
-        TfmonError: one of them cannot be read, or is of another scenario.
-    """
-    with named_as_arguments():
-        limit = share("slower_than", slower_than, LEAST_LIMIT)
-        if limit is None:
-            refuse("slower_than", slower_than, "it is a share, such as 0.05")
-        return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), limit)
+    def best(self, device: str | None = None) -> CombinationResult:
+        """Return the best combination, on a kind of device where there are several.
+
+        Raises:
+            TfmonError: nothing was measured there.
+        """
+        known = [one for one in self.combinations if one.ratio is not None and device in (None, one.device)]
+        kinds = sorted({one.device for one in known})
+        if not known:
+            raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))
+        if len(kinds) > 1:
+            raise TfmonError("each kind of device has a best one", f"name one: {', '.join(kinds)}")
+        return known[0]
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas data frame: a row for each combination, the best first, and a column for each knob.
+
+        Raises:
+            TfmonError: pandas is not installed.
+        """
+        pandas = _pandas()
+        rows = []
+        for one in self.combinations:
+            ends = one.ratio_ci95 or (None, None)
+            figures = {
+                name: value
+                for name, value in one.data.items()
+                if name not in ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
+            }
+            rows.append({**one.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
+        return pandas.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return f"<SweepResult {self.scenario}: {self.text.splitlines()[0] if self.text else 'nothing is known'}>"
 
 
-def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:
-    if isinstance(races, RaceResult):
-        return [read_json(races.to_json(), name, f"the {name}")]
-    if isinstance(races, str | os.PathLike):
-        path = Path(os.fspath(races))
-        if path.is_dir():
-            return [figures for figures, _ in read_races(path)]
-        return [read_race(path if path.is_file() else find(str(path)))[0]]
-    if isinstance(races, Mapping) or not isinstance(races, Sequence) or not races:
-        refuse(name, races, "it is a result, a file, an id, a folder, or a list of these")
-    return [figures for race in races for figures in _figures(race, name)]
+def sweep_result_of(found: Found, file: Path | None) -> SweepResult:
+    """Return the result of a sweep, which is kept in a file."""
+    from tfmon.reports.series_json import sweep_to_json
+    from tfmon.reports.sweep import to_text as sweep_to_text
+
+    data = sweep_to_json(found, str(file or ""))
+    same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
+    return SweepResult(
+        scenario=data["scenario"],
+        combinations=tuple(
+            CombinationResult(
+                **{name: one[name] for name in same},
+                ratio_ci95=tuple(one["ratio_ci95"]) if one["ratio_ci95"] else None,
+                data=one,
+            )
+            for one in data["combinations"]
+        ),
+        text="\n".join(data["text"]),
+        file=file,
+        interrupted=data["interrupted"],
+        table=sweep_to_text(found, str(file or "")),
+        data=data,
+    )

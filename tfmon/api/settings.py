@@ -5,81 +5,24 @@ from __future__ import annotations
 import difflib
 import functools
 import json
-import math
 import os
-import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-import click
-
+from tfmon.api.rules import PYTHON, RULES, SCENARIO, SLICE, YEAR_S, Rule, number, one_of, yes_or_no
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
-from tfmon.model.race import MODES
 from tfmon.units import Charset
 
 if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
 
-    Kind: TypeAlias = click.ParamType[Any]
-else:
-    Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
-
 Value: TypeAlias = str | bool | float
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
-LONGEST_S, LONGEST_WAIT_MIN = 365 * 86_400, 10_080
-"""The longest span of time, a year, and the longest wait for a GPU, a week."""
-
-
-# ---------------- kinds of values
-
-
-class Seconds(click.FloatRange):
-    """A span of time, of a year at most; `nan`, which lies in every range that Click checks, lies in none."""
-
-    name = "number of seconds"
-
-    def __init__(self, min: float, max: float = LONGEST_S, *, min_open: bool = False) -> None:
-        super().__init__(min=min, max=max, min_open=min_open)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the number, or raise click.BadParameter if it is out of range."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value} is not a span of time.", param, ctx)
-        return number
-
-
-class OneOf(Kind):
-    """A word of a list that is made when the word must be checked."""
-
-    name = "name"
-
-    def __init__(self, words: Callable[[], Sequence[str]]) -> None:
-        self._words = words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the word, or raise click.BadParameter if it is not in the list."""
-        words = self._words()
-        if value not in words:
-            self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
-        return value
-
-
-class InterpreterPath(Kind):
-    """A program, by its path or as the shell finds it; "" for the interpreter that runs tfmon."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return it as it is written, or raise click.BadParameter if it cannot be run."""
-        if value and shutil.which(os.path.expanduser(value)) is None:  # noqa: PTH111 - it may be a bare command
-            self.fail(f"{value} is not a program that can be run; name a Python that has TensorFlow", param, ctx)
-        return value
 
 
 def _themes() -> Sequence[str]:
@@ -98,7 +41,7 @@ class Setting:
     name: str
     """Its key in the file; in the environment TFMON_ and the name in capitals."""
     default: Value
-    kind: Kind
+    rule: Rule
     help: str
 
     @property
@@ -106,51 +49,53 @@ class Setting:
         """Return its environment variable."""
         return f"TFMON_{self.name.upper()}"
 
-    def read(self, value: object) -> Value:
-        """Return a value from a flag, a variable or the file.
+    def read(self, value: object, *, as_text: bool = True) -> Value:
+        """Return a value from a flag or a variable, or, where text is not to be read, from the file.
 
         Raises:
             ValueError: it is not allowed; the message says what is.
         """
         try:
-            return cast(Value, self.kind.convert(value, None, None))
-        except click.BadParameter as error:
-            raise ValueError(error.message.rstrip(".")) from None
+            said = self.rule.parse(value) if as_text and isinstance(value, str) else value
+            return cast(Value, self.rule.read(said))
+        except ValueError:
+            raise ValueError(f"{value!r} is not {self.rule.allowed(in_text=True)}") from None
 
 
-THEME = OneOf(_themes)
+THEME = one_of("theme", _themes)
+_CHARACTERS = one_of("characters", lambda: ("auto", "braille", "block", "ascii"))
 SETTINGS = (
-    Setting("scenario", "small-dense", click.STRING, "What is raced where no scenario is named."),
-    Setting("python", "", InterpreterPath(), 'The interpreter that trains; "" for the one that runs tfmon.'),
-    Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
-    Setting("slice", 0.5, Seconds(0.2, 60), "Length of one lane's slice in seconds."),
+    Setting("scenario", "small-dense", SCENARIO, "What is raced where no scenario is named."),
+    Setting("python", "", PYTHON, 'The interpreter that trains; "" for the one that runs tfmon.'),
+    Setting("mode", "turns", RULES["mode"], "Lanes train in turns, or concurrent: all at once."),
+    Setting("slice", 0.5, SLICE, "Length of one lane's slice in seconds."),
     Setting(
         "grace",
         30.0,
-        Seconds(0, 86_400),
+        number("seconds", "a time in seconds", 0.0, 86_400),
         "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
     ),
     Setting(
         "start_timeout",
         300.0,
-        Seconds(10),
+        number("seconds", "a time in seconds", 10.0, YEAR_S),
         "Seconds that a lane may be silent before it trains; then it is ended, a script only with --seconds.",
     ),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
     Setting(
         "characters",
         "auto",
-        OneOf(lambda: ("auto", "braille", "block", "ascii")),
+        _CHARACTERS,
         "What charts and frames are drawn with: auto, braille, block or ascii.",
     ),
-    Setting("mouse", True, click.BOOL, "Whether the mouse acts; if not, the terminal's own selection works."),
+    Setting("mouse", True, yes_or_no(), "Whether the mouse acts; if not, the terminal's own selection works."),
     Setting(
         "view_copy",
         200,
-        click.IntRange(min=0),
+        number("MiB", "a whole number", 0),
         "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
     ),
-    Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
+    Setting("readonly", False, yes_or_no(), "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 HOSTS = "hosts"
@@ -311,23 +256,11 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
                 hint = f"did you mean {near[0]}?" if near else known
                 mistakes.append(f"there is no setting {name!r}; {hint}")
             continue
-        wanted = _kind_of(setting.default)
-        if _kind_of(value) != wanted:
-            mistakes.append(f"{name}: {value!r} is not {wanted}")
-            continue
         try:
-            values[name] = setting.read(value)
+            values[name] = setting.read(value, as_text=False)
         except ValueError as error:
             mistakes.append(f"{name}: {error}")
     return values, mistakes
-
-
-def _kind_of(value: object) -> str:
-    if isinstance(value, bool):
-        return "true or false"
-    if isinstance(value, int | float):
-        return "a number"
-    return 'text in quotes, such as "this"' if isinstance(value, str) else "something else"
 
 
 def template() -> str:

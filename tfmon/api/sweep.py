@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.analysis.intervals import FEW
 from tfmon.api import devices
-from tfmon.api.planner import RaceOptions, check_settings
+from tfmon.api.options import SweepOptions
+from tfmon.api.planner import check_settings
 from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
@@ -23,23 +24,6 @@ from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.model.views import View
 from tfmon.recordings import sweeps
 
-AS_BEFORE = ("--over", "--set", "--until-ci", "--limit", "--all", "--slice", "--python", "--record")
-"""What a sweep that goes on keeps: options that exclude `--resume`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepOptions:
-    """What the command line says of a sweep."""
-
-    over: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
-    """Devices as a lane names them, each with how often it is there, as in `ray/gpu*4`; none for the CPU."""
-    race: RaceOptions = field(default_factory=lambda: RaceOptions(watched=False))
-    """What every race has: the settings of the baseline, the slice, the interpreter."""
-    until_ci: float = 0.03
-    each_s: float = 60.0
-    everything: bool = False
-
 
 class SweepProgram:
     """One run of `tfmon sweep`.
@@ -52,9 +36,6 @@ class SweepProgram:
         scenario: str | None,
         command: tuple[str, ...],
         options: SweepOptions,
-        *,
-        file: Path | None = None,
-        resume: Path | None = None,
     ) -> None:
         """Connect to all places, and make the file or read the one to go on with; nothing is measured yet.
 
@@ -63,8 +44,6 @@ class SweepProgram:
             command: The user's own command; empty for a scenario.
             options: What is swept. Of those that go on only the places count, and those that are not given there
                 are as before.
-            file: The new file; None for one among the user's.
-            resume: The file of a sweep to go on with, or `last`.
 
         Raises:
             TfmonError: It cannot be swept.
@@ -72,8 +51,8 @@ class SweepProgram:
         self._stations: list[PlaceStation] = []
         self.file: sweeps.SweepFile | None = None
         try:
-            if resume is not None:
-                state, self.file = sweeps.resume(_last() if str(resume) == "last" else resume)
+            if options.resume is not None:
+                state, self.file = sweeps.resume(_last() if str(options.resume) == "last" else options.resume)
                 options = _as_before(state.plan, options)
                 self._info = _with_scope(_same_scenario(state.plan, scenario, command), options, state.plan.over)
                 self._stations = open_stations(self._info, options.places, options.race, state.plan.over)
@@ -89,7 +68,7 @@ class SweepProgram:
                 over, baseline = read_options(self._info, options)
                 self._stations = open_stations(self._info, options.places, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)
-                self.file = sweeps.create(file, state, self._info.name)
+                self.file = sweeps.create(options.file, state, self._info.name)
             stations: list[Station] = [*self._stations]
             self.sweep = Sweep(state, stations, self.file.write)
         except BaseException:
@@ -120,22 +99,6 @@ class SweepProgram:
         close_all(self._stations)
         if self.file is not None:
             self.file.close()
-
-
-def check_start(*, scenario: bool, command: bool, resume: bool, given: Collection[str]) -> None:
-    """Raise UsageError unless it is clear what is swept: a scenario, a command, or what was before.
-
-    Args:
-        scenario: Whether one is named.
-        command: Whether there is one.
-        resume: Whether a sweep goes on.
-        given: The flags that the user gave.
-    """
-    if not resume and command is scenario:
-        raise UsageError("sweep a scenario, or a command of your own", "name one, and only one of them")
-    kept = [flag for flag in AS_BEFORE if flag in given]
-    if resume and kept:
-        raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(kept)} out")
 
 
 def _last() -> Path:

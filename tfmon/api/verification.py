@@ -10,9 +10,10 @@ from pathlib import Path
 from tfmon import units
 from tfmon.analysis.prediction import looks_of
 from tfmon.analysis.statistics import log_speeds, ratio
-from tfmon.api import headless
-from tfmon.api.planner import FRESH_FROM_S, RaceOptions
+from tfmon.api.options import FRESH_FROM_S, RaceOptions
 from tfmon.api.program import Program
+from tfmon.api.run import run_until_over, show_progress
+from tfmon.api.runs import RaceRun
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.model.claims import Claim, ClaimResult, judge
@@ -59,17 +60,17 @@ def verify_claims(
         length_s = seconds or claim.seconds or _length_s(ALL_S - spent_s, left, start_s)
         each = sum(took) / len(took) if took else start_s + length_s
         what = f"{place + 1} of {len(claims)}  {info.name}: {claim.id}"
-        headless.show_progress(f"{what}   about {units.clock(left * each)} left")
+        show_progress(f"{what}   about {units.clock(left * each)} left")
         began = time.monotonic()
         result, raced, interrupted = _verify(info, claim, python, length_s)
         if interrupted:
-            headless.show_progress("")
+            show_progress("")
             return results, interrupted
         if raced is not None:
             took.append(time.monotonic() - began)
             starts.append(max(0.0, took[-1] - raced))
         results.append(result)
-    headless.show_progress("")
+    show_progress("")
     return results, ""
 
 
@@ -106,7 +107,7 @@ def _verify(
             program.lanes.finish()
 
     program.session.listen(finish_when_decided)
-    interrupted = headless.run(program, plan, quiet=True)
+    interrupted = run_until_over(RaceRun(program, plan), quiet=True)
     snapshot = program.session.snapshot()
     raced_s = _raced_s(snapshot)
     for lane in snapshot.lanes:

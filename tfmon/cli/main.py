@@ -10,20 +10,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.cli import (
-    completion,
-    config,
-    doctor,
-    experiments,
-    export,
-    hosts,
-    options,
-    profile,
-    race,
-    recordings,
-    scenarios,
-    sweep,
-)
+from tfmon.cli import completion, export, machines, options, race, recordings, scenarios, series
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -66,19 +53,19 @@ def cli(ctx: click.Context) -> None:
 for command in (
     race.race,
     race.watch,
-    experiments.crossover,
-    experiments.tune,
-    sweep.sweep,
-    profile.profile,
+    series.crossover,
+    series.tune,
+    series.sweep,
+    race.profile,
     recordings.replay,
     recordings.runs,
     recordings.diff,
     export.export,
-    doctor.doctor,
-    hosts.hosts,
-    config.config,
+    machines.doctor,
+    machines.hosts,
+    machines.config,
     completion.completion,
-    experiments.verify,
+    scenarios.verify,
     scenarios.list_scenarios,
     scenarios.show,
     scenarios.new,

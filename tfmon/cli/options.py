@@ -1,4 +1,4 @@
-"""Options that several commands share, and what is read from them."""
+"""Options that several commands share. What their values may be stands in `tfmon.api.rules`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,19 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import click
 
-from tfmon.api.settings import LONGEST_WAIT_MIN, THEME, Seconds, resolve
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.api.rules import RULES, SWEEP_RULES
+from tfmon.api.settings import THEME
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.model.race import MODES
 from tfmon.units import charset
 
-if TYPE_CHECKING:
-    from tfmon.api.planner import RaceOptions
-    from tfmon.lanes.remote.ray import RayCluster
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OWN_COMMAND = "tfmon.command"
-_RAY = "ray"
 
 
 class TakesCommand(click.Command):
@@ -50,33 +44,6 @@ def own_command() -> tuple[str, ...]:
     return words
 
 
-def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains: that of `--python`, else the one a command begins with, else this one.
-
-    Raises:
-        UsageError: `python` cannot be run.
-    """
-    from tfmon.api import planner
-
-    return planner.interpreter(python, command)
-
-
-def percentage(option: str, text: str, least: float, why: str = "") -> float:
-    """Return a share that is written as a percentage; `why` says why it can be no less.
-
-    Raises:
-        UsageError: it is none, or out of range.
-    """
-    try:
-        value = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        value = 0.0
-    if not least <= value < 1:
-        hint = f"for example {option} 5%" + (f"; {why}" if why else "")
-        raise UsageError(f"{option} {text} is not a percentage from {100 * least:g}% to 100%", hint)
-    return value
-
-
 def why_no_screen() -> str:
     """Return why no screen can be drawn here; empty where one can be."""
     for name, use in (("stdout", ""), ("stdin", ""), ("stderr", ", and the screen is drawn there")):
@@ -86,13 +53,7 @@ def why_no_screen() -> str:
     return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 
 
-# ---------------- the options
-
-
-def _keep(ctx: click.Context, param: click.Parameter, given: object) -> object:
-    """Keep the value of an option that no command takes as an argument."""
-    ctx.meta[str(param.name)] = given
-    return given
+# ---------------- the options: each is named as the argument of `tfmon.race` or `tfmon.sweep`
 
 
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -100,45 +61,27 @@ def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]
     return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def _setting(name: str, *flags: str, **more: Any) -> Callable[[Command], Command]:  # noqa: ANN401
-    """Return an option with the value of a setting where its flag is not given."""
-
-    def fill(ctx: click.Context, _param: click.Parameter, given: object) -> object:
-        return resolve(name).value if given is None and not ctx.resilient_parsing else given
-
-    return click.option(*flags, callback=fill, **more)
-
-
-_ray_python = functools.partial(
-    click.option,
+ray_python = click.option(
     "--ray-python",
     metavar="PATH",
     help="The Python that has Ray, if this one has none or another version than the cluster.",
 )
-ray_python = _ray_python()
 ray = _all(
     click.option(
         "--ray",
-        _RAY,
         metavar="ADDRESS",
-        expose_value=False,
-        callback=_keep,
         help="The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: "
         "RAY_ADDRESS, else the one that runs here.",
     ),
-    _ray_python(expose_value=False, callback=_keep),
+    ray_python,
     click.option(
         "--ray-cpus",
-        f"{_RAY}_cpus",
-        type=click.FloatRange(min=0),
-        default=1.0,
+        type=SWEEP_RULES["ray_cpus"],
         show_default="1",
-        expose_value=False,
-        callback=_keep,
         help="How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
     ),
 )
-"""The options that name a Ray cluster; `ray_cluster` returns it."""
+"""The options that name a Ray cluster."""
 lanes = _all(
     click.option(
         "--lane",
@@ -153,7 +96,9 @@ lanes = _all(
 one_lane = _all(
     click.option(
         "--lane",
+        "lanes",
         metavar="SPEC",
+        callback=lambda _context, _param, lane: (lane,) if lane else (),
         help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the idlest GPU if there is one, else the CPU.",
     ),
     ray,
@@ -163,10 +108,8 @@ settings = click.option(
 )
 wait_idle = click.option(
     "--wait-idle",
-    "wait_idle_s",
-    type=Seconds(min=0, max=LONGEST_WAIT_MIN),
+    type=RULES["wait_idle"],
     metavar="MINUTES",
-    callback=lambda _context, _param, minutes: None if minutes is None else 60 * minutes,
     help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
 )
 in_place = click.option(
@@ -175,25 +118,22 @@ in_place = click.option(
     help="Have all lanes of a script write to the working folder itself. By default each has a copy-on-write view "
     "of it.",
 )
-seconds = click.option("--seconds", type=Seconds(min=0, min_open=True), help="Stop after this many seconds.")
-slice_s = _setting(
-    "slice",
+seconds = click.option("--seconds", type=RULES["seconds"], help="Stop after this many seconds.")
+slice_s = click.option(
     "--slice",
     "slice_s",
-    type=Seconds(min=0.2, max=60),
+    type=RULES["slice_s"],
     show_default="0.5",
-    help="Length of one lane's slice in seconds.",
+    help="Length of one lane's slice in seconds, from 0.2 to 60.",
 )
-mode = _setting(
-    "mode",
+mode = click.option(
     "--mode",
-    type=click.Choice(MODES),
+    type=RULES["mode"],
+    metavar=f"[{'|'.join(MODES)}]",
     show_default="turns",
     help="Lanes train one at a time in short slices (turns), which is fair, or all at once (concurrent).",
 )
-python = _setting(
-    "python", "--python", metavar="PATH", help="The Python interpreter that trains. It needs TensorFlow."
-)
+python = click.option("--python", metavar="PATH", help="The Python interpreter that trains. It needs TensorFlow.")
 headless = click.option("--headless", is_flag=True, help="Use no screen; print a table at the end.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object. No screen is used.")
 record = _all(
@@ -229,15 +169,7 @@ flags = _all(
 """The flag of every setting that has one, by the name of the setting; None where it is not given."""
 
 
-def ray_cluster() -> RayCluster | None:
-    """Return the Ray cluster that the command line names, or None."""
-    context = click.get_current_context()
-    address: str | None = context.meta.get(_RAY)
-    python: str | None = context.meta.get(f"{_RAY}_python")
-    cpus: float = context.meta.get(f"{_RAY}_cpus", 1.0)
-    from tfmon.api import planner
-
-    return planner.ray_cluster(address, python, cpus)
+# ---------------- what is printed
 
 
 @contextlib.contextmanager
@@ -253,17 +185,6 @@ def errors_as_json(as_json: bool) -> Iterator[None]:
         raise
 
 
-def with_recording(race_options: RaceOptions, record: str | None, no_record: bool) -> RaceOptions:
-    """Return the options of a race with what `--record` and `--no-record` say.
-
-    Raises:
-        UsageError: both are given.
-    """
-    if record is not None and no_record:
-        raise UsageError("--record and --no-record exclude each other", "leave one of them out")
-    return replace(race_options, record=not no_record, record_file=None if record is None else Path(record))
-
-
 def unwritable(error: OSError, hint: str = "") -> TfmonError:
     """Return the error for a standard output that cannot be written."""
     found = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
@@ -271,12 +192,15 @@ def unwritable(error: OSError, hint: str = "") -> TfmonError:
     return found
 
 
-def print_result(text: str, path: str) -> None:
-    """Print a result that is also in the recording `path`, if there is one.
+def print_result(result: object, path: str) -> None:
+    """Print a result, as JSON unless it is text, that is also in the file `path`, if there is one.
 
     Raises:
         TfmonError: standard output cannot be written; the hint says where the result is.
     """
+    from tfmon.reports.text import fitted
+
+    text = fitted(result) if isinstance(result, str) else json.dumps(result, indent=2, allow_nan=False)
     try:
         click.echo(text)
     except OSError as error:

@@ -1,20 +1,24 @@
-"""`tfmon race` and `tfmon watch`: a race on the screen, or without one."""
+"""`tfmon race`, `watch` and `profile`: one race, on the screen or without one, or a profile of its lane."""
 
 from __future__ import annotations
 
 import contextlib
-import json
+import os
+import shutil
 import sys
-from typing import TYPE_CHECKING, NoReturn
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from tfmon.api import settings as configured
+from tfmon.api.rules import RULES, number
 from tfmon.cli import options
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.planner import RaceOptions
+    from tfmon.api.options import RaceOptions
     from tfmon.catalog import ScenarioInfo
 
 
@@ -23,17 +27,16 @@ if TYPE_CHECKING:
 @options.lanes
 @options.settings
 @options.seconds
-@click.option("--steps", type=click.IntRange(min=1), help="Stop after this many steps in each lane.")
+@click.option("--steps", type=RULES["steps"], help="Stop after this many steps in each lane.")
 @options.mode
 @options.slice_s
 @click.option(
-    "--until-ci", metavar="PERCENT", help="Stop when every ratio is known to within ± PERCENT, such as 5%."
+    "--until-ci", type=RULES["until_ci"], help="Stop when every ratio is known to within ± PERCENT, such as 5%."
 )
 @click.option(
     "--margin",
-    metavar="PERCENT",
-    default="3%",
-    show_default=True,
+    type=RULES["margin"],
+    show_default="3%",
     help="Lanes that differ by less than ± PERCENT are called the same.",
 )
 @click.option(
@@ -55,29 +58,7 @@ if TYPE_CHECKING:
 @options.as_json
 @options.screen
 @options.python
-def race(
-    scenario: str | None,
-    lanes: tuple[str, ...],
-    settings: tuple[str, ...],
-    seconds: float | None,
-    steps: int | None,
-    mode: str,
-    slice_s: float,
-    until_ci: str | None,
-    margin: str,
-    in_place: bool,
-    record: str | None,
-    no_record: bool,
-    fresh: bool | None,
-    no_spare: bool,
-    wait_idle_s: float | None,
-    headless: bool,
-    as_json: bool,
-    theme: str | None,
-    mouse: bool | None,
-    readonly: bool | None,
-    python: str | None,
-) -> None:
+def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: ANN401 - as the options say
     """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
 
     Or race your own training script, unchanged: tfmon race -- python train.py --epochs 3
@@ -91,31 +72,11 @@ def race(
       tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 3%
       tfmon race small-dense --seconds 10 --json > result.json
     """
-    from tfmon.api.planner import LEAST_CI, LEAST_MARGIN, PROCESSES_DIFFER, RaceOptions, check, raced
+    from tfmon.api.options import race_options, raced
 
     command = options.own_command()
     info = raced(scenario, command)
-    race_options = RaceOptions(
-        lanes=lanes,
-        settings=settings,
-        python=options.interpreter(python, command),
-        seconds=seconds,
-        steps=steps,
-        mode=mode,
-        slice_s=slice_s,
-        until_ci=None
-        if until_ci is None
-        else options.percentage("--until-ci", until_ci, LEAST_CI, PROCESSES_DIFFER),
-        margin=options.percentage("--margin", margin, LEAST_MARGIN),
-        spare=not (no_spare or command),
-        ray=options.ray_cluster(),
-        wait_idle_s=wait_idle_s,
-        in_place=in_place or None,
-    )
-    check(race_options, info, fresh)
-    race_options = options.with_recording(race_options, record, no_record)
-    screen = configured.screen_settings(theme, mouse, readonly)
-    _start(info, race_options, screen, headless=headless, as_json=as_json, fresh=fresh)
+    _start(info, race_options(given, info, spare=not (no_spare or command)), **given)
 
 
 @click.command(cls=options.TakesCommand, short_help="Watch your own script in one lane.")
@@ -127,19 +88,7 @@ def race(
 @options.headless
 @options.as_json
 @options.screen
-def watch(
-    settings: tuple[str, ...],
-    lane: str | None,
-    seconds: float | None,
-    record: str | None,
-    no_record: bool,
-    wait_idle_s: float | None,
-    headless: bool,
-    as_json: bool,
-    theme: str | None,
-    mouse: bool | None,
-    readonly: bool | None,
-) -> None:
+def watch(**given: Any) -> None:  # noqa: ANN401
     """Watch your own training script, unchanged, in one lane.
 
     A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see
@@ -150,44 +99,38 @@ def watch(
       tfmon watch -- python train.py --epochs 3
       tfmon watch --lane gpu:0 --headless -- python train.py
     """
-    from tfmon.api.planner import RaceOptions
+    from tfmon.api.options import race_options
     from tfmon.catalog import command_scenario
 
     command = options.own_command()
     if not command:
         raise UsageError("there is nothing to watch", "name the command: tfmon watch -- python train.py")
-    race_options = RaceOptions(
-        lanes=() if lane is None else (lane,),
-        settings=settings,
-        python=options.interpreter(None, command),
-        seconds=seconds,
-        one_lane=True,
-        ray=options.ray_cluster(),
-        wait_idle_s=wait_idle_s,
-    )
-    race_options = options.with_recording(race_options, record, no_record)
-    screen = configured.screen_settings(theme, mouse, readonly)
-    _start(command_scenario(command), race_options, screen, headless=headless, as_json=as_json)
+    info = command_scenario(command)
+    _start(info, race_options(given, info, one_lane=True), **given)
 
 
 def _start(
     info: ScenarioInfo,
     race_options: RaceOptions,
-    screen: configured.ScreenSettings,
     *,
     headless: bool,
     as_json: bool,
-    fresh: bool | None = None,
+    theme: str | None,
+    mouse: bool | None,
+    readonly: bool | None,
+    **_: object,
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
-    from tfmon.api.planner import unwatched, with_fresh
+    from tfmon.api.options import unwatched
     from tfmon.api.program import Program
+    from tfmon.api.run import run_until_over
+    from tfmon.api.runs import RaceRun, pass_on, plan_race
     from tfmon.model.views import describe
     from tfmon.reports.race import to_text
     from tfmon.reports.race_json import to_json
-    from tfmon.reports.text import fitted
 
+    screen = configured.screen_settings(theme, mouse, readonly)
     headless = headless or as_json
     notes = []
     if not headless and (why := options.why_no_screen()):
@@ -197,38 +140,100 @@ def _start(
         given_s, race_options = race_options.seconds, unwatched(race_options, info)
         if race_options.seconds != given_s:
             notes.append(f"racing for {race_options.seconds:g} s; --seconds or --steps says how long")
-    race_options = with_fresh(race_options, fresh)
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
     if headless or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
-        from tfmon.api.headless import plan_race
-
         with options.errors_as_json(as_json):
             plan = plan_race(program, info, race_options.lanes)
     if headless and plan is not None:
-        from tfmon.api.headless import pass_on, run
-
         for note in [*notes, *plan.race.differs, *describe(plan.race.views)]:
             click.echo(f"tfmon: {note}", err=True)
         passes_output = bool(plan.command) and len(plan.lanes) == 1
         if passes_output:
             program.lanes.pass_output(pass_on(sys.stderr if as_json else sys.stdout))
-        interrupted = run(program, plan, quiet=passes_output)
+        interrupted = run_until_over(RaceRun(program, plan), quiet=passes_output)
     else:
         from tfmon.api import live
 
         try:
             interrupted = live.race(program, info, plan, screen)
         except TfmonError:
-            click.echo(fitted(to_text(analyse(program.session.snapshot()))))
+            options.print_result(to_text(analyse(program.session.snapshot())), "")
             raise
     found = analyse(program.session.snapshot())
     recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
-    if as_json:
-        options.print_result(json.dumps(to_json(found, program.header), indent=2, allow_nan=False), recorded)
-    elif headless or found.lanes:
+    if headless or found.lanes:
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-            options.print_result(fitted(to_text(found)), recorded)
+            options.print_result(to_json(found, program.header) if as_json else to_text(found), recorded)
     sys.exit(program.exit_code_of_race(interrupted))
+
+
+@click.command(short_help="Profile some steps of a scenario.")
+@click.argument("scenario")
+@click.option(
+    "--steps",
+    type=number("number", "a whole number", 1, 1000),
+    default=20,
+    show_default=True,
+    help="Steps to profile.",
+)
+@click.option("--chrome", metavar="FILE", help="Write the trace to FILE, for ui.perfetto.dev or chrome://tracing.")
+@click.option("--keep", metavar="DIR", help="Keep TensorFlow's own files in DIR, for xprof or TensorBoard.")
+@options.one_lane
+@options.settings
+@options.as_json
+@options.python
+def profile(
+    scenario: str,
+    steps: int,
+    chrome: str | None,
+    keep: str | None,
+    as_json: bool,
+    **given: Any,  # noqa: ANN401
+) -> None:
+    """Profile some training steps of SCENARIO in one lane.
+
+    The lane trains until it is steady. Then TensorFlow's profiler records the steps, and the lane reads the trace.
+
+    \b
+    For example:
+      tfmon profile small-dense
+      tfmon profile conv --lane gpu:0 --steps 50 --chrome trace.json
+    """
+    from tfmon.api.options import race_options, raced
+    from tfmon.api.program import Program
+    from tfmon.api.run import run_until_over
+    from tfmon.api.runs import ProfileRun, plan_race
+    from tfmon.reports.profile import to_json, to_text
+
+    info = raced(scenario, ())
+    chosen = race_options(given, info, one_lane=True, record=False)
+    if chrome and not os.access(Path(chrome).absolute().parent, os.W_OK):
+        raise UsageError(f"--chrome {chrome} cannot be written", "its folder must be there, and writable")
+    folder = _folder(keep)
+    program = Program(chosen)
+    try:
+        plan = plan_race(program, info, chosen.lanes)
+        if plan.lanes[0].spec.host and (chrome or keep):
+            program.close()
+            raise UsageError("--chrome and --keep need a lane of this machine: traces stay where they are")
+        run = ProfileRun(program, plan, folder, steps, str(Path(chrome).absolute()) if chrome else "")
+        run_until_over(run)
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if run.result is None:
+        sys.exit(EXIT_INTERRUPTED)
+    options.print_result(to_json(run.result) if as_json else to_text(run.result), "")
+
+
+def _folder(keep: str | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="tfmon-profile-"))
+    try:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--keep {keep} is no folder that can be made: {error.strerror or error}") from error
+    return Path(keep).absolute()

@@ -12,6 +12,7 @@ import click
 
 from tfmon import units
 from tfmon.api import settings as configured
+from tfmon.api.rules import RULES
 from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
@@ -212,13 +213,13 @@ def _run_line(info: RunInfo) -> str:
 @click.argument("second")
 @click.option(
     "--slower-than",
-    metavar="PERCENT",
+    type=RULES["slower_than"],
     help="Exit 4 if any lane of SECOND is slower by more than PERCENT, 5 if inconclusive, else 0.",
 )
 @click.option("--html", metavar="FILE", help="Write the comparison as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")
 @options.as_json
-def diff(first: str, second: str, slower_than: str | None, html: str | None, force: bool, as_json: bool) -> None:
+def diff(first: str, second: str, slower_than: float | None, html: str | None, force: bool, as_json: bool) -> None:
     """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
 
     Both are files (recordings, or results of `tfmon race --json`), ids of runs or their beginnings, `last`, or
@@ -240,13 +241,12 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
         raise UsageError(
             f"{folders[0]} is a folder of races, which only a gate takes", "add --slower-than 5%, and no --html"
         )
-    limit = None if slower_than is None else options.percentage("--slower-than", slower_than, 0.001)
     comparison, *others = races = compare_all(_figures(first), _figures(second))
     if others:
         comparison = replace(
             comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
         )
-    gate = None if limit is None else judge(races, limit)
+    gate = None if slower_than is None else judge(races, slower_than)
     if html is not None:
         page = Path(html)
         export.write_html(lambda: describe(comparison, gate), page, everything=False, force=force, err=True)

@@ -1,0 +1,259 @@
+"""The options of a race and of a sweep, from what the command line or Python gave, and which exclude each other.
+
+Values follow `tfmon.api.rules`. Messages name flags; `rules.named_as_arguments` names arguments in their place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfmon.api.rules import flag
+from tfmon.api.settings import resolve
+from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
+from tfmon.errors import UsageError
+from tfmon.model.race import MARGIN, TURNS
+
+if TYPE_CHECKING:
+    from tfmon.lanes.remote.ray import RayCluster
+
+HEADLESS_SECONDS = 30.0
+"""Length of a race without a screen for which no end is given."""
+FRESH_FROM_S = 60.0
+"""Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
+AS_BEFORE = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
+"""What a sweep that goes on keeps: options that exclude `resume`."""
+ALONE = "leave one of them out"
+
+
+@dataclass(frozen=True, slots=True)
+class RaceOptions:
+    """The options of a race."""
+
+    lanes: tuple[str, ...] = ()
+    """Specs of the lanes, such as `gpu:0,batch_size=256`; empty for the default lanes."""
+    settings: tuple[str, ...] = ()
+    """Settings of every lane, such as `prefetch=auto`."""
+    python: Path = Path(sys.executable)
+    """The interpreter that trains."""
+    seconds: float | None = None
+    """Length of the race; None for no limit."""
+    steps: int | None = None
+    """Steps of each lane; None for no limit."""
+    mode: str = TURNS
+    """`turns` or `concurrent`."""
+    slice_s: float = 0.5
+    """Length of a slice."""
+    until_ci: float | None = None
+    """The race ends when half the width of every interval over its ratio is as small as this."""
+    margin: float = MARGIN
+    """Lanes whose ratio differs from 1 by less are the same."""
+    watched: bool = True
+    """Whether somebody sees the verdict before the end: it must hold then, too."""
+    varied_knob: str = ""
+    """The knob that a crossover varies; the default lanes do not differ by it."""
+    one_lane: bool = False
+    """Whether there is one default lane, which trains on whatever the command finds."""
+    fresh: bool | None = None
+    """Whether fresh processes replace those of the lanes from time to time, not those of a user's script; None for
+    long races that nobody watches."""
+    spare: bool = False
+    """Whether a spare worker that has loaded TensorFlow is kept ready."""
+    ray: RayCluster | None = None
+    """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
+    in_place: bool | None = None
+    """Whether the lanes of a user's command share the working folder; None for: where there is one lane."""
+    record: bool = False
+    """Whether the race is recorded."""
+    wait_idle_s: float | None = None
+    """For how long to wait until a GPU is free; None for not at all."""
+    record_file: Path | None = None
+    """The file of the recording; None for a new one among the user's recordings."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """The options of a sweep."""
+
+    over: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    """Devices as a lane names them, each with how often it is there, as in `ray/gpu*4`; none for the CPU."""
+    race: RaceOptions = field(default_factory=lambda: RaceOptions(watched=False))
+    """What every race has: the settings of the baseline, the slice, the interpreter."""
+    until_ci: float = 0.03
+    each_s: float = 60.0
+    everything: bool = False
+    file: Path | None = None
+    """The new file that keeps it; None for one among the user's."""
+    resume: Path | None = None
+    """The file of a sweep to go on with, or `last`."""
+
+
+def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> ScenarioInfo:
+    """Return the scenario that is named, or that of a user's command; to race, the one that is set for neither.
+
+    Raises:
+        UsageError: both are named, or none, or there is no such scenario.
+    """
+    check_one(scenario, command, verb)
+    if command:
+        return command_scenario(tuple(command))
+    return find_scenario(str(resolve("scenario", scenario).value))
+
+
+def check_one(scenario: str | None, command: Sequence[str], verb: str) -> None:
+    """Raise UsageError where a scenario and a command are named, or none, unless it is to be raced."""
+    if command and scenario is not None:
+        raise UsageError(f"{verb} a scenario, or a command of your own: not both", ALONE)
+    if verb != "race" and not command and scenario is None:
+        raise UsageError(f"{verb} a scenario, or a command of your own", "name one of them")
+
+
+def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> RaceOptions:  # noqa: ANN401
+    """Return the options of a race.
+
+    Args:
+        given: What the caller gave, by the names of `tfmon.race`; None stands for a default.
+        info: What is raced.
+        more: Options that no caller gives.
+
+    Raises:
+        UsageError: some exclude each other, or there is no such interpreter.
+    """
+    known = {name: value for name, value in given.items() if value is not None}
+    _check(known, info)
+    same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh")
+    record, minutes = known.get("record", True), known.get("wait_idle")
+    return RaceOptions(
+        **{
+            **{name: known[name] for name in same if name in known},
+            **({"mode": known.get("mode") or str(resolve("mode").value)} if "mode" in given else {}),
+            **_of_every_race(given, info.command),
+            "in_place": known.get("in_place") or None,
+            "record": not known.get("no_record") and record is not False,
+            "record_file": None if isinstance(record, bool) else Path(record),
+            "wait_idle_s": None if minutes is None else 60 * minutes,
+            **more,
+        }
+    )
+
+
+def _of_every_race(given: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
+    """Return the options that races and those of a sweep share; what is set counts where it could be given."""
+    found: dict[str, Any] = {
+        "settings": given.get("settings") or (),
+        "python": interpreter(given.get("python", ""), command),
+        "ray": ray_cluster(given.get("ray"), given.get("ray_python"), given.get("ray_cpus")),
+    }
+    if "slice_s" in given:
+        found["slice_s"] = resolve("slice", given["slice_s"]).value
+    return found
+
+
+def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
+    """Raise UsageError for options that exclude each other."""
+    if known.get("no_record") and "record" in known:
+        raise UsageError("--record and --no-record exclude each other", ALONE)
+    if info.command and "steps" in known:
+        raise UsageError("--steps is for scenarios; a script sets its own number of steps", "--seconds ends it")
+    if info.command and known.get("fresh"):
+        raise UsageError("--fresh is for scenarios; a script cannot be restarted while it runs", "leave it out")
+    if "seconds" in known and "steps" in known:
+        raise UsageError("--seconds and --steps exclude each other", ALONE)
+    if known.get("mode", TURNS) == TURNS:
+        return
+    if known.get("fresh"):
+        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
+    if "until_ci" in known:
+        raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
+
+
+def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
+    """Return the options of a race that nobody watches: it has an end, and one interval, at the end.
+
+    A long one gets fresh processes, if the user does not say otherwise.
+    """
+    endless = options.seconds is None and options.steps is None and options.until_ci is None
+    seconds = HEADLESS_SECONDS if endless and not info.command else options.seconds
+    long = options.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
+    fresh = long if options.fresh is None else options.fresh
+    return replace(options, seconds=seconds, spare=False, watched=False, fresh=fresh)
+
+
+def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Sequence[str]) -> SweepOptions:
+    """Return the options of a sweep of a scenario or a command.
+
+    Args:
+        given: What the caller gave, by the names of `tfmon.sweep`; None stands for a default.
+        scenario: Its name or file; None for a command, or for that of a sweep that goes on.
+        command: The user's own command; empty for a scenario.
+
+    Raises:
+        UsageError: it is not clear what is swept, or options exclude each other.
+    """
+    resume = given.get("resume")
+    if resume is None:
+        check_one(scenario, command, "sweep")
+    elif kept := [flag(name) for name in AS_BEFORE if given.get(name)]:
+        raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(kept)} out")
+    race = RaceOptions(**_of_every_race(given, command), watched=False, in_place=bool(given.get("in_place")))
+    names = {"over": "over", "on": "places", "until_ci": "until_ci", "limit_s": "each_s"}
+    return SweepOptions(
+        race=race,
+        file=given.get("record") and Path(given["record"]),
+        resume=resume and Path(resume),
+        everything=bool(given.get("everything")),
+        **{option: given[name] for name, option in names.items() if given.get(name)},
+    )
+
+
+# ---------------- what options name
+
+
+def find_python(text: str, option: str = "--python") -> Path:
+    """Return the interpreter that a path or a command names; `option` is where.
+
+    Raises:
+        UsageError: there is none, or it cannot be run.
+    """
+    path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
+    if path is None:
+        has = "TensorFlow" if option == "--python" else "Ray"
+        raise UsageError(f"{option} {text} is not a program that can be run", f"name a Python that has {has}")
+    # The link of a virtual environment is not followed: Python finds the packages by where the link is.
+    return Path(path).absolute()
+
+
+def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
+    """Return the Python that trains: the one that is named, else the one a command begins with, else this one.
+
+    Args:
+        python: The one that the caller named; None for the one that is set, "" for none.
+        command: The user's own command.
+
+    Raises:
+        UsageError: `python` cannot be run.
+    """
+    if named := str(resolve("python").value) if python is None else python:
+        return find_python(named)
+    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
+    return Path(found).absolute() if found else Path(sys.executable)
+
+
+def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
+    """Return the Ray cluster that options name; None if they name none.
+
+    Raises:
+        UsageError: `python` cannot be run.
+    """
+    if (address, python, cpus) == (None, None, None):
+        return None
+    from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
+
+    found = str(find_python(python, "--ray-python")) if python else sys.executable
+    return RayCluster(address or "", found, 1.0 if cpus is None else cpus)

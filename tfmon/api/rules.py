@@ -1,0 +1,286 @@
+"""What a value of an option, an argument or a setting may be: each rule stands here once, for every caller.
+
+A rule is a type of Click, which reads text. Python's values go through `read`: numbers of NumPy are numbers, and
+text is not one. A wrong value is a UsageError that names it as its caller wrote it, and says what is allowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import click
+
+from tfmon.errors import TfmonError, UsageError
+from tfmon.model.knobs import exact
+from tfmon.model.race import MODES
+
+if TYPE_CHECKING:
+    Kind: TypeAlias = click.ParamType[Any]
+else:
+    Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
+
+YEAR_S, WEEK_MIN = 365 * 86_400, 10_080
+LARGEST = 1e300
+LONGEST_VALUE = 80
+
+
+class Rule(Kind):
+    """What a value may be: what reads it, and what reads text before that; both raise ValueError."""
+
+    def __init__(
+        self,
+        name: str,
+        allowed: str | Callable[[], str],
+        read: Callable[[Any], Any],
+        *,
+        parse: Callable[[str], object] = str,
+        in_text: str = "",
+        optional: bool = True,
+    ) -> None:
+        """Make a rule.
+
+        Args:
+            name: What a value is called in the help of a command.
+            allowed: As a noun what is allowed, such as `a whole number from 1`.
+            read: Returns the value of one that is not text yet to be parsed.
+            parse: Returns what a text says.
+            in_text: What is allowed of a text, if that is written otherwise.
+            optional: Whether None stands for a default.
+        """
+        self.name, self.read, self.parse, self.optional = name, read, parse, optional
+        self._allowed, self._in_text = allowed, in_text
+
+    def allowed(self, *, in_text: bool = False) -> str:
+        """Return as a noun what is allowed, of a value or of the text that says it."""
+        text = self._allowed if isinstance(self._allowed, str) else self._allowed()
+        return self._in_text or text if in_text else text
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the value that a text says, or raise click.BadParameter, which says what is allowed."""
+        try:
+            return self.read(self.parse(value) if isinstance(value, str) else value)
+        except ValueError:
+            self.fail(f"{value!r} is not {self.allowed(in_text=True)}", param, ctx)
+
+
+def need(condition: object) -> None:
+    """Raise ValueError unless a condition holds."""
+    if not condition:
+        raise ValueError
+
+
+def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> Rule:
+    """Return the rule for numbers from `least`, or only those above it; whole ones where that is an int."""
+    kind, whole = (int, numbers.Integral) if isinstance(least, int) else (float, numbers.Real)
+
+    def read(value: Any) -> float:  # noqa: ANN401
+        need(not isinstance(value, bool))
+        need(isinstance(value, whole))
+        need(least <= value <= most and not (above and value == least))
+        return kind(value)
+
+    bounds = f"above {least:g}" if above else f"from {least:g}"
+    ends = f" to {most:g}" if most < YEAR_S else ", a year at most" if most == YEAR_S else ""
+    return Rule(name, f"{what} {bounds}{ends}", read, parse=kind)
+
+
+def share(least: float, why: str = "", *, optional: bool = True) -> Rule:
+    """Return the rule for shares of less than 1, written as percentages; `why` says why there is a least one."""
+
+    def read(value: Any) -> float:  # noqa: ANN401
+        need(not isinstance(value, bool))
+        need(isinstance(value, numbers.Real))
+        need(least <= value < 1)
+        return float(value)
+
+    more = f"; {why}" if why else ""
+    return Rule(
+        "percent",
+        f"a share from {least:g} to 1, such as 0.05{more}",
+        read,
+        parse=lambda text: float(text.strip().removesuffix("%")) / 100,
+        in_text=f"a percentage from {100 * least:g}% to 100%, such as 5%{more}",
+        optional=optional,
+    )
+
+
+def one_of(name: str, words: Callable[[], Sequence[str]]) -> Rule:
+    """Return the rule for the words of a list, which is made when a word must be checked."""
+
+    def read(value: Any) -> str:  # noqa: ANN401
+        need(isinstance(value, str) and value in words())
+        return str(value)
+
+    return Rule(name, lambda: f"one of {', '.join(words())}", read)
+
+
+def yes_or_no(*, optional: bool = False) -> Rule:
+    """Return the rule for True and False, written as Click takes a boolean."""
+
+    def read(value: Any) -> bool:  # noqa: ANN401
+        need(isinstance(value, bool))
+        return bool(value)
+
+    def parse(text: str) -> object:
+        try:
+            return click.BOOL.convert(text, None, None)
+        except click.BadParameter:
+            raise ValueError from None
+
+    return Rule("boolean", "True or False", read, parse=parse, in_text="true or false", optional=optional)
+
+
+def text_of(value: Any) -> str:  # noqa: ANN401
+    """Return text that is not empty, also of a path of pathlib."""
+    need(isinstance(value, str | os.PathLike))
+    found = os.fspath(value)
+    need(isinstance(found, str) and found)
+    return str(found)
+
+
+def program_of(value: Any) -> str:  # noqa: ANN401
+    """Return a program as it is written, by its path or as the shell finds it; "" stays."""
+    need(value == "" or shutil.which(os.path.expanduser(text_of(value))))  # noqa: PTH111 - it may be a bare command
+    return str(value)
+
+
+def file_or_bool(value: Any) -> bool | Path:  # noqa: ANN401
+    """Return whether there is a file, or which."""
+    return value if isinstance(value, bool) else Path(text_of(value))
+
+
+def words(such_as: str, none: str = "") -> Rule:
+    """Return the rule for lists of text; `none` says what stands for an empty list where that is not allowed."""
+
+    def read(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+        need(isinstance(value, Sequence) and not isinstance(value, str | bytes) and (value or not none))
+        return tuple(map(text_of, value))
+
+    return Rule("list", f"a list of text, such as {such_as}{none}", read)
+
+
+def settings_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return a dict of settings as the command line takes them, such as `prefetch=2`."""
+    need(isinstance(value, Mapping))
+    found = {knob: plain(one) for knob, one in value.items()}
+    need(all(isinstance(knob, str) and isinstance(one, bool | int | float | str) for knob, one in found.items()))
+    return tuple(f"{knob}={exact(one)}" for knob, one in found.items())
+
+
+def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return a dict of the values of each knob as the command line takes them, such as `batch_size=32,128`."""
+    need(isinstance(value, Mapping))
+    found = {}
+    for knob, values in value.items():
+        need(isinstance(values, Iterable) and not isinstance(values, Mapping))
+        found[knob] = values if isinstance(values, str) else ",".join(exact(plain(one)) for one in values)
+    return tuple(f"{knob}={values}" for knob, values in found.items())
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """Return a number of NumPy as one of Python; anything else as it is."""
+    return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
+
+
+# ---------------- the rules, by the name of an argument
+
+
+LEAST_CI = 0.025
+"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
+LEAST_CI_OF_SWEEP = 0.01
+"""A narrower interval would take too many processes."""
+PYTHON = Rule("path", "a program that can be run; name a Python that has TensorFlow", program_of)
+SCENARIO = Rule("scenario", "a name that `tfmon list` knows, or the path of a scenario", text_of)
+SLICE = number("seconds", "a time in seconds", 0.2, 60)
+RULES = {
+    "scenario": SCENARIO,
+    "lanes": words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
+    "settings": Rule("dict", 'a dict, such as {"prefetch": 2}', settings_of),
+    "seconds": number("seconds", "a time in seconds", 0.0, YEAR_S, above=True),
+    "steps": number("number", "a whole number", 1),
+    "command": words('["python", "train.py"]'),
+    "mode": one_of("mode", lambda: MODES),
+    "slice_s": SLICE,
+    "until_ci": share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
+    "margin": share(0.001),
+    "slower_than": share(0.001, optional=False),
+    "fresh": yes_or_no(optional=True),
+    "wait_idle": number("minutes", "a time in minutes", 0.0, WEEK_MIN),
+    "in_place": yes_or_no(),
+    "python": Rule("path", "the path of a Python that has TensorFlow", text_of),
+    "record": Rule("path", "True, False, or the path of a new file", file_or_bool, optional=False),
+    "check": yes_or_no(),
+    "wait": yes_or_no(),
+}
+SWEEP_RULES = {
+    **RULES,
+    "over": Rule(
+        "dict", 'a dict of lists or ranges, {"batch_size": [32, 128]} or {"batch_size": "16..4096"}', values_of
+    ),
+    "on": words('["cpu", "gpu:0"]'),
+    "until_ci": share(LEAST_CI_OF_SWEEP),
+    "limit_s": number("seconds", "a time in seconds", 1.0, YEAR_S),
+    "everything": yes_or_no(),
+    "record": Rule("path", "the path of a new file", text_of),
+    "resume": Rule("path", "the file of a sweep, or `last`", text_of),
+    "ray": Rule("address", "HOST:PORT of the head of a cluster", text_of),
+    "ray_python": Rule("path", "the path of a Python that has Ray", text_of),
+    "ray_cpus": number("number", "a number of CPUs", 0.0, 100_000),
+}
+
+
+def read(rules: Mapping[str, Rule], /, **given: object) -> dict[str, Any]:
+    """Return arguments of Python as options; None stays None where it stands for a default.
+
+    Raises:
+        UsageError: one is not allowed.
+    """
+    read = {}
+    for name, value in given.items():
+        try:
+            read[name] = None if value is None and rules[name].optional else rules[name].read(value)
+        except ValueError:
+            refuse(name, value, f"it is {rules[name].allowed()}")
+    return read
+
+
+def refuse(name: str, value: object, allowed: str) -> NoReturn:
+    """Raise UsageError for an argument."""
+    told = repr(value)
+    told = told if len(told) <= LONGEST_VALUE else told[: LONGEST_VALUE - 1] + "…"
+    raise UsageError(f"{name}={told} is not possible", allowed)
+
+
+# ---------------- how the caller writes a name: messages have flags, and Python names arguments
+
+
+FLAGS = {"lanes": "--lane", "settings": "--set", "slice_s": "--slice", "limit_s": "--limit", "everything": "--all"}
+"""Flags that are not called as their argument."""
+
+
+def flag(name: str) -> str:
+    """Return the flag of an argument."""
+    return FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
+@contextlib.contextmanager
+def named_as_arguments() -> Iterator[None]:
+    """Name arguments in place of flags in the text of a TfmonError; `--gpus` is Docker's."""
+    names = {flag(name): name for name in SWEEP_RULES}
+
+    def rename(text: str) -> str:
+        found = re.compile(r"(?<!\S)(?!--gpus)--[a-z][a-z-]*")
+        return found.sub(lambda one: names.get(one[0], one[0][2:].replace("-", "_")), text)
+
+    try:
+        yield
+    except TfmonError as error:
+        error.message, error.hint = rename(error.message), rename(error.hint)
+        raise

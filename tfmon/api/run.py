@@ -1,0 +1,264 @@
+"""How anything that has lanes begins, is waited for, tells how it goes and ends: one way for every caller.
+
+The command line and the screen use `ended`, which catches signals; Python's callers, in any thread, use `follow`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from types import FrameType
+from typing import Any
+
+import click
+
+from tfmon.api.rules import refuse
+from tfmon.lanes.suspend import Suspender, suspend_with
+
+POLL_S = 0.2
+TOLD_EVERY_S = 1.0
+HANGUP = getattr(signal, "SIGHUP", None)
+SIGNALS = tuple(
+    number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+)
+Tell = Callable[[str], None]
+
+
+class Run(ABC):
+    """What has lanes: a race, a series of measurements on its lanes, or a sweep."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start the lanes."""
+
+    @abstractmethod
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it is over, at most so long; return whether it is."""
+
+    @abstractmethod
+    def line(self) -> str:
+        """Return how it goes, in a line."""
+
+    @abstractmethod
+    def close(self, reason: str = "") -> None:
+        """End the lanes and all that goes with them, for the reason why it is interrupted, if it is."""
+
+    @property
+    @abstractmethod
+    def suspensions(self) -> Iterable[Suspender]:
+        """What suspends the lanes along with tfmon."""
+
+    def news(self) -> Iterable[str]:
+        """Return what happened since the last call and is worth a line that stays."""
+        return ()
+
+    def settle(self, *, interrupted: bool) -> None:  # noqa: B027 - many have nothing to keep
+        """Keep the result: it is over, or interrupted, and the lanes are still there."""
+
+    def ending(self) -> str:
+        """Return what the end waits for, in a line; empty for nothing."""
+        return ""
+
+    def end_now(self) -> None:  # noqa: B027
+        """Kill what is still waited for."""
+
+    def go_on_alone(self) -> bool:
+        """Let a user's command train on although the terminal is gone; return False where none trains."""
+        return False
+
+
+def follow(run: Run, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
+    """Begin a run, and return when it is over or to stop; the caller closes it.
+
+    Args:
+        run: The run.
+        stopped: Whether it is to stop.
+        tell: Gets a line once a second that says how it goes; None for nobody who would read it.
+        say: Gets what happened.
+
+    Thread: any.
+    """
+    run.begin()
+    due_s = 0.0
+    while not (over := run.join(POLL_S)) and not stopped():
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + TOLD_EVERY_S
+            if say is not None:
+                for line in run.news():
+                    say(line)
+            if tell is not None:
+                tell(run.line())
+    run.settle(interrupted=not over)
+    if say is not None:
+        for line in run.news():  # what was settled last
+            say(line)
+
+
+def run_until_over(run: Run, *, quiet: bool = False) -> str:
+    """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
+
+    Args:
+        run: The run.
+        quiet: Whether nothing is written to the terminal.
+
+    Thread: the main thread, for the signals.
+    """
+
+    def say(line: str) -> None:
+        show_progress("")
+        click.echo(f"tfmon: {line}", err=True)
+
+    tell = show_progress if not quiet and sys.stderr.isatty() else None
+    with ended(run, quiet=quiet) as interrupted:
+        follow(run, lambda: bool(interrupted.signal), tell, None if quiet else say)
+    return interrupted.reason
+
+
+# ---------------- the end
+
+
+class Interruption:
+    """Whether a signal that ends the program has come."""
+
+    def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
+        """Call `react` at each signal, but at SIGHUP only where `hangup` does not return True."""
+        self.signal = ""
+        """Name of the first signal that came; empty if none did."""
+        self.count = 0
+        """How many have come."""
+        self._react, self._hangup = react, hangup
+        self._came = threading.Event()
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Remember the signal if it is the first, and react to it."""
+        if number == HANGUP and self._hangup():
+            return
+        self.signal = self.signal or signal.Signals(number).name
+        self.count += 1
+        self._came.set()
+        self._react()
+
+    def wait(self) -> bool:
+        """Wait a moment; return whether a signal has come."""
+        return self._came.wait(POLL_S)
+
+    @property
+    def reason(self) -> str:
+        """Why the race is interrupted; empty while no signal has come."""
+        return f"interrupted by {self.signal}" if self.signal else ""
+
+
+@contextlib.contextmanager
+def ended(
+    run: Run,
+    leave: Callable[[Interruption], None] | None = None,
+    hangup: Callable[[], bool] | None = None,
+    *,
+    quiet: bool = False,
+) -> Iterator[Interruption]:
+    """Catch the signals that would end the program, and close a run at the end: the one way to quit.
+
+    The first signal ends it, a second one ends at once what that waits for. A line on a terminal says what for.
+
+    Args:
+        run: The run.
+        leave: Has the screen leave, at the first signal; None without a screen. It has the lanes suspended along
+            with tfmon itself, and closes the run for the reason.
+        hangup: is called at SIGHUP, and returns whether the program goes on; None for: where a command trains on.
+        quiet: Whether the line at the end is left away.
+
+    Thread: the main thread.
+    """
+
+    def react() -> None:
+        if interrupted.count > 1:
+            run.end_now()
+        elif leave is not None:
+            leave(interrupted)
+
+    interrupted = Interruption(react, hangup or run.go_on_alone)
+    before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
+    with contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing:
+        for number, handler in before.items():
+            undo.callback(signal.signal, number, handler)
+        if leave is None:
+            for suspension in run.suspensions:
+                undo.callback(suspend_with(suspension))
+        try:
+            yield interrupted
+        finally:
+            closed = closing.submit(run.close, interrupted.reason if leave is None else "")
+            while not wait([closed], POLL_S).done:
+                if leave is None and (ending := run.ending()):
+                    show_progress(f"{ending}; Ctrl+C again ends it now")
+            if not quiet:
+                show_progress("")
+            closed.result()
+
+
+# ---------------- the progress line
+
+
+def show_progress(text: str) -> None:
+    """Write one line over the one before, if stderr is a terminal; "" clears it."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}"[:160])
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def teller(progress: bool | Tell) -> Iterator[Tell | None]:
+    """Return the function to call with a progress line once a second, which clears it at the end; None for none.
+
+    Args:
+        progress: Whether to show it in a notebook or on a terminal, or what to call with each line.
+    """
+    if not isinstance(progress, bool) and not callable(progress):
+        refuse("progress", progress, "it is True or False, or a function that takes each line")
+    if progress is False:
+        yield None
+    elif callable(progress):
+        yield progress
+    elif (display := _notebook()) is not None:
+        place = display({"text/plain": "the race begins …"}, raw=True, display_id=True)
+        try:
+            yield lambda text: place.update({"text/plain": text}, raw=True)
+        finally:
+            place.update({"text/plain": ""}, raw=True)
+    else:
+        try:
+            yield show_progress if sys.stderr is not None and sys.stderr.isatty() else None
+        finally:
+            show_progress("")
+
+
+def _notebook() -> Any:  # noqa: ANN401 - IPython need not be there
+    """Return the function that shows output below a cell; None outside of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or getattr(shell, "kernel", None) is None:
+        return None
+    import IPython.display
+
+    return IPython.display.display
+
+
+def tell_changes() -> Tell:
+    """Return the function that shows a line on a terminal; elsewhere it is written whenever it changes."""
+    last = [""]
+
+    def tell(line: str) -> None:
+        if sys.stderr.isatty():
+            show_progress(line)
+            return
+        about = line.partition("): ")[2]
+        if line and about != last[0]:
+            last[0] = about
+            click.echo(f"tfmon: {line}", err=True)
+
+    return tell

@@ -1,0 +1,272 @@
+"""What can be run: a race, a series of measurements on its lanes, a profile of one, or a sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.finish import ending_line
+from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.tuning import news
+from tfmon.analysis.verdict import FASTER, SAME
+from tfmon.api.program import Program
+from tfmon.api.run import Run, show_progress
+from tfmon.api.sweep import SweepProgram
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.suspend import Suspender
+from tfmon.model.codec import clean
+from tfmon.model.lane_state import PAUSED
+from tfmon.model.profile import Profile
+from tfmon.model.race import Experiment, TuneState
+from tfmon.model.session import Snapshot
+from tfmon.reports.sweep import happened, progress_line
+
+LEAST_WINDOWS = 5
+"""Windows that a lane trains before it is profiled."""
+
+
+def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
+    """Plan a race, and say on a terminal while it connects to other machines. What was begun is ended on an error.
+
+    Raises:
+        TfmonError: it cannot be raced.
+    """
+    hosts = list(
+        dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
+    )
+    try:
+        if hosts:
+            show_progress(clean(f"connecting to {' and '.join(hosts)}…"))
+        return program.plan(info)
+    except BaseException:
+        program.close()
+        raise
+    finally:
+        if hosts:
+            show_progress("")
+
+
+class RaceRun(Run):
+    """A race, which is over when every lane has ended."""
+
+    def __init__(self, program: Program, plan: RacePlan | None = None) -> None:
+        """Take the plan of the race; None where another one begins it."""
+        self.program = program
+        self._plan = plan
+        self._found: Analysis | None = None
+
+    def begin(self) -> None:
+        """Start the lanes."""
+        assert self._plan is not None
+        self.program.begin(self._plan)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait that long; return whether it is over."""
+        time.sleep(timeout_s)
+        return self.program.lanes.all_over
+
+    def line(self) -> str:
+        """Return how fast the lanes are, and how long it takes."""
+        self._found = analyse(self.program.session.snapshot(), self._found)
+        return f"{_speeds(self._found.snapshot)}{_outlook(self._found)}"
+
+    def close(self, reason: str = "") -> None:
+        """End the lanes, the probes and the recording."""
+        self.program.close(reason)
+
+    def ending(self) -> str:
+        """Return which commands were asked to end, and how long they still have."""
+        return ending_line(self.program.session.snapshot())
+
+    def end_now(self) -> None:
+        """Kill commands that were asked to end."""
+        self.program.lanes.end_now()
+
+    @property
+    def suspensions(self) -> list[Suspender]:
+        """What suspends the lanes along with tfmon."""
+        return [self.program.lanes.suspension]
+
+    def go_on_alone(self) -> bool:
+        """Let a user's command train on although the terminal is gone; return False where none trains.
+
+        What is written to the terminal from now on is dropped, and lanes that a key had paused go on.
+        """
+        if not self.program.trains_command:
+            return False
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            with contextlib.suppress(OSError):
+                if os.isatty(fd) or os.fstat(fd).st_mode & stat.S_IFCHR:
+                    os.dup2(nowhere, fd)
+        os.close(nowhere)
+        lanes = self.program.session.snapshot().lanes
+        self.program.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
+        return True
+
+
+class SeriesRun(RaceRun):
+    """A crossover or a tuning on the lanes of a race."""
+
+    result: Snapshot
+    """How it ended: before the lanes got back their settings."""
+
+    def __init__(self, program: Program, plan: RacePlan, make: Callable[[], Experiment]) -> None:
+        """Take what returns the series; it raises TfmonError where that is not possible."""
+        super().__init__(program, plan)
+        self._make = make
+
+    def begin(self) -> None:
+        """Start the lanes and the series."""
+        self._state = self._make()
+        super().begin()
+        self.program.experiments.run(self._state)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait at most that long; return whether it is over."""
+        return self.program.experiments.join(timeout_s)
+
+    def line(self) -> str:
+        """Return what is measured."""
+        snapshot = self.program.session.snapshot()
+        if not all(lane.points for lane in snapshot.lanes):
+            return "the lanes get ready"
+        return news(snapshot) or doing_text(snapshot)
+
+    def settle(self, *, interrupted: bool) -> None:
+        """Keep the result at once: the settings that the lanes get back begin another period."""
+        while not self.program.experiments.join(0):
+            self.program.experiments.stop()
+        snapshot = self.program.session.snapshot()
+        if snapshot.experiment is None:  # a signal came before the series began
+            tuned = self._state if isinstance(self._state, TuneState) else None
+            snapshot = replace(snapshot, experiment=self._state, tuned=tuned)
+        self.result = snapshot
+
+    def close(self, reason: str = "") -> None:
+        """End the lanes; the recording is compressed then."""
+        super().close(reason)
+        if hasattr(self, "result"):
+            self.result = replace(self.result, recording=self.program.session.snapshot().recording)
+
+    def go_on_alone(self) -> bool:
+        """Return False: without a terminal nobody gets the answer."""
+        return False
+
+
+class ProfileRun(RaceRun):
+    """A profile of the only lane of a race, once it is steady."""
+
+    result: Profile | None = None
+    """None where a signal came before."""
+
+    def __init__(self, program: Program, plan: RacePlan, folder: Path, steps: int, chrome: str) -> None:
+        """Take what `Program.profile` takes."""
+        super().__init__(program, plan)
+        self._how = (folder, steps, chrome)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait that long; return whether the lane has trained for a while, or raise TfmonError if it has ended."""
+        over = super().join(timeout_s)
+        (lane,) = self.program.session.snapshot().lanes
+        if over:
+            trouble = lane.trouble
+            failed = TfmonError(trouble.message, trouble.hint) if trouble else TfmonError("the lane ended")
+            failed.exit_code = EXIT_LANE_FAILED
+            raise failed
+        return lane.steady.windows >= LEAST_WINDOWS
+
+    def settle(self, *, interrupted: bool) -> None:
+        """Have the lane profile some steps, unless a signal came."""
+        if not interrupted:
+            (lane,) = self.program.session.snapshot().lanes
+            self.result = self.program.profile(lane.spec.name, *self._how)
+
+
+class SweepRun(Run):
+    """A sweep, which is over when each combination is settled."""
+
+    def __init__(self, program: SweepProgram) -> None:
+        self._program = program
+        self._known = program.sweep.found
+        self._unsaved = ""
+
+    def begin(self) -> None:
+        """Start the workers."""
+        self._program.sweep.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait at most that long; return whether it is over."""
+        return self._program.sweep.join(timeout_s)
+
+    def line(self) -> str:
+        """Return how far it is, what is measured, and the best so far."""
+        return progress_line(self._program.sweep.found)
+
+    def news(self) -> Iterator[str]:
+        """Yield which combinations are settled, what is lost, and whether the file can be written."""
+        before, self._known = self._known, self._program.sweep.found
+        yield from happened(before, self._known)
+        file = self._program.file
+        if file is not None and file.failure != self._unsaved:
+            self._unsaved = file.failure
+            yield self._unsaved or f"{file.path} has all again"
+
+    def close(self, reason: str = "") -> None:
+        """End the sweep and every process."""
+        self._program.close(reason or "stopped by the user")
+
+    @property
+    def suspensions(self) -> list[Suspender]:
+        """What suspends the lanes along with tfmon."""
+        return self._program.suspensions
+
+
+def pass_on(stream: TextIO) -> Callable[[bytes], None]:
+    """Return a function that writes bytes to a stream until nobody reads it."""
+    broken = False
+
+    def write(chunk: bytes) -> None:
+        nonlocal broken
+        if not broken:
+            try:
+                stream.buffer.write(chunk)
+                stream.flush()
+            except (OSError, ValueError):
+                broken = True
+
+    return write
+
+
+def _outlook(found: Analysis) -> str:
+    """Say how much longer the race lasts, and how much longer an answer takes; empty where neither is known."""
+    race, told = found.snapshot.race, []
+    if race.seconds is not None and race.started_ns is not None:
+        left_s = race.seconds - (found.snapshot.at_ns - race.started_ns) / 1e9
+        told.append(f"{units.clock(left_s)} left")
+    if found.verdict.left_s is not None:
+        what = f"±{100 * race.until_ci:g} %" if race.until_ci is not None else "an answer"
+        told.append(f"{what} in about {units.about(found.verdict.left_s)}")
+    elif found.verdict.kind in (FASTER, SAME):
+        told.append("there is an answer")
+    return "".join(f"   {one}" for one in told)
+
+
+def _speeds(snapshot: Snapshot) -> str:
+    words = []
+    for lane in snapshot.lanes:
+        speed = lane.recent().examples_per_s
+        seconds = (snapshot.at_ns - lane.phase_since_ns) / 1e9
+        what = f"{units.rate(speed)} examples/s" if speed is not None else f"{lane.phase} {seconds:.0f} s"
+        words.append(f"{lane.spec.name}: {what}")
+    return "   ".join(words)

@@ -1,0 +1,258 @@
+"""What outlives a race: the files of its lanes, how much equal processes differ; and which run is under way."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfmon import units
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
+from tfmon.api.run import TOLD_EVERY_S, Tell
+from tfmon.api.settings import resolve
+from tfmon.errors import TfmonError
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.codec import plain
+from tfmon.model.events import Event, FilesWritten, RaceBegan
+from tfmon.model.race import BetweenProcesses, Machine
+from tfmon.model.session import Session
+from tfmon.model.views import IN_PLACE, View, settle, sweep
+from tfmon.probes.views import find_view
+from tfmon.recordings import library
+
+if TYPE_CHECKING:
+    from tfmon.lanes.remote.connection import Connection
+
+FOLDER_VARIABLE = "TFMON_STATE"
+"""Environment variable that names another folder for what outlives a run of tfmon."""
+NOISY = 2 * BETWEEN_PROCESSES_SD
+"""Where the standard error of the speed of one process is larger, a race tells nothing of others."""
+MOST = 300
+"""Most scenarios that are remembered; those that were raced longest ago are dropped first."""
+
+
+def state_folder() -> Path:
+    """Return the folder for what outlives a run of tfmon; it may not exist."""
+    from platformdirs import user_state_path
+
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else user_state_path("tfmon", appauthor=False)
+
+
+def path() -> Path:
+    """Return the file; it may not exist."""
+    return state_folder() / "between-processes.json"
+
+
+def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
+    """Return the between-process variance of a scenario on these machines; None where it is not known.
+
+    Args:
+        machines: That of each lane.
+        scenario: The scenario's name.
+        devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
+    """
+    return _read_entry(_read().get(_key(machines, scenario, devices)))
+
+
+def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: Comparison) -> None:
+    """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
+    between = found.between
+    if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:
+        return
+    remember(machines, scenario, devices, between.learnt)
+
+
+def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
+    """Add what a race told; earlier races count less, so that all together count for `MOST_DEGREES` at most.
+
+    Nothing is remembered where the file cannot be written.
+    """
+    table, key = _read(), _key(machines, scenario, devices)
+    before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
+    squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
+    part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
+    table[key] = {"squares": squares * part, "degrees": degrees * part, "races": before.races + 1}
+    _write({name: table[name] for name in list(table)[-MOST:]})
+
+
+def _key(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> str:
+    places = dict.fromkeys(
+        ", ".join((one.hostname, one.cpu_name, f"{one.usable_cores:g} cores", *one.gpus)) for one in machines
+    )
+    return f"{scenario} ({' and '.join(devices)}) on {' and on '.join(places)}"
+
+
+def _read_entry(value: object) -> BetweenProcesses | None:
+    """Return an entry of the file; None for one that is not what `remember` writes."""
+    if not isinstance(value, Mapping):
+        return None
+    numbers = [value.get(name) for name in ("squares", "degrees", "races")]
+    if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+        return None
+    squares, degrees, races = (float(one) for one in numbers if isinstance(one, int | float))
+    return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
+
+
+# ---------------- the file
+
+
+def _read() -> dict[str, Any]:
+    """Return the table; empty for a file that is missing or broken: no race depends on it."""
+    try:
+        table = json.loads(path().read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _write(table: Mapping[str, Any]) -> None:
+    """Replace the file as a whole, so that no reader sees half of it; where that is not possible, it stays."""
+    with contextlib.suppress(OSError):
+        path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path().parent, prefix=path().name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(table, file, indent=1)
+            Path(name).replace(path())
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+
+
+# ---------------- the files of lanes
+
+
+class Views:
+    """Finds the views of the lanes of a user's command, and settles what they wrote once a race is over.
+
+    Thread: `plan` may block for some tenths of a second, and for as long as the files of an earlier race take, as
+    does `close`.
+    """
+
+    def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
+        """Listen to a session; `connection` returns that to a host, `kept` says whether files are kept."""
+        self._session, self._connection, self._kept = session, connection, kept
+        self._found: dict[str, View] = {}
+        self._races: list[tuple[dict[str, View], float]] = []
+        """Views and start of the races that are not settled; the last one may be under way."""
+        session.listen(self._hear)
+
+    def plan(self, plan: RacePlan, *, in_place: bool | None) -> RacePlan:
+        """Return a plan with the views of its lanes.
+
+        Args:
+            plan: The race.
+            in_place: Whether the lanes share the folder; None for: where there is one lane.
+        """
+        while len(self._races) > 1:
+            self._settle_first()
+        if not plan.command or (in_place is None and len(plan.lanes) < 2):
+            return plan
+        hosts = dict.fromkeys(lane.spec.host for lane in plan.lanes)
+        views = {host: View(IN_PLACE, str(Path.cwd())) if in_place else self._find(host) for host in hosts}
+        return replace(plan, race=replace(plan.race, views=views))
+
+    def _find(self, host: str) -> View:
+        if host not in self._found:
+            most = int(float(resolve("view_copy").value)) << 20
+            if host:
+                from tfmon.lanes.remote.connection import working_folder
+
+                self._found[host] = self._ask(
+                    host, "view", folder=working_folder(), copy_bytes=most, kept=self._kept
+                )
+            else:
+                sweep(library.folder())
+                self._found[host] = find_view(str(Path.cwd()), library.folder(), most, kept=self._kept)
+        return self._found[host]
+
+    def _ask(self, host: str, question: str, **about: Any) -> View:  # noqa: ANN401
+        from tfmon.lanes.remote.questions import read_part  # late: most races need no host
+
+        return read_part(self._connection(host).ask(question, **about), "view", View)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, RaceBegan):
+            self._races.append((event.race.views, time.monotonic()))
+
+    def _settle_first(self) -> dict[str, View]:
+        views, began_s = self._races.pop(0)
+        settled = dict(views)
+        for host, view in views.items():
+            with suppress(TfmonError, OSError):  # what a lost host has is removed by its next race
+                age_s = time.monotonic() - began_s
+                if view.store:
+                    settled[host] = (
+                        self._ask(host, "settle", view=plain(view), age_s=age_s) if host else settle(view, age_s)
+                    )
+        return settled
+
+    def close(self) -> None:
+        """Settle what the lanes wrote; they have ended, and their hosts must still be known."""
+        while self._races:
+            views = self._settle_first()
+            if views and not self._races:
+                self._session.accept(FilesWritten(at_ns=time.monotonic_ns(), views=views))
+
+
+# ---------------- one race at a time: two at once on one machine would each measure the other
+
+
+LOOK_EVERY_S = 0.1
+_IN_THIS_PROCESS = threading.Lock()
+
+
+@contextlib.contextmanager
+def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
+    """Wait until no other race of this user that Python began is under way, in this process or another.
+
+    Other processes are seen where the state folder can be written.
+
+    Raises:
+        TfmonError: one is, and it is not to be waited for.
+    """
+    since_s, told_s = time.monotonic(), 0.0
+    with contextlib.ExitStack() as entered:
+        while not _enter(entered):
+            if not wait:
+                raise TfmonError("another race is under way", "wait=True waits until it is over")
+            now_s = time.monotonic()
+            if tell is not None and now_s >= told_s + TOLD_EVERY_S:
+                told_s = now_s
+                tell(f"another race is under way; waiting for its end: {units.clock(now_s - since_s)}")
+            time.sleep(LOOK_EVERY_S)
+        yield
+
+
+def _enter(entered: contextlib.ExitStack) -> bool:
+    """Take both locks, to be given back with `entered`; return False where one is taken."""
+    if not _IN_THIS_PROCESS.acquire(blocking=False):
+        return False
+    with contextlib.ExitStack() as mine:
+        mine.callback(_IN_THIS_PROCESS.release)
+        path = state_folder() / "race.lock"
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError:
+            fd = None  # a folder that cannot be written: other processes are not seen
+        if fd is not None:
+            mine.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            except OSError:
+                pass  # a file system without locks
+        entered.push(mine.pop_all())
+    return True

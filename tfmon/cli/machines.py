@@ -1,0 +1,227 @@
+"""`tfmon doctor`, `hosts` and `config`: what is here, what other machines have, and what is set."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from tfmon.api.settings import (
+    SETTINGS,
+    ConfigFile,
+    Resolved,
+    config_file,
+    config_path,
+    find_host,
+    read_file,
+    resolve,
+    template,
+)
+from tfmon.cli import options
+from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, TfmonError, UsageError
+from tfmon.model.codec import clean
+from tfmon.reports import head
+
+if TYPE_CHECKING:
+    from tfmon.doctor.report import Report
+
+
+@click.command(short_help="Say why TensorFlow uses no GPU here.")
+@options.as_json
+@click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
+@click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
+@click.option("--host", metavar="HOST", help="Examine another machine: one that ssh or the settings file knows.")
+@options.python
+def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, python: str | None) -> NoReturn:
+    """Say why TensorFlow uses no GPU here, and whether a race would be fair.
+
+    With --host, the checks run on another machine; --python then names an interpreter there.
+
+    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
+
+    \b
+    For example:
+      tfmon doctor
+      tfmon doctor -v --python ~/tf/bin/python
+      tfmon doctor --host me@gpu2
+    """
+    from tfmon.reports.doctor import to_json, to_text
+
+    where = {} if host is None else {"host": host}
+    try:
+        report = _examine(host, python, imports=not no_import)
+    except TfmonError as error:
+        if host is None or not as_json:
+            raise
+        click.echo(json.dumps({**head(), **where, "error": error.message, "hint": error.hint or None}, indent=2))
+        sys.exit(error.exit_code)
+    if as_json:
+        written = {**to_json(report), **where}
+        click.echo(json.dumps(written, indent=2))
+        sys.exit(report.exit_code)
+    colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
+
+    def paint(text: str, status: str) -> str:
+        return click.style(text, fg=colours[status]) if status in colours else text
+
+    if host is not None:
+        click.echo(f"On {host}, with {clean(report.python)}:\n")
+    click.echo(to_text(report, verbose=verbose, ascii_only=options.ascii_only(), paint=paint))
+    sys.exit(report.exit_code)
+
+
+def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
+    """Return the report of this machine, or of another.
+
+    Raises:
+        TfmonError: the interpreter, or the host, cannot be used.
+    """
+    if host is None:
+        from tfmon.api.options import interpreter
+        from tfmon.doctor.report import run_checks
+
+        return run_checks(interpreter(python), imports=imports)
+    from tfmon.lanes.remote.connection import examine
+
+    return examine(find_host(host), python or "", imports=imports)
+
+
+@click.command(short_help="Say what other machines have, and whether they answer.")
+@click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.option(
+    "--ray",
+    "address",
+    is_flag=False,
+    flag_value="",
+    metavar="[ADDRESS]",
+    help="List the nodes of a Ray cluster instead: the one at HOST:PORT, by default RAY_ADDRESS, else the one "
+    "that runs here.",
+)
+@options.ray_python
+@options.as_json
+def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, as_json: bool) -> NoReturn:
+    """Say what other machines have: Python, TensorFlow, GPUs, cores, round trip, offset of the clock.
+
+    A HOST is a destination of ssh, such as me@gpu2, or a name under [hosts] in the settings file; without any, all
+    of these. Nothing is installed there, and nothing is left behind.
+
+    With --ray the nodes of a Ray cluster are listed: their CPUs and GPUs, and how many are free.
+
+    Exit codes: 0 all can be used, 1 one cannot, 2 wrong usage.
+
+    \b
+    For example:
+      tfmon hosts me@gpu2 gpu3
+      tfmon hosts --ray
+    """
+    if address is not None:
+        if names:
+            raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
+        _list_nodes(address, ray_python, as_json)
+    from tfmon.lanes.remote.connection import survey
+    from tfmon.model.spec import SpecError, check_host
+    from tfmon.probes.machine import read_machine
+    from tfmon.reports import hosts as reported
+
+    wanted = tuple(dict.fromkeys(names or config_file().hosts))
+    if not wanted:
+        raise UsageError("no host is named, and the settings file has none", "for example: tfmon hosts me@gpu2")
+    try:
+        for name in wanted:
+            check_host(name)
+    except SpecError as error:
+        raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
+    found = survey([find_host(name) for name in wanted])
+    here = read_machine()
+    plain = options.ascii_only()
+    text = (
+        json.dumps(reported.to_json(found, here), indent=2)
+        if as_json
+        else reported.to_text(found, here, ascii_only=plain)
+    )
+    click.echo(text)
+    unusable = any(one.error or not one.machine.tensorflow for one in found)
+    sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
+
+
+def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
+    from tfmon.api.options import ray_cluster
+    from tfmon.reports.hosts import nodes_to_json, nodes_to_text
+
+    with options.errors_as_json(as_json):
+        cluster = ray_cluster(address, python)
+        assert cluster is not None
+        nodes = cluster.nodes()
+    text = nodes_to_text(nodes, ascii_only=options.ascii_only())
+    click.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else text)
+    sys.exit(EXIT_FINE)
+
+
+@click.command(short_help="Show the settings in effect.")
+@click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
+@options.as_json
+@options.flags
+def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
+    """Show the settings in effect, and where each comes from.
+
+    A flag goes before an environment variable such as TFMON_THEME, a variable before the settings file, and the
+    file before the built-in value. TFMON_CONFIG names another file.
+
+    \b
+    For example:
+      tfmon config
+      tfmon config --init
+    """
+    path = config_path()
+    if init:
+        _write_settings(path)
+        click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
+        sys.exit(EXIT_FINE)
+    found = read_file(path)
+    mistakes = list(found.mistakes)
+    rows: dict[str, dict[str, Any]] = {}
+    for setting in SETTINGS:
+        resolved = Resolved(setting.default, "default")
+        try:
+            resolved = resolve(setting.name, flags.get(setting.name), found)
+        except UsageError as error:
+            mistakes.append(error.message)
+        rows[setting.name] = {"value": resolved.value, "source": resolved.source}
+    if as_json:
+        report = {"path": str(path), "exists": found.exists, "settings": rows}
+        hosts = {one.name: {"run": list(one.run) or None, "python": one.python} for one in found.hosts.values()}
+        click.echo(json.dumps({**report, "hosts": hosts, "mistakes": mistakes}, indent=2))
+    else:
+        click.echo(_settings_text(found, rows))
+    for mistake in mistakes:
+        click.echo(f"tfmon: {mistake}", err=True)
+    sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
+
+
+def _settings_text(found: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
+    where = "" if found.exists else "   (not there; tfmon config --init writes it)"
+    lines = [f"{found.path}{where}", ""]
+    shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
+    width = max(map(len, shown.values()))
+    lines += [f"{name:<14}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
+    for name, host in found.hosts.items():
+        lines += ["", f"[hosts.{name}]", f"{'run':<14}{shlex.join(host.run) or 'ssh'}"]
+        lines += [f"{'python':<14}{host.python or 'python3'}"]
+    return "\n".join(lines)
+
+
+def _write_settings(path: Path) -> None:
+    """Write a new settings file that only its owner may read."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(template())
+    except FileExistsError:
+        raise UsageError(f"{path} is there already, and stays as it is", "edit it, or move it away") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
