@@ -1,4 +1,4 @@
-"""From the words for devices to the GPUs of a lane."""
+"""From the words for devices to the GPUs of a lane, whole ones and instances of GPUs that are split up (MIG)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.events import gpu_sample, lane
 
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
+from tfmon.model.hosts import has_device
 from tfmon.model.knobs import COMMON
+from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -36,14 +39,14 @@ def plan(*lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = THREE, info
     ],
 )
 def test_a_lane_sees_the_gpus_that_it_names_in_their_order(text, device, visible):
-    (lane,) = plan(text).lanes
-    assert (lane.spec.device, lane.spec.name) == (device, device)
-    assert lane.environment["CUDA_VISIBLE_DEVICES"] == visible
+    (only,) = plan(text).lanes
+    assert (only.spec.device, only.spec.name) == (device, device)
+    assert only.environment["CUDA_VISIBLE_DEVICES"] == visible
 
 
 def test_all_gpus_of_a_machine_with_one_are_that_one():
-    (lane,) = plan("gpu:all", found=ONE).lanes
-    assert (lane.spec.device, lane.spec.devices) == ("gpu:0", 1)
+    (only,) = plan("gpu:all", found=ONE).lanes
+    assert (only.spec.device, only.spec.devices) == ("gpu:0", 1)
 
 
 def test_the_gpus_of_a_host_are_those_that_it_has():
@@ -90,8 +93,8 @@ def test_a_split_gpu_is_none_of_several():
 
 def test_several_amd_gpus_are_shown_by_their_numbers():
     amd = tuple(Gpu(index, f"AMD-{index}", "MI210", physical_gpu=index + 2) for index in range(2))
-    (lane,) = plan("gpu:all", found=GpuSearch(gpus=amd)).lanes
-    assert (lane.environment["HIP_VISIBLE_DEVICES"], lane.environment["CUDA_VISIBLE_DEVICES"]) == ("2,3", None)
+    (only,) = plan("gpu:all", found=GpuSearch(gpus=amd)).lanes
+    assert (only.environment["HIP_VISIBLE_DEVICES"], only.environment["CUDA_VISIBLE_DEVICES"]) == ("2,3", None)
 
 
 def test_the_scope_of_the_batch_is_a_knob_of_races_with_a_lane_on_several_devices():
@@ -122,3 +125,76 @@ def test_settings_that_several_devices_cannot_train_under_are_refused_before_the
     with pytest.raises(UsageError) as caught:
         plan("2xcpu", sets=sets)
     assert caught.value.message.startswith(said)
+
+
+# ---------------- instances
+
+
+WHOLE = Gpu(0, "GPU-aaaa", "NVIDIA H100", physical_gpu=0, instances=())
+PART, OTHER, LONGER = (
+    Gpu(0, f"MIG-{begin}-1111-2222-3333-444444444444", f"MIG {size}", physical_gpu=0, part_of="GPU-aaaa")
+    for begin, size in (("11111111", "1g.10gb"), ("1111ffff", "2g.20gb"), ("11111111-9", "3g.40gb"))
+)
+H200 = Gpu(index=0, uuid="GPU-bbbb", name="NVIDIA H200", physical_gpu=0)
+SPLIT = GpuSearch(gpus=(WHOLE,), instances=(PART, OTHER))
+
+
+def test_a_lane_trains_on_the_instance_whose_uuid_begins_so():
+    race = plan("MIG-1111F", "mig-11111111-1111,batch_size=64", found=SPLIT)
+    assert [one.spec.name for one in race.lanes] == ["MIG-1111ffff", "MIG-11111111"]
+    assert [one.spec.kind for one in race.lanes] == ["gpu", "gpu"]
+    assert [one.environment["CUDA_VISIBLE_DEVICES"] for one in race.lanes] == [OTHER.uuid, PART.uuid]
+    assert race.lanes[1].settings["batch_size"] == 64
+
+
+def test_two_lanes_on_one_instance_are_told_apart_by_their_settings_however_it_is_written():
+    race = plan("MIG-11111111,prefetch=1", f"{PART.uuid},prefetch=2", found=SPLIT)
+    assert [one.spec.name for one in race.lanes] == ["MIG-11111111 prefetch=1", "MIG-11111111 prefetch=2"]
+
+
+def test_instances_that_begin_alike_have_longer_names():
+    found = GpuSearch(gpus=(WHOLE,), instances=(PART, LONGER))
+    race = plan(PART.uuid, "MIG-11111111-9", found=found)
+    assert [one.spec.device for one in race.lanes] == ["MIG-11111111-1", "MIG-11111111-9"]
+
+
+@pytest.mark.parametrize(
+    ("device", "found", "error", "words"),
+    [
+        ("MIG-2", SPLIT, DeviceAbsentError, "--lane MIG-11111111 (MIG 1g.10gb)"),
+        ("MIG-1111", SPLIT, UsageError, "--lane MIG-1111ffff (MIG 2g.20gb)"),
+        ("MIG-1111", GpuSearch(reason="no driver", hint="install it"), DeviceAbsentError, "install it"),
+        ("MIG-1111", GpuSearch(gpus=(H200,)), DeviceAbsentError, "tfmon doctor"),
+        ("gpu:0", SPLIT, DeviceAbsentError, "name an instance: --lane MIG-11111111"),
+        # CUDA_VISIBLE_DEVICES names the instances, so that no GPU is visible as a whole
+        ("gpu:0", GpuSearch(instances=(PART, OTHER)), DeviceAbsentError, "name an instance: --lane MIG-11111111"),
+    ],
+)
+def test_what_no_lane_can_train_on_says_what_can_be_named(device, found, error, words):
+    with pytest.raises(error) as caught:
+        plan(device, found=found)
+    assert device in str(caught.value)
+    assert words in caught.value.hint
+
+
+def test_the_default_lane_takes_a_whole_gpu_first():
+    whole = replace(H200, index=1)
+    assert [one.spec.name for one in plan(found=GpuSearch(gpus=(WHOLE, whole), instances=(PART,))).lanes] == [
+        "cpu",
+        "gpu:1",
+    ]
+    assert [one.spec.name for one in plan(found=SPLIT).lanes] == ["cpu", "MIG-11111111"]
+
+
+def test_what_is_no_uuid_is_refused():
+    for text in ("MIG-", "MIG-xyz", "MIG-GPU-1", "MIG-1:0"):
+        with pytest.raises(SpecError, match="there is no device"):
+            parse_lane(text, ())
+
+
+def test_its_readings_are_those_of_the_instance_before_cuda_has_told_which_it_is():
+    (spec,) = name_lanes([LaneSpec("MIG-11111111")])
+    state = lane(spec.device)
+    assert has_device(state, gpu_sample(PART.uuid, kind="mig", part_of="GPU-aaaa"))
+    assert not has_device(state, gpu_sample(OTHER.uuid, kind="mig", part_of="GPU-aaaa"))
+    assert not has_device(state, gpu_sample("GPU-aaaa"))

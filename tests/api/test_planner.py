@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tfmon.api import planner
 from tfmon.api.options import RaceOptions, find_python
 from tfmon.api.planner import MOST_LANES, plan_race
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
@@ -254,3 +255,63 @@ def test_an_amd_gpu_is_shown_to_rocm_by_its_number_and_no_lane_on_the_cpu_sees_i
     cpu, gpu = (lane.environment for lane in race.lanes)
     assert (gpu["HIP_VISIBLE_DEVICES"], gpu["CUDA_VISIBLE_DEVICES"]) == ("1", None)
     assert (cpu["HIP_VISIBLE_DEVICES"], cpu["CUDA_VISIBLE_DEVICES"]) == ("-1", "-1")
+
+
+# ------------------------------------------------------------ an interpreter without TensorFlow
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A home folder and a working folder with nothing in them, and an interpreter without TensorFlow."""
+    home, work = tmp_path / "home", tmp_path / "work" / "project"
+    home.mkdir()
+    work.mkdir(parents=True)
+    monkeypatch.setattr(Path, "home", lambda: home)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(planner.importlib.util, "find_spec", lambda name: None)
+    return tmp_path
+
+
+def environment(prefix: Path, *packages: str) -> Path:
+    python = prefix / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("")
+    python.chmod(0o755)
+    for name in packages:
+        package = prefix / "lib" / "python3.12" / "site-packages" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+    return python
+
+
+def test_the_nearest_environments_with_tensorflow_are_named(machine):
+    environment(machine / "work" / ".venv", "numpy")
+    beside = environment(machine / "work" / "project" / "venv", "tensorflow")
+    pyenv = environment(machine / "home" / ".pyenv" / "versions" / "3.12.1", "tensorflow")
+    conda = environment(machine / "home" / "miniconda3" / "envs" / "my tf", "tensorflow")
+    assert planner.find_tensorflow() == [beside, pyenv, conda]
+    with pytest.raises(TfmonError) as refused:
+        planner.need_tensorflow(Path(sys.executable))
+    assert refused.value.message == f"{sys.executable} has no TensorFlow"
+    assert f"--python {beside} (also in {pyenv}, '{conda}')" in refused.value.hint
+    assert "\n" not in refused.value.line
+
+
+def test_the_active_environment_comes_first(machine, monkeypatch):
+    environment(machine / "work" / "project" / "venv", "tensorflow")
+    active = environment(machine / "elsewhere", "tensorflow")
+    monkeypatch.setenv("VIRTUAL_ENV", str(machine / "elsewhere"))
+    assert planner.find_tensorflow()[0] == active
+
+
+def test_without_any_it_says_how_to_install_it(machine):
+    with pytest.raises(TfmonError, match="no other Python with it was found") as refused:
+        planner.need_tensorflow(Path(sys.executable))
+    assert refused.value.hint.endswith("-m pip install tensorflow")
+
+
+def test_an_interpreter_that_was_named_answers_for_itself(machine):
+    planner.need_tensorflow(Path("/usr/bin/python-of-the-user"))

@@ -133,11 +133,6 @@ def test_what_is_not_possible_is_said_in_one_line_before_anything_starts(more, s
     assert "\n" not in refused.value.line
 
 
-def test_a_scenario_that_is_not_there_is_named():
-    with pytest.raises(tfmon.TfmonError, match="there is no scenario 'smal-dense'"):
-        tfmon.race("smal-dense")
-
-
 def shape(told: object) -> object:
     """Return the keys of a JSON object and the kinds of its values; those that may be missing count as one."""
     if isinstance(told, dict):

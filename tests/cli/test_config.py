@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from textual.theme import BUILTIN_THEMES
 
+import tfmon as api
 from tfmon.api import settings as config
 from tfmon.api.settings import SETTINGS
 from tfmon.cli.machines import config as command
@@ -85,10 +86,8 @@ class TestMistakes:
             ('theme = "nrod"', "theme: 'nrod' is not one of ansi-dark,"),
             ("theme = 3", "theme: 3 is not one of ansi-dark,"),
             ('mouse = "yes"', "mouse: 'yes' is not true or false"),
-            ("slice = 0.1", "slice: 0.1 is not a time in seconds from 0.2 to 60"),
             ("slice = nan", "slice: nan is not a time"),
             ("slice = true", "slice: True is not a time in seconds"),
-            ('mode = "both"', "mode: 'both' is not one of turns, concurrent"),
             ('python = "/no/such/python"', "python: '/no/such/python' is not a program that can be run"),
             ('them = "nord"', "there is no setting 'them'; did you mean theme?"),
             ("zzz = 1", "there is no setting 'zzz'; there are scenario, python,"),
@@ -123,6 +122,26 @@ class TestMistakes:
         (folder / "config.toml").mkdir(parents=True)
         with pytest.raises(UsageError, match="cannot be read: Is a directory"):
             config.config_file()
+
+    @pytest.mark.parametrize(
+        ("setting", "argument", "wrong", "allowed"),
+        [
+            ("slice", "slice_s", 0.1, "a time in seconds from 0.2 to 60"),
+            ("mode", "mode", "both", "one of turns, concurrent"),
+        ],
+    )
+    def test_a_wrong_value_is_refused_alike_by_every_caller(
+        self, tfmon, write, monkeypatch, setting, argument, wrong, allowed
+    ):
+        by_flag = tfmon("race", "small-dense", f"--{setting}", wrong)
+        assert by_flag.code == 2 and f"Invalid value for '--{setting}': '{wrong}' is not {allowed}" in by_flag.err
+        with pytest.raises(UsageError, match=f"{argument}={wrong!r} is not possible · it is {allowed}"):
+            api.race("small-dense", **{argument: wrong})
+        (by_file,) = mistakes(write, f"{setting} = {wrong!r}")
+        assert by_file.endswith(f"{setting}: {wrong!r} is not {allowed}")
+        write("")
+        monkeypatch.setenv(f"TFMON_{setting.upper()}", str(wrong))
+        assert f"TFMON_{setting.upper()}: '{wrong}' is not {allowed}" in tfmon("race", "small-dense").err
 
     def test_a_wrong_variable_is_named(self, monkeypatch):
         monkeypatch.setenv("TFMON_MOUSE", "perhaps")

@@ -144,7 +144,6 @@ def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_kno
         (("race", "--record", "a", "--no-record"), "--record and --no-record exclude each other"),
         (("race", "--seconds", "nan"), "'--seconds': 'nan' is not a time in seconds above 0, a year at most"),
         (("race", "--wait-idle", "soon"), "'soon' is not a time in minutes from 0 to 10080"),
-        (("race", "--mode", "both"), "'both' is not one of turns, concurrent"),
         (("race", "--until-ci", "wide"), "is not a percentage from 2.5% to 100%"),
         (
             ("race", "--until-ci", "2.4%"),
