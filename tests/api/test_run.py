@@ -6,9 +6,11 @@ import io
 import os
 import re
 import signal
+import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api import run, runs
@@ -84,6 +86,19 @@ def test_a_signal_ends_it_and_is_named_and_the_handlers_of_before_are_back(name)
     assert race(program) == f"interrupted by {name}"
     assert program.closed == 1
     assert [signal.getsignal(number) for number in run.SIGNALS] == before
+
+
+def test_a_second_signal_ends_at_once_what_the_end_waits_for():
+    killed = threading.Event()
+
+    class Slow(Program):
+        def close(self, interrupted: str = "") -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert killed.wait(PATIENCE_S)
+
+    slow = Slow(lambda: os.kill(os.getpid(), signal.SIGINT), Lanes(looks=10**9))
+    slow.lanes.end_now = killed.set
+    assert race(slow) == "interrupted by SIGINT"
 
 
 def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers():

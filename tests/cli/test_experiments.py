@@ -95,6 +95,7 @@ def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypat
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("tfmon.api.run.show_progress", interrupt)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     lanes = ("--lane", "cpu,prefetch=off", "--lane", "cpu,prefetch=auto")
     done = tfmon("crossover", "small-dense", *lanes, "--slice", "0.2", "--no-record")
     assert done.code == 130

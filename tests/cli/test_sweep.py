@@ -69,6 +69,7 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
 
     monkeypatch.setenv("FASTER", FASTER)
     monkeypatch.setattr("tfmon.api.run.show_progress", interrupt)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     done = tfmon("sweep", *GRID, "--record", tmp_path / "night.sweep")
     assert done.code == 130
     assert "ended early: interrupted by SIGINT" in done.out
