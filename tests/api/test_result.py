@@ -52,6 +52,8 @@ def test_it_is_saved_as_a_new_file(result, tmp_path):
     assert json.loads(path.read_text())["scenario"] == result.scenario
     with pytest.raises(tfmon.TfmonError, match="cannot be written: No such file"):
         result.save(tmp_path / "nowhere" / "result.json")
+    with pytest.raises(tfmon.UsageError, match="path=3 is not possible · it is the path of a new file"):
+        result.save(3)
 
 
 def test_it_is_a_data_frame_where_pandas_is_there(result):

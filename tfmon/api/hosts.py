@@ -43,20 +43,20 @@ class Hosts:
         self._read: set[str] = set()
         """Hosts whose readings come."""
 
-    def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] | None = None) -> None:
+    def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
         """Connect to those hosts that are not connected, at the same time, and find out what they have.
 
         Args:
             names: The hosts.
             info: What is raced there.
-            find: Returns how a host is reached; None for what the settings file says.
+            find: Returns how a host is reached; by default as the settings file says.
 
         Raises:
             TfmonError: A host cannot be used for this race; the message has a line for each such host.
         """
         for name in names:
             if name not in self._connections:
-                self._connections[name] = self._connect((find or find_host)(name), self._session.accept)
+                self._connections[name] = self._connect(find(name), self._session.accept)
         problems: list[TfmonError] = []
         with ThreadPoolExecutor(max(1, len(names)), thread_name_prefix="tfmon-connect") as pool:
             waiting = [pool.submit(self._prepare, self._connections[name], info) for name in names]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.api import rules
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.model.knobs import KnobValue
 from tfmon.recordings.header import Header
@@ -111,13 +113,14 @@ class RaceResult(_Printed):
         known = ", ".join(f"{lane.id} ({lane.name})" for lane in self.lanes)
         raise TfmonError(f"{word!r} is not one lane of this race", f"its lanes are {known}")
 
-    def save(self, path: str | Path, *, force: bool = False) -> Path:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the JSON object into a new file, which `tfmon diff` reads; return its path.
 
         Raises:
+            UsageError: it is not a path.
             TfmonError: the file is there and not to be replaced (`force`), or it cannot be written.
         """
-        target = Path(path)
+        target = Path(rules.read(rules.RULES, path=path, force=force)["path"])
         try:
             with target.open("w" if force else "x", encoding="utf-8") as file:
                 json.dump(self.data, file, indent=2, allow_nan=False)

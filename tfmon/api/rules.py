@@ -217,6 +217,8 @@ RULES = {
     "python": Rule("path", "the path of a Python that has TensorFlow", text_of),
     "record": Rule("path", "True, False, or the path of a new file", file_or_bool, optional=False),
     "check": yes_or_no(),
+    "force": yes_or_no(),
+    "path": Rule("path", "the path of a new file", text_of, optional=False),
     "wait": yes_or_no(),
 }
 SWEEP_RULES = {
