@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tfmon
+from tfmon.api import python
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.ray import RayCluster
 
@@ -52,6 +53,15 @@ def test_what_is_not_possible_raises(arguments, said):
     with pytest.raises(UsageError) as caught:
         tfmon.sweep(**arguments, progress=False)
     assert said in caught.value.line
+
+
+def test_a_sweep_goes_on_where_it_began_unless_places_are_named(monkeypatch):
+    begun = []
+    monkeypatch.setattr(python, "SweepProgram", lambda options: begun.append(options.places) or 1 / 0)
+    for places in ({}, {"on": "gpu"}):
+        with pytest.raises(ZeroDivisionError):
+            tfmon.sweep(resume="x", progress=False, **places)
+    assert begun == [(), ("gpu",)]
 
 
 def test_a_ray_cluster_is_named_as_on_the_command_line(monkeypatch):

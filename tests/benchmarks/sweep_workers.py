@@ -79,7 +79,7 @@ def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[f
     race = RaceOptions(slice_s=options.slice, watched=False, ray=cluster)
     asked = SweepOptions((f"batch_size={values}",), tuple(places), race, 0.01, options.limit, everything=True)
     with tempfile.TemporaryDirectory() as folder:
-        program = SweepProgram("small-dense", (), replace(asked, file=Path(folder) / "night.sweep"))
+        program = SweepProgram(replace(asked, scenario="small-dense", file=Path(folder) / "night.sweep"))
         try:
             workers = [Worker(station.session) for station in program._stations]
             began_s = time.monotonic()

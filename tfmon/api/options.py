@@ -92,6 +92,10 @@ class SweepOptions:
     """The new file that keeps it; None for one among the user's."""
     resume: Path | None = None
     """The file of a sweep to go on with, or `last`."""
+    scenario: str | None = None
+    """Its name or file; None for a command, or for that of a sweep that goes on."""
+    command: tuple[str, ...] = ()
+    """The user's own command; empty for a scenario."""
 
 
 def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> ScenarioInfo:
@@ -207,6 +211,8 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
         race=race,
         file=given.get("record") and Path(given["record"]),
         resume=resume and Path(resume),
+        scenario=scenario,
+        command=tuple(command),
         everything=bool(given.get("everything")),
         **{option: given[name] for name, option in names.items() if given.get(name)},
     )

@@ -47,6 +47,7 @@ def never() -> bool:
     return False
 
 
+@rules.named_as_arguments()
 def race(
     scenario: str | os.PathLike[str] | None = None,
     *,
@@ -101,31 +102,11 @@ def race(
         GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
         LaneFailedError: a lane failed; its `result` has what was measured.
     """
-    with rules.named_as_arguments():
-        given = rules.read(
-            rules.RULES,
-            scenario=scenario,
-            lanes=lanes,
-            settings=settings,
-            seconds=seconds,
-            steps=steps,
-            command=command,
-            mode=mode,
-            slice_s=slice_s,
-            until_ci=until_ci,
-            margin=margin,
-            fresh=fresh,
-            wait_idle=wait_idle,
-            in_place=in_place,
-            python=python,
-            record=record,
-            check=check,
-            wait=wait,
-        )
-        info = raced(given["scenario"], given["command"])
-        options = unwatched(race_options(given, info), info)
-        with teller(progress) as tell, alone(wait, tell):
-            return _race(options, info, tell, check=check)
+    given = rules.read(rules.RULES, **locals())
+    info = raced(given["scenario"], given["command"])
+    options = unwatched(race_options(given, info), info)
+    with teller(progress) as tell, alone(wait, tell):
+        return _race(options, info, tell, check=check)
 
 
 def _race(
@@ -147,11 +128,12 @@ def _race(
     return result
 
 
+@rules.named_as_arguments()
 def sweep(
     scenario: str | os.PathLike[str] | None = None,
     over: Mapping[str, Sequence[KnobValue] | str] | None = None,
     *,
-    on: str | Sequence[str] = "cpu",
+    on: str | Sequence[str] | None = None,
     settings: Mapping[str, KnobValue] | None = None,
     until_ci: float | None = None,
     limit_s: float | None = None,
@@ -177,7 +159,8 @@ def sweep(
         scenario: A name from `tfmon list`, or the file of a scenario; None for a command or with `resume`.
         over: The values of each knob, such as `{"batch_size": [32, 128], "prefetch": ["off", "auto"]}`, or a range
             as the command takes it, `{"batch_size": "16..4096"}`.
-        on: Where to measure, such as `"cpu"` or `["gpu:0", "gpu2/gpu"]`.
+        on: Where to measure, such as `"gpu"` or `["gpu:0", "gpu2/gpu"]`; None for the CPU, or with `resume` for where
+            it began.
         settings: Knobs of the baseline.
         until_ci: Measure each until its ratio is known to within ± this share; None for 0.03.
         limit_s: Longest time that one is raced for; None for 60 s.
@@ -199,34 +182,14 @@ def sweep(
     Raises:
         TfmonError: what was requested is not possible.
     """
-    with rules.named_as_arguments():
-        given = rules.read(
-            rules.SWEEP_RULES,
-            scenario=scenario,
-            over=over,
-            on=[on] if isinstance(on, str) else on,
-            settings=settings,
-            until_ci=until_ci,
-            limit_s=limit_s,
-            everything=everything,
-            slice_s=slice_s,
-            command=command,
-            in_place=in_place,
-            python=python,
-            resume=resume,
-            ray=ray,
-            ray_python=ray_python,
-            ray_cpus=ray_cpus,
-            wait=wait,
-            record=record,
-        )
-        options = sweep_options(given, given["scenario"], given["command"])
-        with teller(progress) as tell, alone(wait, tell):
-            program = SweepProgram(given["scenario"], given["command"], options)
-            try:
-                follow(SweepRun(program), never, tell)
-            finally:
-                program.close(ENDED)
+    given = rules.read(rules.SWEEP_RULES, **locals())
+    options = sweep_options(given, given["scenario"], given["command"])
+    with teller(progress) as tell, alone(wait, tell):
+        program = SweepProgram(options)
+        try:
+            follow(SweepRun(program), never, tell)
+        finally:
+            program.close(ENDED)
     return sweep_result_of(program.sweep.found, program.file.path if program.file else None)
 
 
@@ -237,6 +200,7 @@ Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
 """A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
 
 
+@rules.named_as_arguments()
 def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_than: float = 0.05) -> Gate:
     """Return whether any lane of a run is slower than in the baseline, or that this cannot be told.
 
@@ -248,9 +212,8 @@ def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_
     Raises:
         TfmonError: one of them cannot be read, or is of another scenario.
     """
-    with rules.named_as_arguments():
-        limit = rules.read(rules.RULES, slower_than=slower_than)["slower_than"]
-        return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), limit)
+    limit = rules.read(rules.RULES, slower_than=slower_than)["slower_than"]
+    return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), limit)
 
 
 def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:

@@ -166,6 +166,11 @@ def words(such_as: str, none: str = "") -> Rule:
     return Rule("list", f"a list of text, such as {such_as}{none}", read)
 
 
+def places_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return a place, or several, as a tuple."""
+    return tuple(words("").read([value] if isinstance(value, str) else value))
+
+
 def settings_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return a dict of settings as the command line takes them, such as `prefetch=2`."""
     need(isinstance(value, Mapping))
@@ -226,7 +231,7 @@ SWEEP_RULES = {
     "over": Rule(
         "dict", 'a dict of lists or ranges, {"batch_size": [32, 128]} or {"batch_size": "16..4096"}', values_of
     ),
-    "on": words('["cpu", "gpu:0"]'),
+    "on": Rule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', places_of),
     "until_ci": share(LEAST_CI_OF_SWEEP),
     "limit_s": number("seconds", "a time in seconds", 1.0, YEAR_S),
     "everything": yes_or_no(),
@@ -239,13 +244,15 @@ SWEEP_RULES = {
 
 
 def read(rules: Mapping[str, Rule], /, **given: object) -> dict[str, Any]:
-    """Return arguments of Python as options; None stays None where it stands for a default.
+    """Return those arguments of Python that have a rule as options; None stays None where it stands for a default.
 
     Raises:
         UsageError: one is not allowed.
     """
     read = {}
     for name, value in given.items():
+        if name not in rules:
+            continue
         try:
             read[name] = None if value is None and rules[name].optional else rules[name].read(value)
         except ValueError:

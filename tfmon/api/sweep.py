@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tfmon.analysis.intervals import FEW
 from tfmon.api import devices
-from tfmon.api.options import SweepOptions
+from tfmon.api.options import SweepOptions, raced
 from tfmon.api.planner import check_settings
 from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
@@ -31,19 +31,10 @@ class SweepProgram:
     Thread: making it and `close` may block for seconds.
     """
 
-    def __init__(
-        self,
-        scenario: str | None,
-        command: tuple[str, ...],
-        options: SweepOptions,
-    ) -> None:
+    def __init__(self, options: SweepOptions) -> None:
         """Connect to all places, and make the file or read the one to go on with; nothing is measured yet.
 
-        Args:
-            scenario: Its name or file; None for a command, or for the one of the file.
-            command: The user's own command; empty for a scenario.
-            options: What is swept. Of those that go on only the places count, and those that are not given there
-                are as before.
+        Of the options of a sweep that goes on only the places count; those that are not given are as before.
 
         Raises:
             TfmonError: It cannot be swept.
@@ -54,14 +45,16 @@ class SweepProgram:
             if options.resume is not None:
                 state, self.file = sweeps.resume(_last() if str(options.resume) == "last" else options.resume)
                 options = _as_before(state.plan, options)
-                self._info = _with_scope(_same_scenario(state.plan, scenario, command), options, state.plan.over)
+                self._info = _with_scope(
+                    _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
+                )
                 self._stations = open_stations(self._info, options.places, options.race, state.plan.over)
                 new = [one.kind for one in self._stations if one.kind not in state.plan.kinds]
                 if new:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")
             else:
-                found = command_scenario(command) if command else find_scenario(str(scenario))
+                found = raced(options.scenario, options.command, "sweep")
                 swept = [word.partition("=")[0].strip() for word in options.over]
                 options = replace(options, places=options.places or ("gpu" if "gpus" in swept else "cpu",))
                 self._info = _with_scope(found, options, swept)

@@ -236,15 +236,14 @@ def sweep(
     from tfmon.reports.series_json import sweep_to_json
     from tfmon.reports.sweep import to_text
 
-    command = options.own_command()
-    chosen = sweep_options(given, scenario, command)
+    chosen = sweep_options(given, scenario, options.own_command())
     headless = headless or as_json
     screen = configured.screen_settings(theme, mouse, None)
     if not headless and (why := options.why_no_screen()):
         click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
         headless = True
     with options.errors_as_json(as_json):
-        program = SweepProgram(scenario, command, chosen)
+        program = SweepProgram(chosen)
     for line in describe(program.views):
         click.echo(f"tfmon: {line}", err=True)
     if headless:
