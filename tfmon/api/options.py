@@ -257,7 +257,7 @@ def ray_cluster(address: str | None, python: str | None = None, cpus: float | No
     Raises:
         UsageError: `python` cannot be run.
     """
-    if (address, python, cpus) == (None, None, None):
+    if address is None and python is None and cpus in (None, 1.0):
         return None
     from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
 

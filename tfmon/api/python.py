@@ -159,8 +159,8 @@ def sweep(
         scenario: A name from `tfmon list`, or the file of a scenario; None for a command or with `resume`.
         over: The values of each knob, such as `{"batch_size": [32, 128], "prefetch": ["off", "auto"]}`, or a range
             as the command takes it, `{"batch_size": "16..4096"}`.
-        on: Where to measure, such as `"gpu"` or `["gpu:0", "gpu2/gpu"]`; None for the CPU, or with `resume` for where
-            it began.
+        on: Where to measure, such as `"gpu"` or `["gpu:0", "gpu2/gpu"]`; None for the CPU, or where it began with
+            `resume`.
         settings: Knobs of the baseline.
         until_ci: Measure each until its ratio is known to within ± this share; None for 0.03.
         limit_s: Longest time that one is raced for; None for 60 s.
