@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import tfmon
-from tfmon.api import python
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.ray import RayCluster
 
@@ -55,13 +54,31 @@ def test_what_is_not_possible_raises(arguments, said):
     assert said in caught.value.line
 
 
-def test_a_sweep_goes_on_where_it_began_unless_places_are_named(monkeypatch):
-    begun = []
-    monkeypatch.setattr(python, "SweepProgram", lambda options: begun.append(options.places) or 1 / 0)
-    for places in ({}, {"on": "gpu"}):
-        with pytest.raises(ZeroDivisionError):
-            tfmon.sweep(resume="x", progress=False, **places)
-    assert begun == [(), ("gpu",)]
+@pytest.mark.parametrize(
+    ("words", "arguments", "places"),
+    [
+        (
+            ("small-dense", "--over", "batch_size=16,64", "--limit", "9", "--until-ci", "5%", "--all"),
+            {"over": {"batch_size": [16, 64]}, "limit_s": 9, "until_ci": 0.05, "everything": True},
+            (),
+        ),
+        (("small-dense", "--over", "gpus=1..4", "--on", "gpu"), {"over": {"gpus": "1..4"}, "on": "gpu"}, ("gpu",)),
+        (("--resume", "x"), {"resume": "x"}, ()),
+    ],
+)
+def test_the_words_and_the_same_arguments_become_the_same_options(command, monkeypatch, words, arguments, places):
+    seen = []
+
+    def program(options):
+        seen.append(options)
+        raise UsageError("seen")
+
+    for module in ("sweep", "python"):
+        monkeypatch.setattr(f"tfmon.api.{module}.SweepProgram", program)
+    assert command("sweep", *words, "--headless").code == 2
+    with pytest.raises(UsageError, match="seen"):
+        tfmon.sweep(words[0] if "resume" not in arguments else None, progress=False, **arguments)
+    assert seen[0] == seen[1] and seen[0].places == places
 
 
 def test_a_ray_cluster_is_named_as_on_the_command_line(monkeypatch):

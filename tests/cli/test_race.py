@@ -18,6 +18,7 @@ from support.processes import gone
 from support.recordings import RECORDED
 from support.waiting import wait_for
 
+import tfmon as api
 from tfmon import __version__
 from tfmon.cli.main import cli
 from tfmon.errors import UsageError
@@ -198,25 +199,43 @@ def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "arguments", "said"),
     [
+        (("race",), {}, {"seconds": 30.0, "mode": "turns", "slice_s": 0.5, "spare": False, "record": True}),
         (
-            ("race",),
-            {"seconds": 30.0, "mode": "turns", "slice_s": 0.5, "spare": False, "record": True, "lanes": ()},
+            ("race", "--steps", "5", "--no-record"),
+            {"steps": 5, "record": False},
+            {"steps": 5, "seconds": None, "record": False},
         ),
-        (("race", "--steps", "5", "--no-record"), {"steps": 5, "seconds": None, "record": False}),
-        (("race", "--seconds", "7", "--mode", "concurrent"), {"seconds": 7.0, "mode": "concurrent"}),
-        (("race", "--until-ci", "5%", "--slice", "2"), {"until_ci": 0.05, "seconds": None, "slice_s": 2.0}),
-        (("race", "--lane", "cpu", "--set", "xla=on"), {"lanes": ("cpu",), "settings": ("xla=on",)}),
-        (("race", "--record", "x.jsonl"), {"record": True, "record_file": Path("x.jsonl")}),
+        (
+            ("race", "--seconds", "70", "--mode", "concurrent", "--wait-idle", "2", "--margin", "5%"),
+            {"seconds": 70, "mode": "concurrent", "wait_idle": 2, "margin": 0.05},
+            {"seconds": 70.0, "mode": "concurrent", "wait_idle_s": 120.0, "margin": 0.05, "fresh": True},
+        ),
+        (
+            ("race", "--until-ci", "5%", "--slice", "2", "--no-fresh"),
+            {"until_ci": 0.05, "slice_s": 2, "fresh": False},
+            {"until_ci": 0.05, "seconds": None, "slice_s": 2.0, "fresh": False},
+        ),
+        (
+            ("race", "--lane", "cpu", "--set", "xla=on"),
+            {"lanes": ["cpu"], "settings": {"xla": "on"}},
+            {"lanes": ("cpu",), "settings": ("xla=on",)},
+        ),
+        (
+            ("race", "--record", "x.jsonl", "--", sys.executable, "x.py"),
+            {"record": "x.jsonl", "command": [sys.executable, "x.py"]},
+            {"record": True, "record_file": Path("x.jsonl"), "seconds": None},
+        ),
         (
             ("watch", "--", sys.executable, "x.py"),
+            None,
             {"one_lane": True, "seconds": None, "python": Path(sys.executable)},
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_the_words_become_the_options_of_the_race(tfmon, monkeypatch, words, said):
+def test_the_words_and_the_same_arguments_become_the_same_options(tfmon, monkeypatch, words, arguments, said):
     seen = []
 
     def program(race_options):
@@ -227,6 +246,11 @@ def test_the_words_become_the_options_of_the_race(tfmon, monkeypatch, words, sai
     assert tfmon(words[0], "--json", *words[1:]).code == 2
     (race_options,) = seen
     assert {name: getattr(race_options, name) for name in said} == said
+    if arguments is not None:
+        monkeypatch.setattr("tfmon.api.python.Program", program)
+        with pytest.raises(UsageError, match="seen"):
+            api.race(progress=False, **arguments)
+        assert seen[1] == race_options
 
 
 # ------------------------------------------------------------ races that go wrong
