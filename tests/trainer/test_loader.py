@@ -111,7 +111,7 @@ def test_an_error_is_placed_in_the_users_file(tf: Any, scenario_file: Write, tex
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ("None", "`data` returns nothing, which the default step cannot train on; return a pair"),
+        ("None", "`data` returns nothing, and the default step needs examples; return a pair"),
         ("(x for x in [1])", "`data` returns a generator, which can be read once; return a pair"),
         ("np.zeros((64, 4)), np.zeros((60, 1))", "`data` returns arrays of 64 and 60 examples; each must have"),
         ("np.zeros((0, 4)), np.zeros((0, 1))", "`data` returns no examples"),

@@ -11,7 +11,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,7 +188,7 @@ class Views:
         views, began_s = self._races.pop(0)
         settled = dict(views)
         for host, view in views.items():
-            with suppress(TfmonError, OSError):  # what a lost host has is removed by its next race
+            with contextlib.suppress(TfmonError, OSError):  # what a lost host has is removed by its next race
                 age_s = time.monotonic() - began_s
                 if view.store:
                     settled[host] = (

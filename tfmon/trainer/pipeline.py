@@ -177,7 +177,7 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
     if data is None:
         if type(scenario).step is Scenario.step:
             does = "is missing" if type(scenario).data is Scenario.data else "returns nothing"
-            raise ScenarioError(f"`data` {does}, which the default step cannot train on; {EXAMPLES}")
+            raise ScenarioError(f"`data` {does}, and the default step needs examples; {EXAMPLES}")
         return
     outer = data
     while type(outer).__name__.endswith(("PrefetchDataset", "OptionsDataset", "RepeatDataset", "ShuffleDataset")):
