@@ -105,7 +105,7 @@ def open_place(view: View) -> None:
     if place.parent not in _locked:
         _locked[place.parent] = os.open(place.parent, os.O_RDONLY)
         lock(_locked[place.parent])
-        (place.parent / PORTS).mkdir()
+        (place.parent / PORTS).mkdir(exist_ok=True)
     for path in (place, place / WORK, place / WRITTEN):
         path.mkdir(mode=0o700)
     if view.kind != COPY:  # an overlay shows what its upper folder is like

@@ -30,10 +30,10 @@ _pending: dict[str, str] = {}
 
 def note(path: Any, use: str) -> None:  # noqa: ANN401 - what a script passes
     """Remember a use of a file or folder: `w` written, `r` read, `d` removed, `m` made as a folder."""
-    if isinstance(path, int) or len(_seen) >= (MOST_WITH_READ if use == "r" else MOST):
+    if isinstance(path, int) or (use == "r" and len(_seen) >= MOST_WITH_READ):
         return
     path = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - quicker
-    if path.startswith(_OTHERS) or "__pycache__" in path:
+    if (path, use) in _seen or path.startswith(_OTHERS) or "__pycache__" in path:
         return
     if use == "r" and path.endswith((".py", ".pyc", ".so")):
         return
@@ -43,7 +43,7 @@ def note(path: Any, use: str) -> None:  # noqa: ANN401 - what a script passes
 
 
 def _add(name: str, use: str) -> None:
-    if (name, use) not in _seen:
+    if (name, use) not in _seen and len(_seen) < MOST:
         _seen.add((name, use))
         _pending[name] = _pending.get(name, "") + use
 
