@@ -176,6 +176,7 @@ def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, tmp_p
     expected = COPY if REFUSED in request.node.name else OVERLAY
     result = run.race(RESTORES, "--no-record")
     assert kind_of(result) == expected, result["stderr"]
+    assert ("(no view: unshare: no more namespaces may be made; " in result["stderr"]) == (expected == COPY)
     assert {lane["steps"] for lane in result["lanes"]} == {450}
     assert not list(run.store.glob("*.files*")), "of a race that is not recorded nothing is kept"
     result = run.race(REMOVES)
