@@ -15,11 +15,10 @@ from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
-from tfmon.ui.render.compared import awaited
-from tfmon.ui.render.final import elapsed
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.view import SHARED, Scale, View
+from tfmon.ui.render.verdict import awaited, elapsed
+from tfmon.ui.source import SHARED, Scale, View
 
 from .drawn import frame, text
 

@@ -13,6 +13,7 @@ from typing import Any
 from tfmon.model.gpu_others import names_in
 from tfmon.model.readings import ProcessName
 from tfmon.model.session import Snapshot
+from tfmon.reports.sections import Report
 
 HIDDEN = "•••"
 """Stands where something was taken out."""
@@ -56,6 +57,17 @@ _WORDS = {"cpu", "gpu", "localhost", "root"}
 def keep(text: str) -> str:
     """Return the text as it is: for a report that may hold everything."""
     return text
+
+
+def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
+    """Return a function that hides in a text whose machines they were, and what looks like a secret.
+
+    Args:
+        report: What is written.
+        host: Name of this machine, which is hidden, too.
+        everything: Hide nothing.
+    """
+    return keep if everything else hider({host, *report.hosts}, report.others)
 
 
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:

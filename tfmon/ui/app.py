@@ -211,10 +211,10 @@ _SCREENS = {
     "sweep": ("experiments", "SweepPage"), "replay": ("replay", "ReplayScreen"), "race": ("race", "RaceScreen"),
     "lane": ("lane", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
     "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
-    "runs": ("runs", "RunsPage"), "help": ("text", "HelpPage"), "copy": ("text", "CopyPage"),
+    "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
     "scenarios": ("choices", "Picker"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("crossover", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
-    "tuning": ("experiments", "TunePage"), "palette": ("palette", "palette_of"),
+    "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
 """Where each screen is made: a module of `tfmon.ui.screens`, and what in it takes a monitor."""
 

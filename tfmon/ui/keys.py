@@ -56,9 +56,8 @@ RACE_KEYS = (
     Key("page.previous", "pageup", "move_page(-1)", "show the hidden lanes before", "Lanes"),
     Key("zoom", "z", "toggle_zoom", "one lane on the whole width, and back; so does a double click", _CLOSER),
     Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
-    Key("chart.scale", "a", "next_scale", "axis of the charts: shared, own, logarithmic", _CLOSER),
+    Key("chart.scale", "a", "next_scale", "axis of the charts: shared, or each lane's own", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
-    Key("follow", "F", "toggle_follow", "stop following, or back to now", _CLOSER),
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
@@ -132,7 +131,7 @@ _WATCHING = (
     *(f"open({name!r})" for name in ("help", "history", "palette", "copy")),
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "quit",
-    "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",
+    "toggle_zoom", "next_metric", "next_scale", "next_span",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
@@ -146,6 +145,35 @@ KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 """All of them."""
 
 BY_ID = {key.id: key for key in KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page that stands beside the race."""
+
+    name: str
+    binding: str
+    """Id of the key that shows it from anywhere."""
+
+    @property
+    def action(self) -> str:
+        """What that key does; the race is shown where all else is closed."""
+        return "show_tab('race')" if self.name == "race" else BY_ID[self.binding].action
+
+
+TABS = (
+    Tab("race", "close"),
+    Tab("lane", "lane.detail"),
+    Tab("log", "lane.log"),
+    Tab("knobs", "knobs"),
+    Tab("profile", "lane.profile"),
+    Tab("gpus", "gpus"),
+    Tab("doctor", "doctor"),
+    Tab("runs", "runs"),
+)
+TAB_NAMES = tuple(tab.name for tab in TABS)
+
+
 _WRITTEN = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
     "down": "↓", "left": "←", "right": "→", "minus": "-", "plus": "+", "slash": "/", "backslash": "\\",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfmon import units
 from tfmon.analysis.finish import ending_line
 from tfmon.model.knobs import short_name, show
@@ -11,13 +9,12 @@ from tfmon.model.race import Machine, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import hosts, plots
-from tfmon.ui.render.final import elapsed, shows
-from tfmon.ui.render.layout import Rect
-from tfmon.ui.render.rows import Row, Span, cells, fit, spread
+from tfmon.ui.render import hosts
+from tfmon.ui.render.rows import Row, Span, cells, fit, meter, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
+from tfmon.ui.render.verdict import elapsed, shows
 from tfmon.ui.requests import effect, in_effect, reachable, running_line, targets
-from tfmon.ui.view import View
+from tfmon.ui.source import View
 
 _COMMON = ("batch_size", "prefetch")
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
@@ -116,16 +113,6 @@ COST_SAMPLES = 10
 """Samples, one a second, over which the monitor's CPU is averaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """A stretch of the screen that a click acts on."""
-
-    rect: Rect
-    action: str
-    knob: str = ""
-    """The knob that the wheel turns here; empty for none."""
-
-
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
     message = message_of(view, snapshot)
@@ -140,9 +127,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
     left = _status(snapshot, view)
     if not message:
         left = _fitting(left, width - cells(right) - (2 if right else 0))
-    if frozen := plots.frozen_row(view):
-        left, right = (left, frozen) if message else ((("   ", TEXT), *frozen), right)
-    if (message or frozen) and cells(left) + cells(right) >= width:
+    if message and cells(left) + cells(right) >= width:
         right = ()
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
@@ -270,5 +255,4 @@ def progress_row(snapshot: Snapshot) -> Row:
         words = f"{units.count(done)} of {units.count(race.steps)} steps"
     else:
         return ()
-    filled = round(BAR_CELLS * max(0.0, min(1.0, share)))
-    return (("▓" * filled, TEXT), ("░" * (BAR_CELLS - filled), DIM), (f" {words} ", DIM))
+    return (*meter(share, BAR_CELLS, TEXT), (f" {words} ", DIM))

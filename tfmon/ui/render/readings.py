@@ -16,7 +16,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.naming import ordered_settings
 from tfmon.model.readings import Reading, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Row, cells, wrap
+from tfmon.ui.render.rows import BLANK, Row, cells, meter, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 
 LABEL_CELLS = 8
@@ -125,15 +125,8 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
         return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
     length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
     epochs_done = max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)
-    filled = round(min(1.0, epochs_done / progress.epochs) * length)
-    return labelled(
-        "done",
-        (head, TEXT),
-        ("━" * filled, TEXT),
-        ("─" * (length - filled), DIM),
-        (f" {doing}", DIM),
-        (tail, TEXT),
-    )
+    drawn = meter(epochs_done / progress.epochs, length, TEXT)
+    return labelled("done", (head, TEXT), *drawn, (f" {doing}", DIM), (tail, TEXT))
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
@@ -304,9 +297,7 @@ def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:
         return ((words, TEXT),)
-    filled = max(0, min(length, round(share * length)))
-    row = (("▓" * filled, banded(accent, share)), ("░" * (length - filled), DIM), (tail, TEXT))
-    return tuple(span for span in row if cells((span,)))
+    return (*meter(share, length, banded(accent, share)), (tail, TEXT))
 
 
 def _unknown(lane: LaneState, reading: Reading) -> str:

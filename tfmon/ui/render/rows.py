@@ -15,7 +15,7 @@ Span: TypeAlias = tuple[str, str]
 """Text and the name of its style; see `tfmon.ui.render.style`."""
 Row: TypeAlias = tuple[Span, ...]
 
-TEXT = "text"
+TEXT, DIM = "text", "dim"
 BLANK: Row = ()
 LABEL_CELLS = 13
 """Cells of a name before the text about it."""
@@ -99,6 +99,12 @@ def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
     right = fit_natural(right, width)
     room = width - cells(right)
     return (*fit(left, room), *right)
+
+
+def meter(share: float, length: int, style: str) -> Row:
+    """Return a bar of `length` cells that is filled up to a share, 0 to 1."""
+    filled = round(max(0.0, min(1.0, share)) * length)
+    return ("▓" * filled, style), ("░" * (length - filled), DIM)
 
 
 def fit_natural(row: Iterable[Span], width: int) -> Row:

@@ -17,15 +17,22 @@ from tfmon.model.race import KEPT, CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.experiments import answer_rows, columns_at, curve_rows, entry_of, history_rows, places_in
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, Row, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.render.table import Column, Entry
-from tfmon.ui.render.tabs import Hint
+from tfmon.ui.render.table import (
+    Column,
+    Entry,
+    answer_rows,
+    columns_at,
+    curve_rows,
+    entry_of,
+    history_rows,
+    places_in,
+)
 from tfmon.ui.requests import targets, to_improve
-from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer
-from tfmon.ui.screens.scroll import ScrollPage
 
 MOST_CHART = 20
 """Rows of a curve at most."""
@@ -45,7 +52,8 @@ class HistoryPage(ScrollPage):
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
+        undo = [] if self.monitor.refusal else [Hint(("undo",), "takes back the last change", "undo")]
+        return [*undo, *super().own_hints()]
 
 
 class SeriesPage(ListPage):

@@ -20,12 +20,12 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, beside, entry, indented
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
-from tfmon.ui.screens.scroll import ScrollPage
 from tfmon.units import Charset
 
 _MEANINGS = {

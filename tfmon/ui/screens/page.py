@@ -18,12 +18,12 @@ from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.bars import Zone, message_of
+from tfmon.ui.render.bars import message_of
+from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
-from tfmon.ui.render.tabs import Hint, hint_row, tab_row
-from tfmon.ui.view import with_failures
+from tfmon.ui.source import with_failures
 
 WHEEL_ROWS = 3
 FRAME_ROWS = 4

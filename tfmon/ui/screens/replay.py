@@ -17,10 +17,10 @@ from tfmon.model.ports import Mark, ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
+from tfmon.ui.render.layout import item, item_row
 from tfmon.ui.render.race import layout_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, strong, to_ascii
-from tfmon.ui.render.tabs import item, item_row
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
@@ -103,11 +103,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         playback = self._playback.state()
         self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
         self.monitor.pull()
-
-    def action_toggle_follow(self) -> None:
-        """Say how a replay is stopped."""
-        pause = key_of("replay.pause", self.monitor.view.keys)
-        self.monitor.say(f"a replay has nothing to follow: {pause} pauses it")
 
     def action_refuse(self) -> None:
         """Show why the key does nothing here."""

@@ -1,14 +1,13 @@
-"""The pages of text that scrolls: the help, reports that take a moment to make, and what can be copied."""
+"""The pages of text that scrolls: reports that take a moment to make, and what can be copied."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import finish_lines
@@ -16,87 +15,14 @@ from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
 from tfmon.model.naming import ordered_settings
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID, Key, key_of, listed_keys
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.glossary import SECTIONS
-from tfmon.ui.render.rows import BLANK, Row, beside, cells, entry, indented, wrap
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
-from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.page import OneLanePage, Page, bound, closer
-from tfmon.ui.screens.scroll import ScrollPage
+from tfmon.ui.render.layout import Hint
+from tfmon.ui.render.rows import BLANK, Row, beside, indented, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.screens.lines import ScrollPage
+from tfmon.ui.screens.page import OneLanePage, bound, closer
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
-_SHARE = re.compile(r"^    .* (\d+(?:\.\d+)?) %(?= |$)")
-"""A line of a table that has a share."""
-_SHORTEST_BAR, _LONGEST_BAR = 8, 30
-
-
-class HelpPage(ScrollPage):
-    """Lists the keys of a page first, then all others by what they are for, and explains every number."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
-    still = True
-    title_text = "Help"
-
-    def __init__(self, monitor: Monitor) -> None:
-        """Explain the keys of the page that is shown first."""
-        super().__init__(monitor)
-        of = monitor.app.screen
-        self._first = keys_of_page(of) if isinstance(of, Page) else ()
-        self._of = of.tab or str(of.title_text) if isinstance(of, Page) else ""
-        if monitor.view.replay:
-            self.title_text = "Help: a replay"
-
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the whole help."""
-        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
-
-    def action_choose(self) -> None:
-        """Keep the words that are typed, or go back."""
-        if not self.keep_filter():
-            self.dismiss(None)
-
-
-def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    """Return what the page's own keys do, without those that every page has."""
-    common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
-    found: dict[str, Key] = {}
-    for kind in type(page).__mro__:
-        for one in vars(kind).get("BINDINGS", ()):
-            if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
-                known = BY_ID[one.id]
-                found.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
-    return tuple(found.values())
-
-
-def help_rows(
-    keys: Mapping[str, str],
-    width: int,
-    listed: Iterable[Key] = listed_keys(replay=False, sweep=False),
-    first: Iterable[Key] = (),
-    name: str = "",
-) -> list[Row]:
-    """Return the help on keys and on numbers; those of the page of that name `first`."""
-    rows: list[Row] = []
-    first = tuple(first)
-    if first:
-        rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
-        for key in first:
-            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
-            rows += entry(shown, key.help, width, KEY)
-    group, told = "", {key.id for key in first}
-    for key in listed:
-        if key.id in told:
-            continue
-        if key.group != group:
-            group = key.group
-            rows += [BLANK, ((f"  {group}", STRONG),)]
-        rows += entry(key_of(key.id, keys), key.help, width, KEY)
-    for heading, explained in SECTIONS:
-        rows += [BLANK, ((f"  {heading}", STRONG),)]
-        for one, meaning in explained:
-            rows += entry(one, meaning, width, TEXT)
-    return rows
 
 
 class ReportPage(ScrollPage):
@@ -222,10 +148,10 @@ class ProfilePage(ReportPage, OneLanePage):
         return f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report with bars of its shares, or what is done or can be done about it."""
+        """Return the report, or what is done or can be done about it."""
         lane = self.lane
         self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
-        return with_bars(super().rows(snapshot, width), width)
+        return super().rows(snapshot, width)
 
 
 def report_rows(report: str, note: str, width: int) -> list[Row]:
@@ -234,24 +160,6 @@ def report_rows(report: str, note: str, width: int) -> list[Row]:
     for line in report.splitlines():
         rows += _rows(line, width)
     return [*rows, BLANK, *indented(note, DIM, width, 4)]
-
-
-def with_bars(rows: Sequence[Row], width: int) -> list[Row]:
-    """Return the rows of a report with a bar beside each share, where there is room at their right."""
-    shares = [_SHARE.search("".join(text for text, _ in row)) for row in rows]
-    at = max((cells(row) for row, share in zip(rows, shares, strict=True) if share), default=0) + 2
-    length = min(_LONGEST_BAR, width - at - 2)
-    if length < _SHORTEST_BAR:
-        return list(rows)
-    drawn = []
-    for row, share in zip(rows, shares, strict=True):
-        if share is None:
-            drawn.append(row)
-            continue
-        filled = min(length, round(float(share[1]) / 100 * length))
-        gap = (" " * (at - cells(row)), TEXT)
-        drawn.append((*row, gap, ("▓" * filled, STRONG), ("░" * (length - filled), DIM)))
-    return drawn
 
 
 def _rows(line: str, width: int) -> Iterator[Row]:
