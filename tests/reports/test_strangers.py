@@ -12,7 +12,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import LaneFailed
 from tfmon.recordings.export import samples_of
 from tfmon.reports import html
-from tfmon.reports.private import HIDDEN, hider, hides, strangers_in
+from tfmon.reports.private import HIDDEN, hider, hides, other_processes
 from tfmon.reports.race import of_race
 from tfmon.reports.race_json import to_json
 
@@ -44,7 +44,7 @@ def test_a_report_tells_what_others_took_but_not_who_they_are(page):
 def test_the_json_of_a_race_says_who_for_its_owner():
     found = analyse(happened().session.snapshot())
     assert ANA.command in json.dumps(to_json(found))
-    hide = hider({"node7"}, strangers_in(found.snapshot))
+    hide = hider({"node7"}, other_processes(found.snapshot))
     assert hide("the most: ana: python train.py --epochs 300; banana") == f"the most: {HIDDEN}: {HIDDEN}; banana"
 
 

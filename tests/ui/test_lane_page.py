@@ -70,7 +70,7 @@ def test_what_a_driver_is_slow_to_answer_is_told_with_its_age_on_the_page_and_in
     slow = (SlowReading("load", 118.4, 11.84, before.at_ns - 7 * SECOND),)
     demo.session.accept(replace(before, slow=slow))
     text = page(demo, "gpu:0")
-    assert "load: the driver took 118 ms, so it is asked every 11.8 s; read 7.0 s ago" in text
+    assert "load: the driver took 118 ms, so it is read every 11.8 s; read 7.0 s ago" in text
     assert "6 %, 7 s ago" in race(demo)
     demo.session.accept(replace(before, slow=(replace(slow[0], at_ns=before.at_ns),)))
     assert "6 % busy" in race(demo)

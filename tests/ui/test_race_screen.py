@@ -268,7 +268,7 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     said = awaited(analyse(demo.session.snapshot()))
     assert said.startswith("measuring again: batch size of C changed")
     demo.session.set_exclusive("cpu")
-    assert awaited(analyse(demo.session.snapshot())).endswith("the race goes on after what is being tried")
+    assert awaited(analyse(demo.session.snapshot())).endswith("the race continues after the experiment")
     demo.session.set_exclusive("")
     demo.enter("cpu", "paused")
     assert awaited(analyse(demo.session.snapshot())).endswith("no verdict while a lane is paused")

@@ -57,7 +57,7 @@ def machine_json(machine: Machine) -> dict[str, Any]:
 
 
 def link_json(link: LinkMeasured | None) -> dict[str, Any]:
-    """Return what a connection was like; None where that was not measured."""
+    """Return the figures of a connection; None where not measured."""
     return {
         "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
         "clock_offset_ms": link.offset_ns / 1e6 if link else None,
@@ -88,20 +88,20 @@ def lane_json(lane: LaneState) -> dict[str, Any]:
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
     """Return where the race was recorded, and why the recording stopped."""
-    found = snapshot.recording
+    state = snapshot.recording
     return {
-        "recording": found.path or None if found else None,
-        "recording_stopped": found.reason or None if found else None,
+        "recording": state.path or None if state else None,
+        "recording_stopped": state.reason or None if state else None,
     }
 
 
 def recording_lines(snapshot: Snapshot) -> list[str]:
     """Return the same in words; nothing for a race that was not recorded."""
-    found = snapshot.recording
-    if found is None:
+    state = snapshot.recording
+    if state is None:
         return []
-    stopped = [f"recording stopped: {found.reason}"] if found.reason else []
-    return stopped + ([f"recorded in {found.path}"] if found.path else [])
+    stopped = [f"recording stopped: {state.reason}"] if state.reason else []
+    return stopped + ([f"recorded in {state.path}"] if state.path else [])
 
 
 def view_lines(snapshot: Snapshot) -> list[str]:

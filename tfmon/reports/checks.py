@@ -56,11 +56,11 @@ def findings(report: Examined | None) -> Sequence[Block]:
     """Return the obstacles to a race on its machine; None for a machine that could not be examined."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
-    told = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
-    if not told:
+    obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
+    if not obstacles:
         return [Note("The doctor finds nothing that slows a race down.")]
     heading = Note("What the doctor finds as this report is written:")
-    return [heading, Items([_item(one, verbose=False, plain=False) for one in told])]
+    return [heading, Items([_item(one, verbose=False, plain=False) for one in obstacles])]
 
 
 def _item(one: Result, verbose: bool, plain: bool) -> Item:
@@ -159,8 +159,8 @@ def _gpus(machine: Machine) -> str:
     """Name the models, each once, such as "2 × NVIDIA H200"."""
     models = list(dict.fromkeys(machine.gpus))
     counts = [machine.gpus.count(model) for model in models]
-    words = [f"{count} × {model}" if count > 1 else model for model, count in zip(models, counts, strict=True)]
-    return one_line(", ".join(words)) or "none"
+    names = [f"{count} × {model}" if count > 1 else model for model, count in zip(models, counts, strict=True)]
+    return one_line(", ".join(names)) or "none"
 
 
 def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
 
 
 def _twins(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
-    """Tell which names mean one machine."""
+    """Yield which names mean one machine."""
     by_boot: dict[str, list[str]] = {}
     for one in usable:
         by_boot.setdefault(one.machine.boot, []).append(one.host.name)

@@ -39,7 +39,7 @@ from tfmon.reports import (
 )
 from tfmon.reports import course as over_time
 from tfmon.reports.gather import Course, gather
-from tfmon.reports.private import strangers_in
+from tfmon.reports.private import other_processes
 from tfmon.reports.race_json import to_json
 from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Block, Code, Lines, Note, Report, Section, Table
 from tfmon.reports.steps import full_name
@@ -99,7 +99,7 @@ def report(
         ],
         keys=[(keys[name], called) for name, called in names.items()] if len(names) > 1 else (),
         hosts=host_names((host, state.machine) for host, state in snapshot.hosts.items()),
-        others=strangers_in(snapshot),
+        others=other_processes(snapshot),
     )
 
 
@@ -135,13 +135,13 @@ def _lasted_s(snapshot: Snapshot) -> float:
 def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: of its experiment, of its only lane, or the verdict; and what limits that."""
     snapshot, verdict = found.snapshot, found.verdict
-    told = list(series.answer(found))
-    if not told and len(snapshot.lanes) == 1:
-        told = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
-    elif not told:
-        told = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
-        told += map(Note, verdict.ranked)
-    yield from told
+    notes = list(series.answer(found))
+    if not notes and len(snapshot.lanes) == 1:
+        notes = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
+    elif not notes:
+        notes = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
+        notes += map(Note, verdict.ranked)
+    yield from notes
     limits = "" if series.is_all(found) else verdict.note
     yield from (Note(line) for line in (*finish_lines(snapshot), limits, snapshot.race.interrupted) if line)
     if torn:
@@ -315,8 +315,8 @@ def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     rows.append(["tfmon", versions])
     for lane in snapshot.lanes:
         on = snapshot.device_name(lane)
-        told = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.versions))))
-        rows.append([snapshot.called(lane), told or DASH])
+        text = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.versions))))
+        rows.append([snapshot.called(lane), text or DASH])
     if header is not None:
         rows += [[name, value] for name, value in header.environment.items()]
         rows += [["scenario file", f"digest {header.source}"]] if header.source else []

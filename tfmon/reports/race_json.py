@@ -245,18 +245,18 @@ def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
 
     None where that is not known.
     """
-    found = gpu_others(lane)
-    if found is None:
+    others = gpu_others(lane)
+    if others is None:
         return None
-    several = {"device": found.place} if lane.spec.devices > 1 else {}
+    several = {"device": others.place} if lane.spec.devices > 1 else {}
     return {
         **several,
-        "gpu_pct": found.share_pct,
-        "slices": found.slices,
-        "of_slices": found.of_slices,
-        "time_pct": 100 * found.time_share,
-        "processes": found.processes,
-        **({"user": found.first.user, "command": found.first.command} if found.first else {}),
+        "gpu_pct": others.share_pct,
+        "slices": others.slices,
+        "of_slices": others.of_slices,
+        "time_pct": 100 * others.time_share,
+        "processes": others.processes,
+        **({"user": others.first.user, "command": others.first.command} if others.first else {}),
     }
 
 

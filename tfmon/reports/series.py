@@ -49,7 +49,7 @@ def table_of(table: SeriesTable, about: str = "") -> Table:
 
 
 def _number(value: object) -> float | None:
-    """Return what a page sorts by; None for words."""
+    """Return the number that a page sorts by; None for words."""
     if isinstance(value, tuple):
         value = value[1] if value[0] == 0 else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -134,7 +134,7 @@ def to_text(found: Found, file: str = "") -> str:
         return written
     again = [f"saved in {file}"]
     if any(row.outcome == OPEN for row in found.rows):
-        again.append(f"tfmon sweep --resume {file} goes on with it")
+        again.append(f"tfmon sweep --resume {file} continues it")
     return f"{written}\n\n{'; '.join(again)}"
 
 
@@ -171,7 +171,7 @@ def of_sweep(path: Path) -> Report:
 
 
 def _hosts(plan: SweepPlan) -> set[str]:
-    """Return the names of machines; a kind of GPU that Ray is asked for is nobody's name."""
+    """Return the names of machines, without the kinds of GPU that are requested of Ray."""
     kinds = " ".join(plan.machines.values())
     hosts = [place.rpartition("/")[0] for place in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
@@ -201,15 +201,15 @@ def _method(found: Found) -> Iterator[str]:
 
 def command_line(plan: SweepPlan) -> str:
     """Return the command that does a sweep again."""
-    words = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
+    argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
     for knob, swept in plan.over.items():
-        words += ["--over", f"{knob}={','.join(map(exact, swept))}"]
+        argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
     for flag, given in (("--on", plan.words), ("--set", plan.settings)):
-        words += [word for one in given for word in (flag, one)]
+        argv += [word for one in given for word in (flag, one)]
     numbers = ("--until-ci", 100 * plan.until_ci, "%"), ("--limit", plan.each_s, ""), ("--slice", plan.slice_s, "")
-    words += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
-    words += ["--all"] if plan.everything else []
-    return shlex.join([*words, "--", *plan.command] if plan.command else words)
+    argv += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
+    argv += ["--all"] if plan.everything else []
+    return shlex.join([*argv, "--", *plan.command] if plan.command else argv)
 
 
 def _knobs(plan: SweepPlan) -> Table:

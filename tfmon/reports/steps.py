@@ -91,11 +91,11 @@ def _edge_ms(bin_index: int) -> float:
 
 def _where_time_goes(found: Analysis) -> Chart | None:
     """Return the parts of the time of a step of each lane."""
-    told = [(one.lane, one.bottleneck.shares) for one in found.lanes if one.bottleneck is not None]
-    if not told:
+    attributed = [(one.lane, one.bottleneck.shares) for one in found.lanes if one.bottleneck is not None]
+    if not attributed:
         return None
     bars: list[tuple[str, str, str, float]] = []
-    split = [(lane, found.snapshot.called(lane), _parts(shares)) for lane, shares in told]
+    split = [(lane, found.snapshot.called(lane), _parts(shares)) for lane, shares in attributed]
     for lane, name, parts in split:
         bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
     shown = [part for part in PARTS if any(one[2] == part for one in bars)]
@@ -104,7 +104,7 @@ def _where_time_goes(found: Analysis) -> Chart | None:
         rows.append([name, *(DASH if (part := parts[one]) is None else f"{part:.1f} %" for one in shown)])
     legend = [(f"var(--part{PARTS.index(part)})", part) for part in shown]
     about = "Parts of the time of a step in steady state."
-    if any(isinstance(shares.device_pct, Missing) for _, shares in told):
+    if any(isinstance(shares.device_pct, Missing) for _, shares in attributed):
         about += f" Where nothing tells dispatch and computing apart, both stand under {BOTH}."
     spec = charts.bars(bars, PARTS, f"Where the time goes. {about}")
     return Chart("Where the time goes", about, spec, Table(rows), legend=legend)
@@ -210,7 +210,7 @@ def _loop(profile: Profile) -> Iterator[Share]:
     else:
         yield from _call(profile, call)
     if profile.devices:
-        yield "waiting for the GPU elsewhere", profile.sync_ns, ""
+        yield "waiting for the GPU, outside", profile.sync_ns, ""
     yield "other", profile.other_ns, ""
     if profile.drain_ns:
         yield "after the last step", profile.drain_ns, ""
@@ -289,7 +289,7 @@ def _time(value_ns: float) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Shorten a text in its middle: both ends of an operation's name tell something."""
+    """Shorten a text in its middle: both ends of an operation's name are informative."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2

@@ -93,8 +93,8 @@ class _Writer:
                 return [*caption, *block.drawn, *([""] if block.drawn and rows else []), *rows]
 
     def _item(self, item: Item) -> Iterator[str]:
-        told = f"{item.title:{self.title}}  {item.text}" if item.text else item.title
-        yield f"{self.paint(item.label.ljust(self.label), item.status)}  {told}"
+        title = f"{item.title:{self.title}}  {item.text}" if item.text else item.title
+        yield f"{self.paint(item.label.ljust(self.label), item.status)}  {title}"
         yield from (f"{'':{self.label}}  {detail}" for detail in item.details)
 
     def _table(self, block: Table) -> list[str]:
@@ -160,8 +160,8 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
             for head, cell in zip(rows[0][1:], cells, strict=True)
             if cell
         ]
-        told = _wrapped("  " + "   ".join(named), "  ")
-        lines += [first, *(line.replace(_NO_BREAK, " ") for line in told)]
+        wrapped = _wrapped("  " + "   ".join(named), "  ")
+        lines += [first, *(line.replace(_NO_BREAK, " ") for line in wrapped)]
     return lines
 
 

@@ -27,7 +27,7 @@ from tfmon.units import Charset, charset
 
 PULL_S = 0.5
 STILL_TICKS = 10
-"""A page that does not move is drawn once in so many ticks."""
+"""Ticks between two drawings of a page that does not move."""
 
 
 class MonitorApp(TerminalApp[Ending]):
@@ -163,10 +163,10 @@ class MonitorApp(TerminalApp[Ending]):
         """Run what a key does; the message of the key before goes."""
         monitor = next(self._monitors())
         before = monitor.said
-        found = await super().run_action(*call, **more)
+        handled = await super().run_action(*call, **more)
         if monitor.said == before:
             monitor.unsay()
-        return found
+        return handled
 
     # ------------------------------------------------------------ the end
 
@@ -193,7 +193,7 @@ class MonitorApp(TerminalApp[Ending]):
                 self._loop_of_app.call_soon_threadsafe(call, *given)
 
     async def action_quit(self) -> None:
-        """End the lanes and leave; the second time, leave at once. A question is asked on the screen on top."""
+        """End the lanes and leave; the second time, leave at once. A question is shown on the screen on top."""
         shown = next(self._monitors())
         self.monitor.quit()
         if shown is not self.monitor and not self.monitor.view.stopping:

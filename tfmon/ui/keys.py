@@ -64,9 +64,7 @@ RACE_KEYS = (
     Key("runs", "R", "show_tab('runs')", "recorded races: replay, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
-    Key(
-        "palette", "colon,ctrl+p", "open('palette')", "find any of this by its name; Ctrl+P does the same", "tfmon"
-    ),
+    Key("palette", "colon,ctrl+p", "open('palette')", "find any of these by name; also Ctrl+P", "tfmon"),
     Key("help", "question_mark,f1", "open('help')", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
@@ -96,9 +94,7 @@ PAGE_KEYS = (
 """Keys of the pages over the race. A page on which one types may bind an id to other keys."""
 
 REPLAY_KEYS = (
-    Key(
-        "replay.pause", "space", "playback('toggle')", "pause, or play on; at the end from the beginning", "Replay"
-    ),
+    Key("replay.pause", "space", "playback('toggle')", "pause or play; at the end, from the start", "Replay"),
     Key("replay.back", "left", "playback('skip', -5)", "5 s back; with Shift 60 s", "Replay"),
     Key("replay.on", "right", "playback('skip', 5)", "5 s on; with Shift 60 s", "Replay"),
     Key("replay.far.back", "shift+left", "playback('skip', -60)", "60 s back", "Replay"),
@@ -106,21 +102,9 @@ REPLAY_KEYS = (
     Key("replay.step.back", "comma", "playback('step', -1)", "one event back", "Replay"),
     Key("replay.step", "full_stop", "playback('step', 1)", "one event on", "Replay"),
     Key("replay.mark.back", "left_square_bracket", "playback('go_to_mark', -1)", "to the mark before", "Replay"),
-    Key(
-        "replay.mark",
-        "right_square_bracket",
-        "playback('go_to_mark', 1)",
-        "to just before the next mark",
-        "Replay",
-    ),
+    Key("replay.mark", "right_square_bracket", "playback('go_to_mark', 1)", "to the next mark", "Replay"),
     Key("replay.slower", "minus", "playback('change_speed', -1)", "slower", "Replay"),
-    Key(
-        "replay.faster",
-        "plus,equals_sign",
-        "playback('change_speed', 1)",
-        "faster: ×1, 2, 5, 10, 20, 50, 100",
-        "Replay",
-    ),
+    Key("replay.faster", "plus,equals_sign", "playback('change_speed', 1)", "faster: ×1 to ×100", "Replay"),
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
 )

@@ -88,7 +88,7 @@ class Monitor:
         self._kept: dict[str, Screen[Any]] = {}
         """The pages that were shown; each is mounted from then on."""
         self._question = ("", "")
-        """The key that asked before it ends a user's training, and what it asked."""
+        """The key whose question was shown last, and the question."""
         self._played_s: float | None = None
         self._told: tuple[str, ...] = ()
         """Lanes of the race below whose failure was told here."""
@@ -152,7 +152,7 @@ class Monitor:
         return replace(fresh, focused=None, scales={}, seen=(), unseen=())
 
     def _tell_of(self, below: Monitor) -> None:
-        """Tell of a lane of the race below which has failed meanwhile."""
+        """Show that a lane of the race below has failed."""
         live = with_failures(below.view, below.snapshot, ())
         line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
         if line and (live.unseen != self._told or not self.view.message):
@@ -264,12 +264,12 @@ class Monitor:
         if not own:
             return True
         now_ns = self.source.snapshot().at_ns
-        asked = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+        confirmed = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
         ran_s = max((now_ns if lane.ended is None else lane.ended.at_ns) - lane.started_ns for lane in own) / 1e9
-        if not asked:
+        if not confirmed:
             self.say(f"{what} ({units.clock(ran_s)} of training)? {key_of(key, self.view.keys)} again: yes")
-        self._question = (key, "" if asked else self.view.message)
-        return asked
+        self._question = (key, "" if confirmed else self.view.message)
+        return confirmed
 
     def quit(self, ending: Ending = "quit") -> None:
         """Go back to what is below; from what the app began with, end the lanes and leave.

@@ -58,14 +58,14 @@ def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
 
 def _settings(snapshot: Snapshot, *, common: bool) -> str:
     """Name the settings that all lanes share; those that differ are in the panes."""
-    words = []
+    shared = []
     for knob in snapshot.race.knobs:
         if (knob.name in _COMMON) is not common:
             continue
         values = {show(in_effect(lane, knob)) for lane in snapshot.lanes}
         if len(values) == 1:
-            words.append(f"{short_name(knob.name)} {values.pop()}")
-    return " · ".join(words)
+            shared.append(f"{short_name(knob.name)} {values.pop()}")
+    return " · ".join(shared)
 
 
 def _mode(snapshot: Snapshot) -> str:
@@ -102,8 +102,8 @@ def _gpus(machine: Machine, no_gpu: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    found = ", ".join(filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes)))
-    return f"TF {found}" if found else ""
+    versions = ", ".join(filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes)))
+    return f"TF {versions}" if versions else ""
 
 
 # ---------------------------------------------------------------- the bottom lines
@@ -136,7 +136,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
 
 
 def own_cost(snapshot: Snapshot, view: View) -> str:
-    """Return what tfmon itself takes: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
+    """Return the cost of tfmon itself: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
 
     Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
     """
@@ -161,18 +161,18 @@ def _status(snapshot: Snapshot, view: View) -> Row:
         return ()
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
-    told = (
+    changes = (
         ()
         if view.readonly or view.replay
         else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
     )
     if view.focused is not None:
-        words = f"   keys act on {titles.get(view.focused, view.focused)} only"
-        return ((words, TEXT), *told, (" · ", DIM), *all_lanes)
+        acts_on = f"   keys act on {titles.get(view.focused, view.focused)} only"
+        return ((acts_on, TEXT), *changes, (" · ", DIM), *all_lanes)
     if len(snapshot.lanes) < 2:
-        return (("   ", TEXT), *told[1:])
+        return (("   ", TEXT), *changes[1:])
     one_lane = (key_of("focus.next", view.keys), KEY), (" picks one", DIM)
-    return (("   keys act on all lanes", DIM), *told, (" · ", DIM), *one_lane)
+    return (("   keys act on all lanes", DIM), *changes, (" · ", DIM), *one_lane)
 
 
 _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
@@ -182,17 +182,17 @@ _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
 def effects(snapshot: Snapshot, view: View) -> list[Row]:
     """Return for each knob with a key what the key would do: `B batch A 10 → 16, B 256 → 512`."""
     chosen = targets(snapshot.lanes, view.focused)
-    told: list[Row] = []
+    rows: list[Row] = []
     for knob in snapshot.race.knobs:
         if knob.name in _STEPPED:
             lanes = reachable(chosen, knob, 1, focused=view.focused is not None)
             if words := effect(lanes, knob):
-                told.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {words}", DIM)))
-    return told
+                rows.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {words}", DIM)))
+    return rows
 
 
 def _fitting(row: Row, width: int) -> Row:
-    """Return what keys act on; where it is too long, without what they do or the key that changes the focus."""
+    """Return the focus, shortened to fit: without the effects of keys, then without the key that changes it."""
     if cells(row) > width and len(row) > 4:
         row = (*row[:1], *row[-3:])
     return row[:1] if cells(row) > width else row
@@ -248,11 +248,11 @@ def progress_row(snapshot: Snapshot) -> Row:
         return ()
     if race.seconds is not None:
         share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
-        words = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
+        progress = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
     elif race.steps is not None:
         done = min(lane.measured_steps for lane in training)
         share = done / race.steps
-        words = f"{units.count(done)} of {units.count(race.steps)} steps"
+        progress = f"{units.count(done)} of {units.count(race.steps)} steps"
     else:
         return ()
-    return (*meter(share, BAR_CELLS, TEXT), (f" {words} ", DIM))
+    return (*meter(share, BAR_CELLS, TEXT), (f" {progress} ", DIM))

@@ -32,13 +32,13 @@ _RIGHT_DOTS = (0x80, 0xA0, 0xB0, 0xB8)
 FLAT = 0.12
 """A chart that stays below this share of a shared scale offers a scale of its own."""
 _MIDDLE_HEIGHT = 9
-"""From so many rows on, the scale says the value half way up, too."""
+"""Height in rows from which the scale also shows the value half way up."""
 
 
 def chart_rows(
     lane: LaneState, snapshot: Snapshot, view: View, width: int, height: int, accent: str
 ) -> tuple[Row, ...]:
-    """Return what the view chose over time: `height` rows with the time axis, `width` cells with the scale."""
+    """Return the chosen metric over time: `height` rows with the time axis, `width` cells with the scale."""
     cells = width - LABEL_CELLS
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
     scale = of_lanes(view.scales, lane)
@@ -120,7 +120,7 @@ def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
 
 
 def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
-    """Return what is written at the two ends of the time axis."""
+    """Return the labels of both ends of the time axis."""
     span = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
     return (f"{span} before", "end") if snapshot.over else (f"{span} ago", "now")
 

@@ -24,27 +24,27 @@ def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
 
     Before there are lanes it is the monitor's own.
     """
-    found: dict[str, tuple[str, HostState]] = {}
+    by_machine: dict[str, tuple[str, HostState]] = {}
     for lane in snapshot.lanes:
-        found.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
-    return list(found.values()) or [("", snapshot.hosts[""])]
+        by_machine.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
+    return list(by_machine.values()) or [("", snapshot.hosts[""])]
 
 
 def count_row(snapshot: Snapshot) -> Row:
     """Return how many machines the lanes train on, or the name of the only one, and how many are lost."""
-    found = machines(snapshot)
-    lost = sum(bool(state.lost) for _, state in found)
-    words = found[0][0] if len(found) == 1 else f"{len(found)} machines"
-    told = "" if not lost else " is lost" if len(found) == 1 else f", {lost} lost"
-    return ((words, TEXT), (told, strong(TROUBLE))) if told else ((words, TEXT),)
+    used = machines(snapshot)
+    lost = sum(bool(state.lost) for _, state in used)
+    name = used[0][0] if len(used) == 1 else f"{len(used)} machines"
+    lost_text = "" if not lost else " is lost" if len(used) == 1 else f", {lost} lost"
+    return ((name, TEXT), (lost_text, strong(TROUBLE))) if lost_text else ((name, TEXT),)
 
 
 def own_names(snapshot: Snapshot) -> str:
     """Name the machines that the lanes train on, the monitor's own by its hostname; "" where `count_row` does."""
-    found = machines(snapshot)
-    if len(found) == 1 and found[0][0]:
+    used = machines(snapshot)
+    if len(used) == 1 and used[0][0]:
         return ""
-    return ", ".join(host or state.machine.hostname or "here" for host, state in found)
+    return ", ".join(host or state.machine.hostname or "here" for host, state in used)
 
 
 def turns_words(snapshot: Snapshot) -> str:
@@ -72,17 +72,17 @@ def device_words(host: str, device: str, *, named: bool) -> str:
     """Write a device in a sentence: `the GPU`; where machines are named, `the GPU of gpu2` and `the CPU here`."""
     spec = LaneSpec(device)
     if spec.devices > 1:
-        words = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
+        name = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
     else:
         number = device.partition(":")[2]
-        words = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
+        name = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
     if not named:
-        return words
-    return f"{words} of {host}" if host else f"{words} here"
+        return name
+    return f"{name} of {host}" if host else f"{name} here"
 
 
 def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    """Return what a lane may be called, the longest first; in a race with other machines it is named by its place.
+    """Return the names of a lane, the longest first; in a race with other machines it is named by its place.
 
     Where there is little room, a place has no user and no domain.
     """
@@ -195,8 +195,8 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     if ages:
         return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
     values = _each(lane, gpus, [gpu.busy_pct for gpu in gpus])
-    found = [value for value in values if value is not None]
-    if not found:
+    loads = [value for value in values if value is not None]
+    if not loads:
         return labelled("gpu", (units.absent(_first_missing([gpu.busy_pct for gpu in gpus])), DIM))
     numbers = [UNKNOWN if value is None else f"{value:.0f}" for value in values]
     named = " · ".join(f"{name}: {number}" for name, number in zip(_names(lane, gpus), numbers, strict=True))
@@ -212,8 +212,8 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
         labelled("gpu", (f"{named} % busy", TEXT)),
         labelled("gpu", (" ".join(numbers) + " % busy", TEXT)),
         labelled("gpu", (" ".join(numbers) + " %", TEXT)),
-        labelled("gpu", *bars, (f" {_span(found, 0)} % busy", TEXT)),
-        labelled("gpu", *bars, (f" {_span(found, 0)} %", TEXT)),
+        labelled("gpu", *bars, (f" {_span(loads, 0)} % busy", TEXT)),
+        labelled("gpu", *bars, (f" {_span(loads, 0)} %", TEXT)),
     )
 
 
@@ -230,11 +230,11 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     by_lane = all(not isinstance(one, Missing) for one in own)
     shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
     values = _each(lane, gpus, shown)
-    found = [value for value in values if value is not None]
-    if not found:
+    sizes = [value for value in values if value is not None]
+    if not sizes:
         return labelled("gpu mem", (units.absent(_first_missing(shown)), DIM))
-    unit, size = next((one for one in _UNITS if max(found) >= one[1]), _UNITS[-1])
-    digits = 0 if min(found) / size >= 9.95 else 1
+    unit, size = next((one for one in _UNITS if max(sizes) >= one[1]), _UNITS[-1])
+    digits = 0 if min(sizes) / size >= 9.95 else 1
     numbers = [UNKNOWN if value is None else f"{value / size:.{digits}f}" for value in values]
     totals = {known(gpu.total_bytes) for gpu in gpus}
     total = next(iter(totals))
@@ -242,12 +242,12 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     each = f", each has {units.memory(total)}" if len(totals) == 1 and total is not None else ""
     allocated = lane.gpu_use.allocated_bytes
     more = "" if allocated is None else f" · {units.memory(allocated)} allocated"
-    span = f"{_span([value / size for value in found], digits)} {unit}"
+    span = f"{_span([value / size for value in sizes], digits)} {unit}"
     ends = (after + each + more, after + each, after + more, after, f" {unit}")
     return _fitting(
         width,
         *(labelled("gpu mem", (" ".join(numbers) + end, TEXT)) for end in ends),
-        labelled("gpu mem", (f"{len(found)}x {span}", TEXT)),
+        labelled("gpu mem", (f"{len(sizes)}x {span}", TEXT)),
     )
 
 
@@ -268,12 +268,12 @@ def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, sta
     if isinstance(gpu.busy_pct, Missing):
         return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
     age_s = gpu.age_s("load")
-    words = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
+    text = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
     power, limit = known(gpu.power_w), known(gpu.power_limit_w)
     room = width - LABEL_CELLS
     if power is not None and limit is not None and room >= WIDE:
-        words += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
-    return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
+        text += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
+    return labelled("gpu", *bar(gpu.busy_pct / 100, text, room, accent))
 
 
 def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
@@ -287,15 +287,15 @@ def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
             peak = f" (peak {units.memory(lane.gpu_use.peak_bytes)})"
     row: Row = ()
     for parts in ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated)):
-        words = " · ".join(filter(None, parts))
-        row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NOT_SAMPLED), DIM))
+        text = " · ".join(filter(None, parts))
+        row = labelled("gpu mem", (text, TEXT) if text else (units.absent(NOT_SAMPLED), DIM))
         if cells(row) <= width:
             break
     return row
 
 
 def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
-    """Return what the lane uses, or where the driver does not say, what all processes use."""
+    """Return the memory that the lane uses, or if the driver does not report it, all processes."""
     by_lane = known(lane.gpu_use.used_bytes)
     if by_lane is not None:
         source = lane.gpu_use.source

@@ -58,7 +58,7 @@ def chart_width(pane_width: int) -> int:
 
 
 def figure_height(height: int) -> int:
-    """Return the rows of the throughput in a pane with so many rows inside."""
+    """Return the rows of the throughput in a pane of that inner height."""
     return LARGE_ROWS if height >= 14 else 1
 
 
@@ -79,7 +79,7 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
 
 
 def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
-    """Return what the pane of the lane at that place is drawn from; `width` is that inside its frame."""
+    """Return the data for the pane of the lane at that place; `width` is that inside its frame."""
     found, verdict = analysis.lanes[index], analysis.verdict
     lane = found.lane
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None

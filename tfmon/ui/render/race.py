@@ -121,7 +121,7 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
 
 
 def _no_lanes(view: View, layout: Layout) -> list[Row]:
-    """Return what is being done before there are lanes, or why there are none."""
+    """Return the progress before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:

@@ -21,7 +21,7 @@ from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44
-"""From so many cells on, the words after a bar may be longer."""
+"""Width in cells from which the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
 UNKNOWN = "–"
@@ -107,9 +107,9 @@ def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
     )
     whole = units.discarded(lane.discarded_shares) if discarded else ""
     for text in (whole, whole.partition(":")[0]):
-        told = (f" · {text}", DIM)
-        if text and cells((*row, told)) <= width:
-            return (*row, told)
+        discarded_span = (f" · {text}", DIM)
+        if text and cells((*row, discarded_span)) <= width:
+            return (*row, discarded_span)
     return row
 
 
@@ -135,8 +135,8 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
     if lane.over or value is None:
         return labelled("cpu", (_unknown(lane, lane.tree.cpu_pct), DIM))
     full = usable_cores * 100
-    words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
-    return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
+    text = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
+    return labelled("cpu", *bar(value / full if full else None, text, width - LABEL_CELLS, accent))
 
 
 def memory_row(lane: LaneState) -> Row:
@@ -174,10 +174,10 @@ _LEAST_PCT = 2.0
 def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
     """Return the parts of step time that are known: name, percent and the character that draws it; 100 in all."""
     parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
-    found = [(name, value, glyph) for name, value, glyph in parts if value is not None]
+    known_parts = [(name, value, glyph) for name, value, glyph in parts if value is not None]
     if known(shares.dispatch_pct) is None:
-        found.insert(1, ("step", max(0.0, shares.step_pct - (known(shares.device_pct) or 0.0)), "▓"))
-    return found
+        known_parts.insert(1, ("step", max(0.0, shares.step_pct - (known(shares.device_pct) or 0.0)), "▓"))
+    return known_parts
 
 
 def time_row(shares: Shares | None, width: int, accent: str) -> Row:
@@ -194,17 +194,17 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
         spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚▞" else DIM))
         drawn = max(drawn, end)
     room = width - LABEL_CELLS - drawn
-    words = ""
+    text = ""
     for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
         word = f" {glyph}{name} {value:.0f} %"
-        if value < _LEAST_PCT or len(words) + len(word) > room:
+        if value < _LEAST_PCT or len(text) + len(word) > room:
             break
-        words += word
-    return labelled("time", *spans, (words, TEXT))
+        text += word
+    return labelled("time", *spans, (text, TEXT))
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return what limits the lane in at most so many rows; without the label where the words need its room."""
+    """Return the bottleneck in at most `most` rows; without the label if it needs that room."""
     if bottleneck is None:
         return [labelled("bottleneck", (UNKNOWN, DIM))]
     row = labelled("bottleneck", (bottleneck.text, TEXT))
@@ -272,7 +272,7 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
-    """Return what is wrong with the lane; blank if nothing is. A refusal is shown for `REFUSED_NS`.
+    """Return the problem of the lane; blank if there is none. A refusal is shown for `REFUSED_NS`.
 
     `silent_s` is for how long nothing has come from the lane's machine; None while something does.
     """

@@ -174,9 +174,9 @@ def fitting_name(names: Sequence[str], width: int) -> str:
         return fitting
     parts = [part.rpartition(" ") for part in names[-1].split(", ")]
     for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
-        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
-        if cell_len(told) <= width:
-            return told
+        shortened = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
+        if cell_len(shortened) <= width:
+            return shortened
     return whole_words(", ".join(value for _, _, value in parts), width)
 
 

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
 """Interval at which charts are drawn again."""
 SPIKE, SPIKES = 2.0, 0.05
-"""What is so many times as high as all but this share of a lane's columns does not set the scale."""
+"""Factor above which a peak is a spike, and the largest share of columns that may be spikes."""
 LONGEST_REST_NS = 10_000_000_000
 """A longer rest before a slice is drawn as a gap."""
 LONGEST_WAIT_NS = 3_000_000_000
@@ -59,7 +59,7 @@ BY_ID = {metric.id: metric for metric in METRICS}
 
 
 def metric_of(view: View) -> Metric:
-    """Return what the charts show."""
+    """Return the metric of the charts."""
     return BY_ID.get(view.metric, THROUGHPUT)
 
 
@@ -152,7 +152,7 @@ def end_ns(snapshot: Snapshot) -> int:
 
 
 def axis_of(snapshot: Snapshot, view: View, width: int) -> TimeAxis:
-    """Return the time axis of all charts that are so many cells wide."""
+    """Return the time axis of charts of that width in cells."""
     return time_axis(end_ns(snapshot), width, view.span_s)
 
 
@@ -192,7 +192,7 @@ class _Past:
 
 
 def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
-    """Return what the chart is made of: windows where it is that fine, seconds, and five seconds."""
+    """Return the data of a chart: windows where cells are that fine, seconds, and five seconds."""
     history = lane.history
     windows = metric is THROUGHPUT and axis.cell_ns / per_cell < FINE_NS
     points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
@@ -208,7 +208,7 @@ def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_ce
 def _between(
     items: tuple[Item, ...], since_ns: int, until_ns: int, end_of: Callable[[Item], int]
 ) -> tuple[Item, ...]:
-    """Return what ended in a time, and the last one before it; little is kept for the cache."""
+    """Return the items that ended in a time, and the last one before it."""
     first = max(0, bisect_right(items, since_ns, key=end_of) - 1)
     return items[first : bisect_right(items, until_ns, key=end_of)]
 
@@ -297,11 +297,11 @@ def scales(snapshot: Snapshot, view: View, width: int, per_cell: int) -> dict[st
     """Return the scale of every lane by its name: one that all share, or each lane's own."""
     metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)
-    found = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
+    by_lane = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
     if view.scale == OWN:
-        return {name: _scale(metric, [one], view.scales.get(name), view.scale) for name, one in found.items()}
-    shared = _scale(metric, list(found.values()), view.scales.get(SHARED), view.scale)
-    return {SHARED: shared, **dict.fromkeys(found, shared)}
+        return {name: _scale(metric, [one], view.scales.get(name), view.scale) for name, one in by_lane.items()}
+    shared = _scale(metric, list(by_lane.values()), view.scales.get(SHARED), view.scale)
+    return {SHARED: shared, **dict.fromkeys(by_lane, shared)}
 
 
 def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: Scale | None, kind: str) -> Scale:

@@ -18,9 +18,9 @@ GAP = 2
 MARK_CELLS = 3
 """Cells before the first column, for the mark of the chosen entry."""
 LAST_CELLS = 20
-"""The other columns are cut before the last one has less, where it needs so many."""
+"""Width of the last column below which the others are cut first."""
 MOST_ROWS = 6
-"""An entry of a list that wraps takes so many rows at most; the whole text is below the list."""
+"""Maximum rows of an entry in a list that wraps; the whole text is below the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +72,16 @@ def matches(text: str, words: str) -> bool:
 
 def arranged(entries: Sequence[Entry], words: str, order: Order) -> list[Entry]:
     """Return the entries that contain the words, sorted; those without a rank stand last."""
-    found = [entry for entry in entries if matches(entry.text, words)] if words.strip() else list(entries)
+    matching = [entry for entry in entries if matches(entry.text, words)] if words.strip() else list(entries)
     column = order.column
     if column is None:
-        return found[::-1] if order.down else found
+        return matching[::-1] if order.down else matching
 
     def rank(entry: Entry) -> Any:  # noqa: ANN401 - numbers or texts, alike in a column
         return entry.ranks[column] if entry.ranks else entry.cells[column][0].lower()
 
-    known = sorted((one for one in found if rank(one) is not None), key=rank, reverse=order.down)
-    return known + [one for one in found if rank(one) is None]
+    known = sorted((one for one in matching if rank(one) is not None), key=rank, reverse=order.down)
+    return known + [one for one in matching if rank(one) is None]
 
 
 def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
@@ -90,7 +90,7 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
     A blank row ends a section; its first row is its head. A row that is indented deeper than the section's entries
     belongs to the entry before it. A head that matches keeps its whole section.
     """
-    found: list[Row] = []
+    kept_rows: list[Row] = []
     for section in _split_at_blanks(rows):
         head, *rest = section
         indents = [len(text) - len(text.lstrip()) for text in plain(rest)]
@@ -105,8 +105,8 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
             kept = blocks
         elif not kept:
             continue
-        found += [*([BLANK] if found else []), head, *(row for block in kept for row in block)]
-    return found
+        kept_rows += [*([BLANK] if kept_rows else []), head, *(row for block in kept for row in block)]
+    return kept_rows
 
 
 def _split_at_blanks(rows: Sequence[Row]) -> list[list[Row]]:
@@ -256,7 +256,7 @@ def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[in
 
 
 def answer_rows(table: SeriesTable, width: int) -> list[Row]:
-    """Return what went wrong, the answer with its code, and how far the series is."""
+    """Return the problems, the answer with its code, and the progress of a series."""
     rows: list[Row] = [((f" {line}", WARN),) for line in table.troubles[-MOST_TROUBLES:]]
     rows += [((f" {part}", STRONG),) for line in table.answer for part in wrap(line, width - 2, 3)]
     rows += [((f"   {line}", TEXT),) for line in table.code]
@@ -283,7 +283,7 @@ def _style_of(cell: tuple[str, int | None]) -> str:
 
 
 def _legend(curve: SeriesCurve, width: int) -> list[Row]:
-    """Return what is drawn and which letter is which line, in one row if there is room."""
+    """Return the title of a curve and the names of its lines, in one row if there is room."""
     title: Row = ((f" {curve.title}", STRONG),)
     lines: list[Span] = []
     for line in curve.lines[:MOST_LINES]:

@@ -32,9 +32,9 @@ def comparison(snapshot: Snapshot, width: int = 999) -> str:
     """
     why = "No GPU here, so " if snapshot.machine.no_gpu else ""
     for most in (3, 2):
-        told = _comparison(snapshot, why, most)
-        if cell_len(told) <= width:
-            return told
+        sentence = _comparison(snapshot, why, most)
+        if cell_len(sentence) <= width:
+            return sentence
     return _comparison(snapshot, "", 2)
 
 
@@ -66,11 +66,11 @@ def _settings(lanes: Sequence[LaneState]) -> str:
         return ""
     if len(lanes) == 2:
         return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place}, ") for lane in lanes)
-    told = []
+    values_by_knob = []
     for knob in differs:
         values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
-        told.append(f"{short_name(knob)} {', '.join(values)}")
-    return " · ".join(told)
+        values_by_knob.append(f"{short_name(knob)} {', '.join(values)}")
+    return " · ".join(values_by_knob)
 
 
 def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) -> str:
@@ -84,10 +84,10 @@ def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) ->
         of = f" of {count} machines" if count > 1 else f" of {named[0]}" if named[0] else ""
         return f"{len(devices)} devices{of}"
     if len(devices) == 2 and len(named) == 1 and named[0]:
-        words = [hosts.device_words("", device, named=False) for _, device in devices]
-        return f"{words[0]} and {words[1]} of {named[0]}"
-    words = [hosts.device_words(host, device, named=named != [""]) for host, device in devices]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+        names = [hosts.device_words("", device, named=False) for _, device in devices]
+        return f"{names[0]} and {names[1]} of {named[0]}"
+    names = [hosts.device_words(host, device, named=named != [""]) for host, device in devices]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _sentence(text: str) -> str:
@@ -98,7 +98,7 @@ def _sentence(text: str) -> str:
 
 
 def awaited(analysis: Analysis) -> str:
-    """Return what the first verdict waits for and for about how long; empty where there is one, or none comes."""
+    """Return the condition and the estimated time for the first verdict; empty if none is awaited."""
     snapshot, curve = analysis.snapshot, analysis.curve
     if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
         return f"crossover: {curve.text}"
@@ -117,7 +117,7 @@ def awaited(analysis: Analysis) -> str:
     if any(lane.phase == PAUSED for lane in lanes):
         return f"{what}; no verdict while a lane is paused"
     if snapshot.race.exclusive:
-        return f"{what}; the race goes on after what is being tried"
+        return f"{what}; the race continues after the experiment"
     if told := unfinished(lanes, snapshot.at_ns)[0]:
         what = told
     left_s = seconds_to_verdict(snapshot, lanes)
@@ -151,15 +151,15 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     )
     if latest is not None and latest.text == MODE_MARKS[snapshot.race.mode]:
         return f"now {latest.text}"
-    found: dict[str, list[str]] = {}
+    lanes_by_knob: dict[str, list[str]] = {}
     least = least_rounds(snapshot.race)
     for lane in lanes:
         for mark in lane.knob_marks[-1:]:
             knob = mark.text.partition(" ")[0]
             if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < least:
-                found.setdefault(knob, []).append(lane.spec.id)
-    told = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in found.items()]
-    return f"{', '.join(told)} changed" if told else ""
+                lanes_by_knob.setdefault(knob, []).append(lane.spec.id)
+    changes = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in lanes_by_knob.items()]
+    return f"{', '.join(changes)} changed" if changes else ""
 
 
 FRAME_ROWS = 2
@@ -196,8 +196,8 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
     spare = 1 if height >= 5 else 0
     ranked = analysis.verdict.ranked
     rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
-    told = analysis.earlier or "; ".join(ranked)
-    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
+    details = analysis.earlier or "; ".join(ranked)
+    for line in wrap(details, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
         rows.append((("   " + line, TEXT),))
     for line in wrap(_tried(analysis, view), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
@@ -210,7 +210,7 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
 
 
 def _tried(analysis: Analysis, view: View) -> str:
-    """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it if one does."""
+    """Return the experiment on a lane, or the effect of the last change, with the key that undoes it."""
     undoes = analysis.news and not view.readonly and undoes_last(analysis.snapshot)
     return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
 
@@ -237,7 +237,7 @@ def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list
 
 
 def result_height(analysis: Analysis, view: View, width: int, most: int) -> int:
-    """Return how many rows the result takes, its frame included, at most so many."""
+    """Return the height of the result in rows, frame included, at most `most`."""
     return max(LEAST_RESULT, min(most, len(_result(analysis, view, width - 6, 99)) + FRAME_ROWS))
 
 
@@ -273,11 +273,11 @@ def _result(analysis: Analysis, view: View, width: int, height: int) -> list[Row
 
 
 def _discarded(analysis: Analysis) -> str:
-    """Return what was discarded of each lane's time; of one lane, or where all tell the same, once."""
-    told = {one.lane.spec.id: one.discarded_text for one in analysis.lanes if one.windows}
-    if len(set(told.values())) < 2:
-        return next(iter(told.values()), "")
-    parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in told.items()]
+    """Return the discarded share of each lane's time; once if it is the same for all."""
+    by_lane = {one.lane.spec.id: one.discarded_text for one in analysis.lanes if one.windows}
+    if len(set(by_lane.values())) < 2:
+        return next(iter(by_lane.values()), "")
+    parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in by_lane.items()]
     return f"discarded: {'; '.join(parts)}"
 
 
@@ -338,6 +338,6 @@ def _advice(bottleneck: Bottleneck | None) -> str:
 
 
 def _told(found: LaneAnalysis, room: int) -> str:
-    """Return for how long the lane was measured, and, where so many cells hold it, what was discarded."""
-    told = f"{found.measured_text}; {found.discarded_text}"
-    return told if len(told) < room * 0.9 else found.measured_text
+    """Return the measured time of the lane and, if `room` cells hold it, the discarded share."""
+    text = f"{found.measured_text}; {found.discarded_text}"
+    return text if len(text) < room * 0.9 else found.measured_text

@@ -45,7 +45,7 @@ class KnobPage(ListPage):
         return [knob_entry(snapshot, view, knob) for knob in snapshot.race.knobs]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do; where nothing may be changed, only how to look."""
+        """Return the actions of the keys now; if nothing may be changed, only those that look."""
         hints = super().own_hints()
         training = any(not lane.over for lane in self.monitor.snapshot.lanes)
         if self.shown and training and not self.monitor.refusal:
@@ -98,14 +98,14 @@ class Picker(ListPage, Dialog):
         return self._every
 
     def matching(self, every: Sequence[Entry]) -> list[Entry]:
-        """Return what matches; unless it is sorted, matches in the name come first."""
+        """Return the matching scenarios; unless sorted, matches in the name come first."""
         found = super().matching(every)
         if self.order.column is None and self.words:
             found = sorted(found, key=lambda one: not matches(str(one.id), self.words))
         return found
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do."""
+        """Return the actions of the keys."""
         return [Hint(("choose",), "race it", "choose"), Hint(("move.up", "move.down"), "choose; type to filter")]
 
     def start_over(self) -> None:
@@ -171,7 +171,7 @@ class RunsPage(ListPage):
         return self.monitor.source.runs
 
     def on_screen_resume(self) -> None:
-        """Read the list anew: races end, and other programs record, too."""
+        """Read the list again: races end, and other programs record, too."""
         self._read()
 
     def _read(self) -> None:
@@ -208,7 +208,7 @@ class RunsPage(ListPage):
         return hints
 
     def hints(self) -> list[Hint]:
-        """Return what the keys do now; only the answers while something is asked."""
+        """Return the actions of the keys now; only the answers while a question is shown."""
         return super().hints() if self._question is None else [Hint(("close",), "no; y: yes")]
 
     def message(self, snapshot: Snapshot) -> str:
@@ -230,8 +230,8 @@ class RunsPage(ListPage):
         """Ask whether the chosen run is to be deleted."""
         if self.entry is not None and self._may_write():
             id = str(self.entry.id)
-            asked = f"delete {id} for good?  y: yes   n: no"
-            self._ask(_Question(asked, lambda: self._do(self.port.delete, id)))
+            question = f"delete {id} for good?  y: yes   n: no"
+            self._ask(_Question(question, lambda: self._do(self.port.delete, id)))
 
     def _may_write(self) -> bool:
         if self.monitor.view.readonly:
@@ -263,7 +263,7 @@ class RunsPage(ListPage):
         event.prevent_default()
 
     def on_screen_suspend(self) -> None:
-        """Take back what was asked: another page is shown."""
+        """Remove the question: another page is shown."""
         self._question = None
 
 

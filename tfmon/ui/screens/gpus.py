@@ -43,16 +43,16 @@ class GpuRow:
 
 def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
     """Return all GPUs that are sampled, machine by machine; one that has several names only once."""
-    found: dict[tuple[str, str], GpuRow] = {}
+    by_key: dict[tuple[str, str], GpuRow] = {}
     for host, state in snapshot.hosts.items():
         for sample in state.gpus:
             key = machine_key(snapshot.hosts, host), sample.key
-            if key not in found:
+            if key not in by_key:
                 device = sample.key[:_INSTANCE_CELLS] if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
                 place = f"{host}/{device}" if host else device
-                found[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))
-    return list(found.values())
+                by_key[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))
+    return list(by_key.values())
 
 
 def lanes_on(snapshot: Snapshot, sample: GpuSample) -> tuple[tuple[int, LaneState], ...]:
@@ -206,14 +206,14 @@ def summary(rows: Sequence[GpuRow]) -> str:
 
 
 def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
-    """Return every process on the GPUs: own lanes are marked by their letter, and stand first on each GPU."""
+    """Return every process on the GPUs: own lanes are marked by their id and come first on each GPU."""
     entries: list[Entry] = []
     for one in rows:
         sample = one.sample
         own = own_pids(snapshot.hosts, snapshot.lanes, sample.host)
-        found = [_entry(one, pid, own=pid in own) for pid in _pids(sample)]
+        processes = [_entry(one, pid, own=pid in own) for pid in _pids(sample)]
         entries += sorted(
-            found, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
+            processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
         )
     return entries
 
@@ -319,7 +319,7 @@ class GpusPage(ListPage):
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do."""
+        """Return the actions of the keys."""
         hints = super().own_hints() if self._gpus else []
         more = len(self._gpus) > self._room
         return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]
@@ -336,13 +336,13 @@ class GpusPage(ListPage):
         self.redraw()
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
-        """Say why there is no GPU to show."""
+        """Return why there is no GPU to show."""
         reasons = {host: state.machine.no_gpu for host, state in snapshot.hosts.items() if state.machine.no_gpu}
         if self._why:
             reasons[""] = self._why
-        told = [f"no GPU on {host or 'this machine'}: {reason}" for host, reason in sorted(reasons.items())]
-        if told:
-            return "\n".join(told)
+        lines = [f"no GPU on {host or 'this machine'}: {reason}" for host, reason in sorted(reasons.items())]
+        if lines:
+            return "\n".join(lines)
         if self.monitor.source.playback is not None:
             return "no GPU was read up to this moment of the recording"
         return "looking for GPUs…" if self._why is None else "no GPU is read yet"

@@ -46,15 +46,15 @@ class HelpPage(ScrollPage):
 
 
 def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    """Return what the page's own keys do, without those that every page has."""
+    """Return the page's own keys, without those that every page has."""
     common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
-    found: dict[str, Key] = {}
+    own_keys: dict[str, Key] = {}
     for kind in type(page).__mro__:
         for one in vars(kind).get("BINDINGS", ()):
             if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
                 known = BY_ID[one.id]
-                found.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
-    return tuple(found.values())
+                own_keys.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
+    return tuple(own_keys.values())
 
 
 def help_rows(
@@ -72,9 +72,9 @@ def help_rows(
         for key in first:
             shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
             rows += entry(shown, key.help, width, KEY)
-    group, told = "", {key.id for key in first}
+    group, listed_ids = "", {key.id for key in first}
     for key in listed:
-        if key.id in told:
+        if key.id in listed_ids:
             continue
         if key.group != group:
             group = key.group
@@ -116,11 +116,11 @@ def palette_of(monitor: Monitor) -> Palette:
     What is chosen is done there.
     """
     keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
-    found = [(race, *one) for one in _actions(race, keys)]
+    actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
-        found = [(shown, *one) for one in _page_actions(shown, keys)] + found
+        actions_of = [(shown, *one) for one in _page_actions(shown, keys)] + actions_of
     actions: dict[str, tuple[Screen[Any], str]] = {}
-    for place, text, action in found:
+    for place, text, action in actions_of:
         if charset == "ascii":
             text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
         if action not in ("open('palette')", "show_tab('race')"):
@@ -137,18 +137,18 @@ def palette_of(monitor: Monitor) -> Palette:
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the lines of the palette with their actions: those of the screen's keys, then the themes."""
-    found = []
+    lines = []
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":
             key = keys.get(binding.id or "", binding.key).split(",")[0]
             tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
-            found.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
+            lines.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
     themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
-    return found + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
+    return lines + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
 
 
 def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what the keys of a page do, but for those that move in it and those that every page has."""
+    """Return the actions of a page's keys, without those that move in it or that every page has."""
     return [
         (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
         for key in keys_of_page(page)

@@ -76,7 +76,7 @@ class ScrollPage(Page):
         return head + rows[self.first : self.first + room]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys of a text do."""
+        """Return the actions of the keys of a text."""
         scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
         return [*super().own_hints(), Hint(("filter",), "search", "filter"), *scroll]
 
@@ -237,7 +237,7 @@ class ListPage(ScrollPage):
         """Do with the chosen entry what Enter is for."""
 
     def note(self) -> str:
-        """Return what else is said beside how many entries there are."""
+        """Return the note beside the number of entries."""
         return ""
 
     @property
@@ -294,7 +294,7 @@ class ListPage(ScrollPage):
         return [*rows, *[BLANK] * (height - len(rows) - len(about)), *about]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys of a list do."""
+        """Return the actions of the keys of a list."""
         hints = [Hint(("filter",), "filter", "filter")]
         if len(self.shown) > 1:
             hints += [Hint(("move.up", "move.down"), "choose"), Hint(("sort", "sort.reverse"), "sort", "sort")]

@@ -219,8 +219,8 @@ class RaceScreen(MonitorScreen):
         self._look(metric=metric, scales={})
         chosen = series.BY_ID[metric]
         lacking = [f"{lane.spec.id}: {series.absent(lane, chosen)}" for lane in snapshot.lanes]
-        told = [one for one in lacking if not one.endswith(": ")]
-        self.monitor.say(" · ".join([f"the charts show {chosen.words}", *told]))
+        missing = [one for one in lacking if not one.endswith(": ")]
+        self.monitor.say(" · ".join([f"the charts show {chosen.words}", *missing]))
 
     def action_next_scale(self) -> None:
         """Draw on an axis that all lanes share, or on one for each."""

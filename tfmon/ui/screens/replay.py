@@ -132,8 +132,8 @@ def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
     state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"
     left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
     right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
-    words = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
-    for span in words:
+    details = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
+    for span in details:
         if cells(left) + cells(right) + cells([span]) + 3 * LEAST_BAR <= width:
             right.append(span)
     size = width - cells(left) - cells(right) - 1
@@ -176,11 +176,11 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
 
 
 def _told(replay: ReplayState) -> list[Span]:
-    """Return what is wrong with the recording, or the words of the mark that was just passed."""
+    """Return the problem of the recording, or the text of the mark that was just passed."""
     if replay.note:
         return [(f"  {crop(replay.note, 60)}", strong(WARN))]
-    found: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
-    return [(f"  {crop(found[-1].text, 40)}", STRONG)] if found else []
+    passed: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
+    return [(f"  {crop(passed[-1].text, 40)}", STRONG)] if passed else []
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:

@@ -40,19 +40,19 @@ class ReportPage(ScrollPage):
         """What the report is about that is made now."""
 
     def about(self) -> Hashable | None:
-        """Return what the report is about; None where there is nothing to report on."""
+        """Return the subject of the report; None if there is none."""
         raise NotImplementedError
 
     def maker(self) -> Callable[[], str]:
-        """Return what makes the report. It may block, and raise TfmonError."""
+        """Return the function that makes the report. It may block, and raise TfmonError."""
         raise NotImplementedError
 
     def offer(self) -> str:
-        """Return what Enter does; empty where no report can be made now."""
+        """Return the action of Enter; empty if no report can be made now."""
         raise NotImplementedError
 
     def instead(self) -> str:
-        """Return what is shown in place of the report: that it is made now, or how to have it made."""
+        """Return the text in place of the report: that it is in progress, or how to make it."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
@@ -72,7 +72,7 @@ class ReportPage(ScrollPage):
         self.redraw()
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do."""
+        """Return the actions of the keys."""
         offer = self.offer()
         return [*([Hint(("choose",), offer, "choose")] if offer else []), *super().own_hints()]
 
@@ -101,11 +101,11 @@ class DoctorPage(ReportPage):
         return "this machine"
 
     def maker(self) -> Callable[[], str]:
-        """Return what examines it."""
+        """Return the function that examines it."""
         return self.monitor.source.examine
 
     def offer(self) -> str:
-        """Return what Enter does, unless it is examined now."""
+        """Return the action of Enter, unless it is examined now."""
         return "" if self.in_progress else "examine again"
 
     def instead(self) -> str:
@@ -125,12 +125,12 @@ class ProfilePage(ReportPage, OneLanePage):
         return None if self.lane is None else (self.monitor.snapshot.race.number, self.lane.spec.name)
 
     def maker(self) -> Callable[[], str]:
-        """Return what profiles the lane."""
+        """Return the function that profiles the lane."""
         assert self.lane is not None, "there is no lane to profile"
         return partial(self.monitor.source.profile, self.lane.spec.name)
 
     def offer(self) -> str:
-        """Return what Enter does: nothing with a lane that has ended, or while one is profiled."""
+        """Return the action of Enter: none for a lane that has ended, or while one is profiled."""
         lane = self.lane
         if lane is None or lane.over or self.in_progress or self.monitor.refusal:
             return ""
@@ -234,8 +234,10 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 def _differing(snapshot: Snapshot) -> Iterator[str]:
     """Yield a line for each lane with every knob in which the lanes differ."""
     for lane in snapshot.lanes if snapshot.differing else ():
-        told = [f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs]
-        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(told)}"
+        settings = [
+            f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs
+        ]
+        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(settings)}"
 
 
 def continued(command: str, width: int) -> Sequence[str]:
