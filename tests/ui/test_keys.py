@@ -1,34 +1,27 @@
-"""All keys: their ids, how they are written, the palette that lists them; read-only screens; the report that W saves."""
+"""All keys: their ids, how they are written, the palette that lists them; what is read only; and what W saves."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from itertools import combinations
-import pytest
-from support.ui import racing_demo
-from textual.binding import Binding
-from textual.screen import Screen
-import tfmon.ui.screens
-from tfmon.ui.keys import KEYS, RACE_KEYS, label
-from .pilot import app_of, press, shown
 import subprocess
 import sys
+from itertools import combinations
+
 import pytest
-from support.ui import racing_demo
-from textual.command import CommandList, CommandPalette
-from textual.widgets import Input
-from tfmon.ui.keys import RACE_KEYS, key_of, without_arrows
-from tfmon.ui.render.style import TEXT, to_ascii
-from tfmon.ui.screens.race import RaceScreen
-from .pilot import app_of, press, shown, until
-from support.ui import racing_demo
-from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.screens.race import RaceScreen
-from .pilot import app_of, press, shown
 from support.ui import FakeRuns, racing_demo
+from textual.binding import Binding
+from textual.command import CommandList, CommandPalette
+from textual.screen import Screen
+from textual.widgets import Input
+
+import tfmon.ui.screens
 from tfmon.model.events import RecordingChanged
 from tfmon.model.race import RecordingState
+from tfmon.ui.keys import KEYS, RACE_KEYS, key_of, label, without_arrows
+from tfmon.ui.render.style import TEXT, to_ascii
+from tfmon.ui.screens.race import RaceScreen
+
 from .pilot import app_of, press, shown, until
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
+
 import pytest
 from support.recordings import RECORDED
 from textual.command import CommandList
+
 from tfmon.api.live import replay_of
+from tfmon.model.ports import Mark, ReplayState
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.keys import RACE_KEYS, watches
-from tfmon.ui.screens.help import HelpPage
-from tfmon.ui.screens.replay import TAKEN
-from .pilot import press, shown, until
-import pytest
-from tfmon.model.ports import Mark, ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.render.rows import cells
 from tfmon.ui.render.style import to_ascii
-from tfmon.ui.screens.replay import cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.screens.help import HelpPage
+from tfmon.ui.screens.replay import TAKEN, cell_of, keys_row, time_of, timeline_row
 
+from .pilot import press, shown, until
 
 SECOND = 1_000_000_000
 REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
@@ -179,9 +178,6 @@ async def test_the_time_line_counts_as_the_header_does(player):
         assert counted and line.split()[1] == counted[1], (header, line)
         await press(pilot, "home")
         assert shown(pilot).splitlines()[-2].split()[1].startswith("-"), "before the start signal"
-
-
-SECOND = 1_000_000_000
 
 
 def replay(at_s: float = 30, **more) -> ReplayState:
