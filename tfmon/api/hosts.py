@@ -24,7 +24,7 @@ from tfmon.model.readings import GpuSample, Reading, known
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.reports.doctor import to_text
+from tfmon.reports.checks import to_text
 
 
 class Hosts:

@@ -292,8 +292,8 @@ class SweepResult(_Printed):
 
 def sweep_result_of(found: Found, file: Path | None) -> SweepResult:
     """Return the result of a sweep, which is kept in a file."""
+    from tfmon.reports.series import to_text as sweep_to_text
     from tfmon.reports.series_json import sweep_to_json
-    from tfmon.reports.sweep import to_text as sweep_to_text
 
     data = sweep_to_json(found, str(file or ""))
     same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]

@@ -29,7 +29,7 @@ from tfmon.model.lane_state import PAUSED
 from tfmon.model.profile import Profile
 from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.sweep import happened, progress_line
+from tfmon.reports.series import happened, progress_line
 
 LEAST_WINDOWS = 5
 """Windows that a lane trains before it is profiled."""

@@ -50,7 +50,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor -v --python ~/tf/bin/python
       tfmon doctor --host me@gpu2
     """
-    from tfmon.reports.doctor import to_json, to_text
+    from tfmon.reports.checks import to_json, to_text
 
     where = {} if host is None else {"host": host}
     try:
@@ -126,7 +126,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
-    from tfmon.reports import hosts as reported
+    from tfmon.reports.checks import hosts_to_json, hosts_to_text
 
     wanted = tuple(dict.fromkeys(names or config_file().hosts))
     if not wanted:
@@ -140,9 +140,9 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     here = read_machine()
     plain = options.ascii_only()
     text = (
-        json.dumps(reported.to_json(found, here), indent=2)
+        json.dumps(hosts_to_json(found, here), indent=2)
         if as_json
-        else reported.to_text(found, here, ascii_only=plain)
+        else hosts_to_text(found, here, ascii_only=plain)
     )
     click.echo(text)
     unusable = any(one.error or not one.machine.tensorflow for one in found)
@@ -151,7 +151,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
     from tfmon.api.options import ray_cluster
-    from tfmon.reports.hosts import nodes_to_json, nodes_to_text
+    from tfmon.reports.checks import nodes_to_json, nodes_to_text
 
     with options.errors_as_json(as_json):
         cluster = ray_cluster(address, python)

@@ -206,7 +206,7 @@ def profile(
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
     from tfmon.api.runs import ProfileRun, plan_race
-    from tfmon.reports.profile import to_json, to_text
+    from tfmon.reports.steps import to_json, to_text
 
     info = raced(scenario, ())
     chosen = race_options(given, info, one_lane=True, record=False)

@@ -233,8 +233,8 @@ def sweep(
     from tfmon.api.runs import SweepRun
     from tfmon.api.sweep import SweepProgram
     from tfmon.model.views import describe
+    from tfmon.reports.series import to_text
     from tfmon.reports.series_json import sweep_to_json
-    from tfmon.reports.sweep import to_text
 
     chosen = sweep_options(given, scenario, options.own_command())
     headless = headless or as_json
