@@ -13,7 +13,7 @@ from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.race import REVERTED, Attempt, CrossoverState, TuneState
+from tfmon.model.series import REVERTED, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 
 SNAPSHOT = racing_demo().session.snapshot()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.measured_lanes import measured_lane as lane
 
-from tfmon.analysis.attribution import HIDDEN, NO_COPY, NOT_SAMPLED, NOT_SPLIT, shares_of
+from tfmon.analysis.bottleneck import HIDDEN, NO_COPY, NOT_SAMPLED, NOT_SPLIT, shares_of
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.model.spec import LaneSpec

@@ -9,8 +9,7 @@ from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
 
-from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.bottleneck import find_bottleneck, shares_of
 from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.analysis.contention import NO_DELAYS, NO_SLICES, NO_STOLEN, contention, cpu_ratio
+from tfmon.analysis.others import NO_DELAYS, NO_SLICES, NO_STOLEN, contention, cpu_ratio
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.readings import SliceLoad
 

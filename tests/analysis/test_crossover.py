@@ -25,8 +25,9 @@ from tfmon.analysis.crossover import (
 from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
-from tfmon.model.race import CrossoverState, Race
+from tfmon.model.race import Race
 from tfmon.model.readings import Estimate
+from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 

@@ -8,7 +8,7 @@ import pytest
 from support.shared_gpu import ANA, share, shared_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.gpu_others import gpu_others
+from tfmon.analysis.others import gpu_others
 from tfmon.model.readings import ProcessName
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json

@@ -10,7 +10,8 @@ from support.ui import Demo, changed_ten_times, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.history import HEADS
 from tfmon.model.knobs import show
-from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, TuneState
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from support.eight_gpus import GIB, samples
 
-from tfmon.analysis.gpu_others import is_free, ranked, state, why
+from tfmon.analysis.others import is_free, ranked, state, why
 from tfmon.model.readings import Missing, ProcessName
 from tfmon.probes.base import Gpu, absent_gpu
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfmon.analysis.repeated import shift
+from tfmon.analysis.intervals import shift
 
 
 def bad_ones(rng: random.Random) -> float:

@@ -35,9 +35,10 @@ from tfmon.model import threads
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import StackReported
 from tfmon.model.lane_state import FAILED
-from tfmon.model.race import Machine, TuneState
+from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
+from tfmon.model.series import TuneState
 from tfmon.model.session import Session
 from tfmon.probes.base import within
 from tfmon.probes.host import HostProbe

@@ -12,7 +12,7 @@ from support.lanes import CHILDREN, Heard, group, patient
 from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes.local import LocalProcess
+from tfmon.lanes.process import LocalProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import Event, LaneEnded
 

@@ -16,9 +16,8 @@ from support.lanes import CHILDREN
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.pipes import MAX_LINE_BYTES
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.requests import Run, Stop
 

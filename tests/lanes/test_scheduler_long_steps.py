@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.events import window
 
-from tfmon.lanes.rounds import Stop
+from tfmon.lanes.rounds import SliceBreak
 from tfmon.lanes.running import _with_stops
 from tfmon.lanes.scheduler import COMPUTING_S, LONGEST_PART_S, SHARE
 from tfmon.model.lane_events import SliceEnded
@@ -31,7 +31,7 @@ def test_a_lane_that_computes_is_suspended_in_a_step_and_the_others_train_in_the
     scheduler.idle("B")
     assert (race.slice_of, race.suspended, race.taken()) == ("A", {"B"}, ""), "it is sent no other slice"
     began_ns = round((100 + COMPUTING_S) * 1e9)
-    assert list(scheduler.stops("A")) == [Stop(began_ns, began_ns + 500_000_000, True)]
+    assert list(scheduler.stops("A")) == [SliceBreak(began_ns, began_ns + 500_000_000, True)]
     scheduler.idle("A")
     assert (race.slice_of, race.taken()) == ("B", "B2")
 
@@ -133,7 +133,7 @@ def test_fresh_processes_do_not_come_in_the_middle_of_a_step(race, begin):
 # ---------------------------------------------------------------- windows in which a lane was suspended
 
 LOAD = SliceLoad(span_ns=1, examples=1, cpu_ns=1)
-STOPS = [Stop(3 * 10**9, 5 * 10**9, True), Stop(6 * 10**9, 7 * 10**9, True)]
+STOPS = [SliceBreak(3 * 10**9, 5 * 10**9, True), SliceBreak(6 * 10**9, 7 * 10**9, True)]
 
 
 def test_a_window_of_a_step_in_which_the_lane_was_suspended_has_its_running_time():

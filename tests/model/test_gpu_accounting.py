@@ -8,18 +8,18 @@ import pytest
 from support.events import GPU, HIDDEN, gpu_sample, phase, tree_sample, window
 
 from tfmon.model.events import LaneStarted
-from tfmon.model.gpu_accounting import (
+from tfmon.model.lane_events import LibrariesLoaded
+from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
+from tfmon.model.lane_use import (
     HIDDEN as BY_CONTAINER,
 )
-from tfmon.model.gpu_accounting import (
+from tfmon.model.lane_use import (
     NO_SHARE,
     NOT_ALL,
     NOT_LISTED,
     busy_pct,
     used_bytes_of_lane,
 )
-from tfmon.model.lane_events import LibrariesLoaded
-from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.ui import SECOND, Demo
 
+from tfmon.model.lane_use import WAITS
 from tfmon.model.readings import TreeSample
 from tfmon.model.spec import LaneSpec
-from tfmon.model.tree_use import WAITS
 
 LANES = (LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20}))
 

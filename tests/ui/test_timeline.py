@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.ports import Mark, ReplayState
+from tfmon.model.ports import ReplayState, TimeMark
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.render.rows import cells
 from tfmon.ui.render.style import to_ascii
@@ -15,9 +15,9 @@ SECOND = 1_000_000_000
 
 def replay(at_s: float = 30, **more) -> ReplayState:
     marks = (
-        Mark(10 * SECOND, "batch_size 64 (cpu)", "knob"),
-        Mark(28 * SECOND, "gpu:0 failed", "trouble"),
-        Mark(50 * SECOND, "mode turns", "request"),
+        TimeMark(10 * SECOND, "batch_size 64 (cpu)", "knob"),
+        TimeMark(28 * SECOND, "gpu:0 failed", "trouble"),
+        TimeMark(50 * SECOND, "mode turns", "request"),
     )
     values = {"from_ns": 0, "to_ns": 60 * SECOND, "event": 5, "events": 9, "playing": True, "speed": 10}
     return ReplayState(at_ns=round(at_s * SECOND), **{**values, "marks": marks, **more})

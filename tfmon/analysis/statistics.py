@@ -2,7 +2,7 @@
 
 Slices of one round are measured right after each other, so each round gives one ratio, a pair, which slow changes
 (heat, other load) hardly touch. What coming first in a round makes is estimated and taken out. The centre is
-the trimmed mean of the logarithms, see `means`.
+the trimmed mean of the logarithms, see `intervals`.
 
 How many standard errors the interval reaches depends on how it is looked at, see `intervals`. Two equal processes
 differ in speed as long as they live, by how their memory is laid out. That is a part of every interval: its
@@ -19,8 +19,16 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from tfmon.analysis.intervals import Looks, student
-from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, estimate_of, trimmed, trimmed_in_time
+from tfmon.analysis.intervals import (
+    AT_THE_END,
+    LEAST_PAIRS,
+    Center,
+    Looks,
+    estimate_of,
+    student,
+    trimmed,
+    trimmed_in_time,
+)
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
@@ -103,7 +111,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LogRatio:
     """The log ratio of two speeds, from pairs of slices."""
 
     center: Center
@@ -146,7 +154,7 @@ def compare(
     *,
     in_turns: bool = True,
     apart: bool = False,
-) -> Comparison | None:
+) -> LogRatio | None:
     """Compare two lanes by the rounds that both ran in; None from too few.
 
     Args:
@@ -172,7 +180,7 @@ def compare_pairs(
     first_leads: Sequence[bool],
     processes: Sequence[int],
     prior: BetweenProcesses | None = None,
-) -> Comparison | None:
+) -> LogRatio | None:
     """Compare two lanes of one machine by pairs that are known already; None from too few.
 
     Args:
@@ -313,7 +321,7 @@ def _capped(prior: BetweenProcesses | None) -> BetweenProcesses | None:
 
 def _compare(
     pairs: _Pairs, prior: BetweenProcesses | None, supposed_sd: float = BETWEEN_PROCESSES_SD
-) -> Comparison | None:
+) -> LogRatio | None:
     logs = pairs.logs
     effect = order_effect(logs, pairs.first_leads) if pairs.first_leads else None
     if effect is not None:
@@ -327,7 +335,7 @@ def _compare(
     # Where one lane was restarted more often than the other, each process of the other makes one group.
     firsts, seconds = (list(column) for column in zip(*pairs.processes, strict=True))
     processes = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
-    return Comparison(center, between_processes(logs, processes, prior, supposed_sd))
+    return LogRatio(center, between_processes(logs, processes, prior, supposed_sd))
 
 
 def _exponential(logs: Estimate | None) -> Estimate | None:

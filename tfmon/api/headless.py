@@ -20,7 +20,7 @@ import click
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
-from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.api.program import Program
@@ -29,7 +29,7 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
-from tfmon.model.race import Experiment, TuneState
+from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.reports.sweep import happened, progress_line
 

@@ -15,9 +15,9 @@ from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobValue, Settings, exact
+from tfmon.model.series import kind_of
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, counted, devices_of
-from tfmon.model.sweep import kind_of
 from tfmon.model.views import View
 
 if TYPE_CHECKING:

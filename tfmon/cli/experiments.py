@@ -17,7 +17,7 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from tfmon.api.planner import RaceOptions
     from tfmon.catalog import ScenarioInfo
-    from tfmon.model.race import Experiment
+    from tfmon.model.series import Experiment
     from tfmon.model.spec import LaneSpec
 
 
@@ -67,7 +67,7 @@ def crossover(
     from tfmon.api.planner import RaceOptions
     from tfmon.catalog import find_scenario
     from tfmon.model.ports import ExperimentError
-    from tfmon.model.race import CrossoverState
+    from tfmon.model.series import CrossoverState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import crossover_to_json
 
@@ -127,7 +127,7 @@ def tune(
     """
     from tfmon.api.planner import RaceOptions
     from tfmon.catalog import command_scenario, find_scenario
-    from tfmon.model.race import TuneState
+    from tfmon.model.series import TuneState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import tuning_to_json
 

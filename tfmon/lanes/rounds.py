@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Stop(NamedTuple):
+class SliceBreak(NamedTuple):
     """A time in which a lane was suspended in the middle of its slice."""
 
     since_ns: int
@@ -28,7 +28,7 @@ class Slice:
     """In the parts that are over."""
     ended: bool = False
     computing: bool = False
-    stops: list[Stop] = field(default_factory=list)
+    stops: list[SliceBreak] = field(default_factory=list)
 
     def suspend(self, now_ns: int, *, computing: bool) -> None:
         """End a part in the middle of the slice; `computing` says what the step does, as of `Stop`."""
@@ -37,7 +37,7 @@ class Slice:
 
     def resume(self, now_ns: int) -> None:
         """Begin another part."""
-        self.stops.append(Stop(self.since_ns, now_ns, self.computing))
+        self.stops.append(SliceBreak(self.since_ns, now_ns, self.computing))
         self.since_ns, self.parts = now_ns, self.parts + 1
 
     def end(self, now_ns: int) -> None:

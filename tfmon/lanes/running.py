@@ -13,7 +13,7 @@ from tfmon.lanes.children import Children
 from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started, with_view
 from tfmon.lanes.process import Place
-from tfmon.lanes.rounds import Stop
+from tfmon.lanes.rounds import SliceBreak
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
@@ -319,7 +319,7 @@ class RunningLanes:
             return ended or bool(self._failure)
 
 
-def _with_stops(event: Window | SliceEnded, stops: Sequence[Stop]) -> Window | SliceEnded:
+def _with_stops(event: Window | SliceEnded, stops: Sequence[SliceBreak]) -> Window | SliceEnded:
     """Return an event of a slice without the times in which the lane was suspended."""
     if isinstance(event, SliceEnded):
         return replace(event, load=None)  # It was counted while others trained, too.

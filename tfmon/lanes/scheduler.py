@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tfmon.lanes.rounds import RoundOrder, Slice, Stop
+from tfmon.lanes.rounds import RoundOrder, Slice, SliceBreak
 from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
@@ -187,7 +187,7 @@ class Scheduler:
                 self._suspend(lane, computing=computing)
                 self._act()
 
-    def stops(self, lane: str) -> Sequence[Stop]:
+    def stops(self, lane: str) -> Sequence[SliceBreak]:
         """Return when a lane was suspended in the middle of its latest slice."""
         return self._slices[lane].stops if lane in self._slices else ()
 

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
-from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.gpu_others import Taken
 from tfmon.model.lane_reducer import disturbed, marked
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
+from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
 from tfmon.model.records import replace

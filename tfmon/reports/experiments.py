@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.curve_chart import draw_curve
-from tfmon.analysis.lane_series import crossover_table, tuning_table
-from tfmon.analysis.series import SeriesCurve, SeriesTable
+from tfmon.analysis.series import SeriesCurve, SeriesTable, draw_curve
+from tfmon.analysis.series_tables import crossover_table, tuning_table
 from tfmon.reports import charts
 from tfmon.reports.charts import Series
 from tfmon.reports.sections import VERDICT, Block, Chart, Code, Lines, Note, NoteKind, Table

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.attribution import Shares
+from tfmon.analysis.bottleneck import Shares
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from tfmon import units
-from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
-from tfmon.analysis.sweep_text import progress_text, ratio_texts, sweep_table
+from tfmon.analysis.series_tables import progress_text, ratio_texts, sweep_table
+from tfmon.analysis.sweep import BASELINE, OPEN, Found, SweepRow
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
-from tfmon.model.sweep import SweepPlan
+from tfmon.model.series import SweepPlan
 from tfmon.reports import text
 from tfmon.reports.experiments import charts_of, table_of
 from tfmon.reports.race import machine_rows, repeated, versions_text
@@ -130,7 +130,7 @@ def learns_note(found: Found) -> list[str]:
     return [LEARNS.format(" or ".join(learns))] if learns else []
 
 
-def _name(row: Row) -> str:
+def _name(row: SweepRow) -> str:
     return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.combination.settings.items())
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.curve_chart import draw_curve
 from tfmon.analysis.history import HEADS
-from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable
+from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
 from tfmon.ui.render.rows import Row, Span, cell_len, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
 from tfmon.ui.render.table import Column, Entry

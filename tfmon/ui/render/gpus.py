@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.gpu_others import is_free
+from tfmon.analysis.others import is_free
 from tfmon.model.hosts import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, Reading, known

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfmon import units
-from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_use import NO_GPU
 from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known, summed
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
