@@ -43,7 +43,7 @@ def raced(group: RacingGroup, mode: str) -> str:
     """Race to the end, and return the result."""
     group.begin(group.plan("cpu,batch_size=16", "cpu,batch_size=64", mode=mode, steps=600))
     group.wait_for(DONE, *LANES)
-    wait_for(lambda: group.all_over, what="every process has ended")
+    wait_for(lambda: group.running.all_over, what="every process has ended")
     told = result(group.session)
     assert all(lane["examples_per_s"] for lane in json.loads(told)["lanes"])
     assert mode == CONCURRENT or json.loads(told)["verdict"]["ratio"]
@@ -63,7 +63,7 @@ def test_no_request_after_the_end_changes_a_byte_of_the_result(tmp_path_factory,
                 getattr(group, name)(*arguments)
             group.finish()
             assert result(group.session) == told
-            assert group.all_over
+            assert group.running.all_over
 
         unchanged()
     finally:

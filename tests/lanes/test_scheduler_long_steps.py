@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from support.events import window
 
-from tfmon.lanes.rounds import SliceBreak
-from tfmon.lanes.running import _with_stops
+from tfmon.lanes.rounds import SliceBreak, without_breaks
 from tfmon.lanes.scheduler import COMPUTING_S, LONGEST_PART_S, SHARE
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import IN_A_STEP
@@ -138,10 +137,10 @@ STOPS = [SliceBreak(3 * 10**9, 5 * 10**9, True), SliceBreak(6 * 10**9, 7 * 10**9
 
 def test_a_window_of_a_step_in_which_the_lane_was_suspended_has_its_running_time():
     one = window(9 * 10**9, 8 * 10**9, call_ns=8 * 10**9, longest_ns=8 * 10**9, steps=1)
-    assert _with_stops(one, STOPS).span_ns == 5 * 10**9
+    assert without_breaks(one, STOPS).span_ns == 5 * 10**9
     before = window(10**9, 10**9 // 2)
-    assert _with_stops(before, STOPS) is before
-    assert _with_stops(SliceEnded(at_ns=1, round=1, load=LOAD), STOPS).load is None
+    assert without_breaks(before, STOPS) is before
+    assert without_breaks(SliceEnded(at_ns=1, round=1, load=LOAD), STOPS).load is None
 
 
 @pytest.mark.parametrize(
@@ -151,5 +150,5 @@ def test_a_window_of_a_step_in_which_the_lane_was_suspended_has_its_running_time
 )
 def test_a_window_whose_running_time_is_not_known_is_discarded(stops, call_s):
     one = window(9 * 10**9, 8 * 10**9, call_ns=call_s * 10**9, steps=1)
-    found = _with_stops(one, stops)
+    found = without_breaks(one, stops)
     assert (found.marks, found.span_ns) == ((IN_A_STEP,), one.span_ns)

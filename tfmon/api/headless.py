@@ -128,7 +128,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
             program.lanes.end_now()
 
     with interruption(again, lambda: go_on_alone(program)) as interrupted, ThreadPoolExecutor(1) as closing:
-        forget = suspend_with(program.lanes.suspension)
+        forget = suspend_with(program.lanes.running.suspension)
         try:
             tell = show_progress if not quiet and sys.stderr.isatty() else None
             follow_race(program, plan, interrupted.wait, tell)
@@ -219,7 +219,7 @@ def follow_race(
         found = analyse(program.session.snapshot(), found)
         return f"{_speeds(found.snapshot)}{_outlook(found)}"
 
-    follow(lambda: program.lanes.all_over, wait, line, tell)
+    follow(lambda: program.lanes.running.all_over, wait, line, tell)
 
 
 def follow_sweep(program: SweepProgram, wait: Callable[[], bool], tell: Callable[[str], None] | None) -> None:
@@ -295,7 +295,7 @@ def run_experiment(program: Program, plan: RacePlan, make: Callable[[], Experime
             return "the lanes get ready"
         return news(snapshot) or doing_text(snapshot)
 
-    with _measuring([program.lanes.suspension], program.close) as interrupted:
+    with _measuring([program.lanes.running.suspension], program.close) as interrupted:
         state = make()
         program.begin(plan)
         experiments.run(state)
