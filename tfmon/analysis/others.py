@@ -251,7 +251,9 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     slices = list(lanes)
     loads = [one.load for lane in slices for one in lane if one.load is not None]
     ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None
-    return Contention(_share_contended(loads), _share_stolen(loads), ratio, _others_cores(loads))
+    stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
+    others = _per_time(loads, [load.others_ns for load in loads], NO_DELAYS)
+    return Contention(_share_contended(loads), stolen, ratio, others)
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
@@ -287,15 +289,9 @@ def _share_contended(loads: Sequence[SliceLoad]) -> Reading:
     return NO_DELAYS if loads else NO_SLICES
 
 
-def _share_stolen(loads: Sequence[SliceLoad]) -> Reading:
-    known = [load for load in loads if load.stolen_ns is not None]
+def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:
+    """Return a time of the slices over how long they took, as far as it is known; `unknown` where it never is."""
+    known = [(time_ns, load.span_ns) for load, time_ns in zip(loads, times_ns, strict=True) if time_ns is not None]
     if known:
-        return sum(load.stolen_ns or 0 for load in known) / max(1, sum(load.span_ns for load in known))
-    return NO_STOLEN if loads else NO_SLICES
-
-
-def _others_cores(loads: Sequence[SliceLoad]) -> Reading:
-    known = [load for load in loads if load.others_ns is not None]
-    if known:
-        return sum(load.others_ns or 0 for load in known) / max(1, sum(load.span_ns for load in known))
-    return NO_DELAYS if loads else NO_SLICES
+        return sum(time_ns for time_ns, _ in known) / max(1, sum(span_ns for _, span_ns in known))
+    return unknown if loads else NO_SLICES

@@ -106,15 +106,8 @@ def _same_start(before: Machine, now: Machine) -> Machine:
     )
 
 
-def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts and the lanes after a sample of a machine or of a GPU."""
-    if isinstance(sample, GpuSample):
-        return _after_gpu_sample(hosts, lanes, sample)
-    return _after_host_sample(hosts, lanes, sample)
-
-
-def _after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts after a sample of a machine; its disturbances count for its own lanes."""
+def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
+    """Return the hosts and the lanes after a sample of a machine; its disturbances count for its own lanes."""
     state = hosts.get(sample.host, HostState())
     if state.sample is not None:
         before, reasons = state.sample, host_disturbances(sample)
@@ -125,8 +118,8 @@ def _after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[
     return {**hosts, sample.host: replace(state, sample=sample, history=history)}, lanes
 
 
-def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts after a sample of a GPU."""
+def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
+    """Return the hosts and the lanes after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
     key = machine_key(hosts, sample.host)
