@@ -9,11 +9,10 @@ from support.events import SECOND, ended, lane, phase, requested, started, tree_
 from support.shared_gpu import shared_demo
 
 from tfmon.model.events import EndRequested, LaneEnded, LanePrinted, LaneStalled
-from tfmon.model.lane_end import reason_in, trouble_of
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_log import LOG_LINES, without_chatter
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, FAILED, LOWER_THE_BATCH, OUT_OF_MEMORY, RACING
+from tfmon.model.lane_texts import LOG_LINES, reason_in, trouble_of, without_chatter
 
 TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
 KILLED = "the kernel killed a process on this machine for lack of memory just then"

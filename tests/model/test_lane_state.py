@@ -36,7 +36,6 @@ from tfmon.model.lane_events import (
     Profiled,
     SliceEnded,
 )
-from tfmon.model.lane_log import append_log
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import (
     ABSENT,
@@ -49,6 +48,7 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Point
+from tfmon.model.lane_texts import append_log
 from tfmon.model.lane_use import NO_GPU
 from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, SliceLoad
 from tfmon.model.spec import LaneSpec

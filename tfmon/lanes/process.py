@@ -16,7 +16,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured
-from tfmon.model.lane_log import without_chatter
+from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Request, Stop
 
 STACK_SIGNAL = signal.SIGUSR1

@@ -8,11 +8,11 @@ from typing import TypeAlias
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_history import History
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Race
 from tfmon.model.records import replace
 from tfmon.model.series import Experiment
+from tfmon.model.window_sums import History
 
 MOST_PERIODS = 100
 """Periods kept; the oldest are dropped first."""

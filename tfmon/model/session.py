@@ -34,12 +34,11 @@ from tfmon.model.hosts import (
     trains_on,
     with_machine,
 )
-from tfmon.model.lane_end import explained
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
-from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, granted, marked, measured_again, take_tree_sample
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import Measurements
+from tfmon.model.lane_texts import explained
 from tfmon.model.lane_use import counted
 from tfmon.model.lanes_together import explained as by_collision
 from tfmon.model.lanes_together import named
@@ -49,6 +48,7 @@ from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import History
 
 STALE_TICKS = 3
 """Readings older than this many times their interval are stale."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tfmon import units
-from tfmon.model.lane_history import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
+from tfmon.model.window_sums import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.ui.render.chart import Part, TimeAxis, columns, nice_top, short_number, time_axis
 from tfmon.ui.view import SHARED, Scale, View
 
