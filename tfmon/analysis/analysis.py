@@ -17,6 +17,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
+from tfmon.model.window_sums import WindowSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class LaneAnalysis:
     bottleneck: Bottleneck | None
     """What limits it, with the advice that was not tried yet; None before enough is measured."""
     throughput: Throughput
+    recent: WindowSums
+    """What it did in the last seconds: the throughput that is shown as current."""
 
     @property
     def speed(self) -> Estimate | None:
@@ -128,7 +131,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         snapshot=snapshot,
         verdict=verdict,
         lanes=tuple(
-            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name])
+            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name], lane.recent())
             for lane in snapshot.lanes
         ),
         news=change_news(snapshot, rows) or tuning.news(snapshot),
