@@ -41,6 +41,12 @@ class Child(Heard, LocalProcess):
 
 
 @pytest.fixture
+def gate(tmp_path):
+    """A file that a lane waits for before it is ready."""
+    return tmp_path / "gate"
+
+
+@pytest.fixture
 def reader() -> Iterator[PipeReader]:
     failures: list[str] = []
     reader = PipeReader(failures.append)
