@@ -88,16 +88,8 @@ OF_A_SCRIPT = ("tfmon-inbox",)
 OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
 OTHERS = {
     *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),
-    *(
-        "tfmon-end",
-        "tfmon-exit",
-        "tfmon-",
-        "tfmon-driver",
-        "tfmon-answer",
-        "tfmon-readings",
-        "tfmon-ui",
-        "tfmon-leave",
-    ),
+    *("tfmon-end", "tfmon-exit", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui"),
+    "tfmon-leave",
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
 OF_A_LINK = {"tfmon-host-", "tfmon-tell-"}
@@ -109,7 +101,8 @@ def die() -> None:
 
 
 def watch(group: RacingGroup) -> None:
-    Watchdog(group.session.snapshot, group, group.running.suspension.record).start(group.running.thread_failed)
+    running = group.running
+    Watchdog(group.session.snapshot, running, running.suspension.record).start(running.thread_failed)
 
 
 @pytest.fixture
