@@ -122,8 +122,7 @@ class Found:
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
         """Return the others on its kind of device whose interval reaches into that of the best."""
-        low = best.ratio.low if best.ratio else 0.0
-        kind = best.combination.kind
+        low, kind = best.ratio.low if best.ratio else 0.0, best.combination.kind
         return tuple(
             row
             for row in self.rows
@@ -171,8 +170,7 @@ def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
 
 def choices_of(combinations: Iterable[Combination], kind: str) -> int:
     """Return from how many combinations the best on a kind of device is chosen, beside the baseline."""
-    counted = sum(one.kind == kind and not one.baseline and not one.refused for one in combinations)
-    return max(1, counted)
+    return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
 
 def rank(state: SweepState, before: Found | None = None) -> Found:
@@ -183,12 +181,12 @@ def rank(state: SweepState, before: Found | None = None) -> Found:
     else:  # what each tells of equal processes counts for the others
         earlier = tuple(judge(one, state.plan, choices[one.kind], 0.0) for one in state.combinations)
     pooled = _pooled(earlier)
-    rows = []
-    for one, old in zip(state.combinations, earlier, strict=True):
-        if before is not None and old.combination is one:
-            rows.append(old)
-        else:
-            rows.append(judge(one, state.plan, choices[one.kind], 0.0, _less(pooled, old.learnt)))
+    rows = [
+        old
+        if before is not None and old.combination is one
+        else judge(one, state.plan, choices[one.kind], 0.0, _less(pooled, old.learnt))
+        for one, old in zip(state.combinations, earlier, strict=True)
+    ]
     floors = dict.fromkeys(state.plan.kinds, 1.0)
     for row in rows:
         if row.ratio is not None:
@@ -273,7 +271,6 @@ def _due_s(row: SweepRow, plan: SweepPlan, usual_s: float) -> float:
 
 
 # ---------------- which combinations there are
-
 
 MOST_COMBINATIONS = 2_000
 

@@ -106,8 +106,10 @@ def _same_start(before: Machine, now: Machine) -> Machine:
     )
 
 
-def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts and the lanes after a sample of a machine; its disturbances count for its own lanes."""
+def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> tuple[Hosts, Lanes]:
+    """Return the hosts and the lanes after a sample of a GPU, or of a machine, which disturbs its own lanes."""
+    if isinstance(sample, GpuSample):
+        return _after_gpu_sample(hosts, lanes, sample)
     state = hosts.get(sample.host, HostState())
     if state.sample is not None:
         before, reasons = state.sample, host_disturbances(sample)
@@ -118,7 +120,7 @@ def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[H
     return {**hosts, sample.host: replace(state, sample=sample, history=history)}, lanes
 
 
-def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
+def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
     """Return the hosts and the lanes after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)

@@ -27,8 +27,7 @@ from tfmon.model.hosts import (
     Hosts,
     HostState,
     after_connection,
-    after_gpu_sample,
-    after_host_sample,
+    after_sample,
     machine_key,
     own_pids,
     trains_on,
@@ -237,11 +236,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, views=event.views))
         case RecordingChanged():
             return replace(known, recording=event.recording)
-        case GpuSample():
-            hosts, lanes = after_gpu_sample(known.hosts, known.lanes, event)
-            return replace(known, hosts=hosts, lanes=lanes)
-        case HostSample():
-            hosts, lanes = after_host_sample(known.hosts, known.lanes, event)
+        case GpuSample() | HostSample():
+            hosts, lanes = after_sample(known.hosts, known.lanes, event)
             return replace(known, hosts=hosts, lanes=lanes)
         case _:
             race = known.race.with_knob(event) if isinstance(event, KnobOffered) else known.race
