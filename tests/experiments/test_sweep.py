@@ -10,7 +10,7 @@ from tfmon.analysis.series_tables import answer
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.series import PairMeasured, VisitBegan, after
-from tfmon.reports.sweep import to_text
+from tfmon.reports.series import to_text
 
 from .conftest import ended
 

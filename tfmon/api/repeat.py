@@ -19,7 +19,7 @@ from tfmon.model.race import TURNS
 from tfmon.model.records import replace
 from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.experiments import is_all
+from tfmon.reports.series import is_all
 
 
 def command_of(found: Analysis) -> str:
