@@ -12,7 +12,7 @@ from support.verdicts import ended, lane, noisy, snapshot_of
 
 from tfmon.analysis.verdict import FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.lane_state import DONE, RACING, Heartbeat
-from tfmon.model.race import TURNS
+from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -52,6 +52,13 @@ class TestLongSteps:
         demo_ns = known.at_ns
         assert known.lane("cpu").step_runs_s(demo_ns) == pytest.approx(6.0)
         assert known.lane("gpu:0").step_runs_s(demo_ns) == 0.0
+
+    def test_where_all_train_at_once_a_step_runs_since_the_lane_was_heard(self):
+        demo = Demo(mode=CONCURRENT)
+        demo.go()
+        demo.race(2)
+        known = demo.session.snapshot()
+        assert known.lanes[0].step_runs_s(known.lanes[0].heartbeat.heard_ns + 3 * SECOND) == 3.0
 
     def test_a_bound_that_says_little_is_not_told(self):
         assert "at least" not in find_verdict(self.racing(runs_s=0.05)).text
