@@ -15,11 +15,9 @@ from support.waiting import wait_for
 
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.probes import processes
-from tfmon.probes.disturbances import Disturbances
-from tfmon.probes.host import HostProbe
-from tfmon.probes.load import Load, read_load
+from tfmon.probes.host import HostProbe, cpu_seconds, find_trees
+from tfmon.probes.load import Disturbances, Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
-from tfmon.probes.trees import cpu_seconds, find_trees
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TICK = os.sysconf("SC_CLK_TCK")

@@ -11,10 +11,17 @@ from support.waiting import wait_for
 
 from tfmon.doctor.machine import LoadWatch, read_host
 from tfmon.model.readings import HostSample, Missing, TreeSample
-from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.host import HostProbe
-from tfmon.probes.load import NO_PSUTIL, Load, NoReadingError, memory_bytes, read_load, read_memory, read_swap
-from tfmon.probes.machine import read_machine
+from tfmon.probes.load import (
+    NO_PSUTIL,
+    Disturbances,
+    Load,
+    NoReadingError,
+    read_load,
+    read_memory,
+    read_swap,
+)
+from tfmon.probes.machine import memory_bytes, read_machine
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TICK = os.sysconf("SC_CLK_TCK")

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfmon.probes.machine import _ask_sysctl, quota_cores, read_cpu_name, read_machine, read_usable_cores
+from tfmon.model.limits import limited_memory, quota_cores
+from tfmon.probes.machine import _ask_sysctl, read_cpu_name, read_machine, read_usable_cores
 
 from .conftest import V2
 
@@ -64,6 +65,31 @@ class TestQuota:
         put("proc/self/cgroup", text)
         put("proc/self/mountinfo", text)
         assert quota_cores(tmp_path) is None
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        ("mount", "names"),
+        [
+            (V2, ("memory.max", "memory.current", "inactive_file", "max")),
+            (OTHER, ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", f"{2**63 - 4096}")),
+        ],
+    )
+    def test_the_tightest_limit_of_all_groups_above_and_what_files_use_is_free(self, put, tmp_path, mount, names):
+        limit, usage, files, none = names
+        put("proc/self/cgroup", "4:memory:/jobs/lane\n0::/jobs/lane\n")
+        put("proc/self/mountinfo", mount)
+        top = mount.split()[4].lstrip("/")
+        for group, most, used in (("jobs/lane", none, 900), ("jobs", 2_000, 1_500), ("", 8_000, 2_000)):
+            put(f"{top}/{group}/{limit}", f"{most}\n")
+            put(f"{top}/{group}/{usage}", f"{used}\n")
+        put(f"{top}/jobs/memory.stat", f"anon 1\n{files} 300\n")
+        assert limited_memory(16_000, 9_000, tmp_path) == (2_000, 800)
+        assert limited_memory(16_000, 100, tmp_path) == (2_000, 100), "the machine has less"
+        put(f"{top}/jobs/{usage}", "2400\n")
+        assert limited_memory(16_000, 9_000, tmp_path) == (2_000, 0)
+        put("proc/self/mountinfo", "")
+        assert limited_memory(16_000, 9_000, tmp_path) == (16_000, 9_000)
 
 
 class TestUsableCores:

@@ -13,8 +13,7 @@ from tfmon.doctor.facts import VARIABLES, Build, Distribution, Facts, Import, Li
 from tfmon.doctor.interpreter import describe_interpreter, find_shadows, read_build, shadows_on
 from tfmon.doctor.machine import LoadWatch, read_driver_files, read_host, read_platform
 from tfmon.model.views import default_base
-from tfmon.probes.choice import look
-from tfmon.probes.gpus import read_visibility
+from tfmon.probes.gpus import look, read_visibility
 from tfmon.probes.obstacles import LIBRARY
 from tfmon.probes.views import find_view
 from tfmon.probes.wheel import distributions, find_home, find_wheel

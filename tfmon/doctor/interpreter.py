@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tfmon.doctor.facts import Build, Distribution, Interpreter
 from tfmon.model.codec import clean
-from tfmon.probes.machine import read_text
+from tfmon.model.limits import read_text
 from tfmon.probes.wheel import BUILD_INFO, BUILDS
 
 NO_CWD = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"

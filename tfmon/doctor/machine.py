@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfmon.doctor.facts import DriverFiles, Host, OthersLoad, Platform
+from tfmon.model.limits import limited_memory, read_text
 from tfmon.model.readings import HostSample, Missing, known
 from tfmon.probes.host import HostProbe
 from tfmon.probes.load import read_memory
-from tfmon.probes.machine import in_wsl, read_machine, read_text
+from tfmon.probes.machine import in_wsl, read_machine
 
 WATCH_S = 0.3
 """Shortest time over which the load of others is measured."""
@@ -108,15 +109,7 @@ def _memory(root: Path) -> tuple[int, int]:
         total, available = read_memory(root / "proc" if (root / "proc/meminfo").exists() else None)
     except OSError:
         return 0, 0
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        most = read_text(root / "sys/fs/cgroup" / limit).strip()
-        if most.isdigit() and int(most) < total:
-            now = read_text(root / "sys/fs/cgroup" / used).strip()
-            total, available = int(most), min(available, int(most) - int(now) if now.isdigit() else available)
-    return total, max(0, available)
+    return limited_memory(total, available, root)
 
 
 def _governors(root: Path) -> tuple[str, ...]:

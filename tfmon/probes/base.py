@@ -118,12 +118,8 @@ class CounterRate:
     def __init__(self) -> None:
         self._before: tuple[float, int] | None = None
 
-    def per_s(self, count: float, at_ns: int, wraps_at: float | None = None) -> Reading:
-        """Return the growth per second since the previous sample.
-
-        Args:
-            wraps_at: The largest count of a counter that then continues at 0.
-        """
+    def per_s(self, count: float, at_ns: int) -> Reading:
+        """Return the growth per second since the previous sample."""
         before = self._before
         if before is not None and at_ns - before[1] < SHORTEST_NS:
             return TOO_SOON
@@ -131,11 +127,7 @@ class CounterRate:
         if before is None:
             return FIRST_SAMPLE
         grown = count - before[0]
-        if grown < 0:
-            if wraps_at is None:
-                return COUNTER_RESET
-            grown += wraps_at
-        return grown * 1e9 / (at_ns - before[1])
+        return COUNTER_RESET if grown < 0 else grown * 1e9 / (at_ns - before[1])
 
 
 # ---------------- patience with a slow driver

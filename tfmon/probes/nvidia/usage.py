@@ -66,7 +66,7 @@ class BusyMeter:
         `load` in /sys.
         """
         busy = self._calls.first("busy", self._samples, self._window, self._load)
-        return _busy(busy, busy, "") if isinstance(busy, Missing) else busy
+        return load(busy) if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
         """Return the share of each process in percent, every other tick; a listed one that used none has 0.
@@ -94,17 +94,17 @@ class BusyMeter:
             values = [value for one in recent if 0 <= (value := _number(kind, one.sampleValue)) <= 100]
         if not values:
             return NvmlFailure(NOT_FOUND)
-        return _busy(sum(values) / len(values), max(values), "samples")
+        return load(sum(values) / len(values), max(values), "samples")
 
     def _window(self) -> Readings | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetUtilizationRates")
         if isinstance(answer, NvmlFailure):
             return answer
-        return _busy(float(answer.gpu), _NO_MAXIMUM, "driver window")
+        return load(float(answer.gpu), _NO_MAXIMUM, "driver window")
 
     def _load(self) -> Readings | NvmlFailure:
-        load = self._sysfs_pct() if self._sysfs_pct is not None else None
-        return NvmlFailure(NOT_SUPPORTED) if load is None else _busy(load, _ONE_VALUE, "sysfs")
+        pct = self._sysfs_pct() if self._sysfs_pct is not None else None
+        return NvmlFailure(NOT_SUPPORTED) if pct is None else load(pct, _ONE_VALUE, "sysfs")
 
     def _read_shares(self) -> dict[int, float] | Missing:
         self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._at_ns
@@ -132,8 +132,9 @@ class BusyMeter:
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
-def _busy(mean: Reading, maximum: Reading, source: str) -> Readings:
-    return {"busy_pct": mean, "busy_max_pct": maximum, "busy_source": source}
+def load(mean: Reading, maximum: Reading | None = None, source: str = "") -> Readings:
+    """Return the readings of a load; what is missing is missing for the maximum, too."""
+    return {"busy_pct": mean, "busy_max_pct": mean if maximum is None else maximum, "busy_source": source}
 
 
 def has_own_memory(name: str) -> bool:
