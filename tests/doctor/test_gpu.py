@@ -12,6 +12,7 @@ from tfmon.doctor.facts import DriverFiles, Platform
 from tfmon.doctor.report import no_gpu_reason
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude, read_visibility
+from tfmon.probes.interpreter import Wheel
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_MISMATCH,
     LIBRARY_NOT_FOUND,
@@ -19,7 +20,6 @@ from tfmon.probes.nvidia.nvml import (
     NvmlFailure,
 )
 from tfmon.probes.obstacles import GpuVisibility
-from tfmon.probes.wheel import Wheel
 
 from .bench import H200, find, with_gpu
 

@@ -15,8 +15,8 @@ from support.waiting import wait_for
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.children import import_tensorflow
 from tfmon.doctor.facts import Import, Platform
-from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import no_gpu_reason
+from tfmon.probes.interpreter import describe_interpreter
 
 from .bench import find, with_gpu
 

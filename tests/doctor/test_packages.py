@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.facts import Import, Interpreter, Platform
-from tfmon.doctor.interpreter import describe_interpreter
+from tfmon.doctor.facts import Import, Platform
 from tfmon.doctor.report import CHECKS
+from tfmon.probes.interpreter import Interpreter, describe_interpreter
 
 from .bench import BARE, Bench, find
 

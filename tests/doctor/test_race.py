@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.doctor import machine as host_module
+from tfmon.doctor import gather
 from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import Host, OthersLoad
 from tfmon.model.readings import Missing
@@ -169,8 +169,8 @@ class TestRead:
                 [replace(unknown_host(3 * 10**9, Missing("")), others_cpu_pct=130.0, steal_pct=25.0)],
             )
         )
-        monkeypatch.setattr(host_module.HostProbe, "sample", lambda _probe: next(samples))
-        others = host_module.LoadWatch().finish()
+        monkeypatch.setattr(gather.HostProbe, "sample", lambda _probe: next(samples))
+        others = gather.LoadWatch().finish()
         assert (others.cores, others.source) == (1.3, "over 2.0 s")
         assert others.stolen_share == pytest.approx(0.25 / os.cpu_count())
 

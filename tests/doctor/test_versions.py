@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.doctor.facts import Build, Facts, Interpreter, Platform
-from tfmon.doctor.versions import fits, package, release, requirements
+from tfmon.doctor.facts import Facts, Platform
+from tfmon.doctor.remedies import fits, package, release, requirements
+from tfmon.probes.interpreter import Build, Interpreter
 from tfmon.probes.obstacles import GpuVisibility
 
 

@@ -11,7 +11,7 @@ import pytest
 from tfmon.model.limits import NO_GROUP
 from tfmon.model.readings import Missing
 from tfmon.probes.base import CounterRate
-from tfmon.probes.load import Disturbances
+from tfmon.probes.machine import Disturbances
 
 from .conftest import V2
 
@@ -143,7 +143,7 @@ class TestSwapAndPressure:
 class TestUsableCores:
     def test_read_every_30_s(self, around, monkeypatch):
         cores = [4.0]
-        monkeypatch.setattr("tfmon.probes.load.read_usable_cores", lambda *_: cores[0])
+        monkeypatch.setattr("tfmon.probes.machine.read_usable_cores", lambda *_: cores[0])
         assert read(around, 0, []).usable_cores == 4
         cores[0] = 2.0
         assert read(around, 29 * SECOND, []).usable_cores == 4

@@ -16,7 +16,7 @@ from support.waiting import wait_for
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.probes import processes
 from tfmon.probes.host import HostProbe, cpu_seconds, find_trees
-from tfmon.probes.load import Disturbances, Load, read_load
+from tfmon.probes.machine import Disturbances, Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -9,19 +9,20 @@ import psutil
 import pytest
 from support.waiting import wait_for
 
-from tfmon.doctor.machine import LoadWatch, read_host
+from tfmon.doctor.gather import LoadWatch, read_host
 from tfmon.model.readings import HostSample, Missing, TreeSample
 from tfmon.probes.host import HostProbe
-from tfmon.probes.load import (
+from tfmon.probes.machine import (
     NO_PSUTIL,
     Disturbances,
     Load,
     NoReadingError,
+    memory_bytes,
     read_load,
+    read_machine,
     read_memory,
     read_swap,
 )
-from tfmon.probes.machine import memory_bytes, read_machine
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TICK = os.sysconf("SC_CLK_TCK")

@@ -35,7 +35,7 @@ from tfmon.model.profile import Profile
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
-from tfmon.probes.base import Gpu, Probe
+from tfmon.probes.base import Gpu, Probe, Ticker
 from tfmon.probes.gpus import (
     GpuSearch,
     choose_gpu_probe,
@@ -45,9 +45,8 @@ from tfmon.probes.gpus import (
     read_visibility,
     with_devices,
 )
+from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
-from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 

@@ -11,8 +11,8 @@ from tfmon.model.readings import GpuSample
 from tfmon.model.views import View
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude
+from tfmon.probes.interpreter import Build, Distribution, Interpreter, Wheel
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
-from tfmon.probes.wheel import Wheel
 
 VARIABLES = (
     "CONDA_PREFIX", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND",
@@ -21,57 +21,6 @@ VARIABLES = (
     "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_XLA_FLAGS", "VIRTUAL_ENV",
 )  # fmt: skip
 """The only variables of the environment that are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """The examined Python."""
-
-    executable: str
-    error: str = ""
-    """Why it does not answer; empty if it does."""
-    version: tuple[int, int, int] = (0, 0, 0)
-    machine: str = ""
-    """The processor it was built for, such as "x86_64"."""
-    bits: int = 64
-    free_threaded: bool = False
-    prefix: str = ""
-    path: tuple[str, ...] = ()
-    """Its import path, without the working directory."""
-    pip: bool = True
-    conda: bool = False
-    uv: bool = False
-    """Its environment was made by uv."""
-    managed: bool = False
-    """The system does not permit pip to install into it."""
-    libc: str = ""
-    """Such as "glibc 2.36"; empty for any other C library."""
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """An installed package."""
-
-    name: str
-    """In lower case and with dashes."""
-    version: str
-    folder: str
-    """Its `.dist-info` folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """How the TensorFlow wheel was built."""
-
-    cuda_version: str = ""
-    cudnn_version: str = ""
-    capabilities: tuple[str, ...] = ()
-    """Such as "sm_80" and "compute_90"."""
-    requires_python: str = ""
-    requires: tuple[str, ...] = ()
-    """Its `Requires-Dist` lines."""
-    installer: str = ""
-    """Such as "pip" or "conda"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +133,7 @@ class Facts:
     """The TensorFlow that would be imported without the files that shadow it."""
     home: str = ""
     """The folder that contains it."""
-    build: Build = Build()
+    build: Build = field(default_factory=Build)
     shadows: tuple[str, ...] = ()
     """Files and folders on the import path that are imported instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()

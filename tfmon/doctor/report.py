@@ -15,12 +15,10 @@ from tfmon.doctor.checks import (
     WARNING,
     Check,
     Finding,
-    cuda,
     fairness,
     imported,
     nvidia,
     packages,
-    system,
 )
 from tfmon.doctor.facts import Facts, Running
 from tfmon.doctor.gather import HERE, Roots, gather
@@ -28,11 +26,8 @@ from tfmon.probes.obstacles import Obstacle
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
 CHECKS: tuple[Check, ...] = (
-    *system.PYTHON_CHECKS,
     *packages.CHECKS,
-    *system.GPU_CHECKS,
     *nvidia.CHECKS,
-    *cuda.CHECKS,
     *imported.CHECKS,
     *fairness.CHECKS,
 )

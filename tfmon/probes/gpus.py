@@ -16,6 +16,7 @@ from tfmon.probes.amd import AmdProbe, list_amd_gpus, visible_amd_gpus
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
 from tfmon.probes.host import HostProbe
+from tfmon.probes.interpreter import Wheel, read_wheel
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_NOT_FOUND,
     Nvml,
@@ -36,7 +37,6 @@ from tfmon.probes.obstacles import (
     visible_instances_of,
     wheel_obstacle,
 )
-from tfmon.probes.wheel import Wheel, read_wheel
 
 _EXCLUSIVE = (1, 2, 3)
 """NVML's compute modes: one thread, none, one process."""

@@ -11,7 +11,7 @@ from tfmon.model.events import Event
 from tfmon.model.lane_events import PathsUsed
 from tfmon.model.readings import HostSample, Missing, Reading, TreeSample, summed
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Readings
-from tfmon.probes.load import Disturbances, Load, NoReadingError, read_load
+from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, written_files
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tfmon.model.codec import clean
 from tfmon.model.readings import Missing, ProcessName, Reading
-from tfmon.probes.load import need_psutil
+from tfmon.probes.machine import need_psutil
 
 MACOS = sys.platform == "darwin"
 WHOLE_EVERY_S = 30.0

@@ -6,9 +6,8 @@ from typing import Any
 
 from tfmon import units
 from tfmon.model.race import Machine
-from tfmon.recordings.change import Change
 from tfmon.recordings.compare import Comparison
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import Change, RaceFigures
 from tfmon.recordings.gate import Gate
 from tfmon.reports import head, text
 from tfmon.reports.sections import VERDICT, Lines, Note, Report, Section, Table

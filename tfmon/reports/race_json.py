@@ -21,8 +21,7 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.change import Measured
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import Measured, RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, recording_json, scaling_json
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts, Import
-from tfmon.doctor.versions import package, requirements
+from tfmon.doctor.remedies import package, requirements
 
 _SKIPPED = "TensorFlow was not imported"
 Known: TypeAlias = tuple[tuple[str, str, str], ...]

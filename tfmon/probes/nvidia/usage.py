@@ -8,7 +8,7 @@ from typing import Any
 
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Readings
-from tfmon.probes.load import read_memory
+from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
 SHARES_EVERY_S = 1.9
