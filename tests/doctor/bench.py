@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.doctor.checks import Finding
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFiles, Facts, Host, Library, OthersLoad
+from tfmon.doctor.facts import DriverFiles, Facts, Finding, Host, Library, OthersLoad
 from tfmon.doctor.gather import Roots, gather
 from tfmon.doctor.report import CHECKS
 from tfmon.model.readings import GpuSample

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from support.nvml import TWO_GPUS
 
-from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.facts import DriverFiles, Platform
+from tfmon.doctor.facts import BROKEN, NOT_APPLICABLE, OK, WARNING, DriverFiles, Platform
 from tfmon.doctor.report import no_gpu_reason
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude, read_visibility

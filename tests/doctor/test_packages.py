@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.facts import Import, Platform
+from tfmon.doctor.facts import BROKEN, NOT_APPLICABLE, OK, WARNING, Import, Platform
 from tfmon.doctor.report import CHECKS
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor import gather
-from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.facts import Host, OthersLoad
+from tfmon.doctor.facts import NOT_APPLICABLE, OK, WARNING, Host, OthersLoad
 from tfmon.model.readings import Missing
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu

@@ -7,20 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.doctor.checks import (
-    BROKEN,
-    FAIRNESS,
-    GPU,
-    TENSORFLOW,
-    WARNING,
-    Check,
-    Finding,
-    fairness,
-    imported,
-    nvidia,
-    packages,
-)
-from tfmon.doctor.facts import Facts, Running
+from tfmon.doctor import fairness, imported, nvidia, packages
+from tfmon.doctor.facts import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Facts, Finding, Running
 from tfmon.doctor.gather import HERE, Roots, gather
 from tfmon.probes.obstacles import Obstacle
 

@@ -6,9 +6,20 @@ import re
 from pathlib import Path
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, NVIDIA, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.children import DRIVER, wanted_libraries
-from tfmon.doctor.facts import Facts, Library
+from tfmon.doctor.facts import (
+    GPU,
+    NVIDIA,
+    Check,
+    Facts,
+    Finding,
+    Library,
+    broken,
+    check,
+    not_applicable,
+    ok,
+    warning,
+)
 from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import (
+from tfmon.doctor.facts import (
     GPU,
     INSTALL,
     NVIDIA,
     TENSORFLOW,
     Check,
+    Facts,
     Finding,
     broken,
     check,
@@ -16,7 +17,6 @@ from tfmon.doctor.checks import (
     ok,
     warning,
 )
-from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.probes.interpreter import BUILDS
 from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
