@@ -16,6 +16,7 @@ from tfmon.model import limits
 from tfmon.model.knobs import BATCH_SCOPE, INPUT, PREPARE, KnobError, KnobValue, Settings
 from tfmon.model.spec import step_batch
 from tfmon.trainer.scenario import Scenario, ScenarioError
+from tfmon.units import memory
 
 KEPT_CACHES = 2
 """Filled caches that are kept, so that the key press back to the settings before is quick."""
@@ -203,8 +204,8 @@ def check_copy(arrays: Iterable[Any]) -> None:
     needed, free = sum(int(getattr(array, "nbytes", 0)) for array in arrays), free_bytes()
     if free is not None and needed > free:
         raise MemoryShortageError(
-            f"the data take {_gib(needed)}, and TensorFlow's copy of them as much again, "
-            f"but {_gib(free)} of memory are free: {SMALLER}"
+            f"the data take {memory(needed)}, and TensorFlow's copy of them as much again, "
+            f"but {memory(free)} of memory are free: {SMALLER}"
         )
 
 
@@ -224,14 +225,10 @@ def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
         return
     needed = examples * sum(math.prod(sizes_of_leaf) for sizes_of_leaf in sizes)
     if needed > free:
-        raise MemoryShortageError(f"the cache takes {_gib(needed)}, but {_gib(free)} of memory are free")
+        raise MemoryShortageError(f"the cache takes {memory(needed)}, but {memory(free)} of memory are free")
 
 
 def free_bytes() -> int | None:
     """Return how many bytes can be allocated without swapping; None for unknown."""
-    memory = limits.read_memory()
-    return None if memory is None else limits.limited_memory(*memory)[1]
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"
+    found = limits.read_memory()
+    return None if found is None else limits.limited_memory(*found)[1]
