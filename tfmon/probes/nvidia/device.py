@@ -6,10 +6,8 @@ import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from tfmon.model.limits import read_text
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, Backoff, Gpu, Readings, absent_gpu, kind_of
 from tfmon.probes.nvidia.nvml import (
@@ -120,7 +118,6 @@ SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 HIDDEN_NAMES = "hidden by the container (run it with --pid=host)"
 WSL = Missing("WSL2 does not report which process uses the GPU")
 _NO_FAULTS: Readings = {"faults": (), "faults_reported": False}
-_JETSON_LOADS = ("sys/devices/platform/gpu.0/load", "sys/devices/gpu.0/load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,54 +130,19 @@ class DriverContext:
     """Functions about processes may crash under WSL2, and are not called."""
     foreign_pids: bool = False
     """The driver may number processes as the host of this container does."""
-    root: Path = Path("/")
     before_s: float = 0.0
     """How much of the time before the first sample its loads cover."""
     names: ProcessNames | None = None
     """Who runs the listed processes; None where nobody asks."""
 
 
-class Jetson:
-    """What the system of a Jetson reports of its GPU, where the driver reports nothing.
-
-    Source: `load` of the GPU in /sys (per mille), the thermal zone "gpu-thermal" (thousandths of a °C).
-    """
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._load = next((root / path for path in _JETSON_LOADS if (root / path).exists()), None)
-        zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"))
-        names = ("gpu-thermal", "gpu-therm")
-        self._zone = next(
-            (one / "temp" for one in zones if read_text(one / "type").strip().lower() in names), None
-        )
-
-    def load_pct(self) -> float | None:
-        """Return the load now, or None."""
-        value = _number_in(self._load)
-        return None if value is None else min(100.0, value / 10)
-
-    def celsius(self) -> float | None:
-        """Return the temperature now, or None."""
-        value = _number_in(self._zone)
-        return None if value is None else value / 1000
-
-
-def _number_in(path: Path | None) -> float | None:
-    try:
-        return None if path is None else float(read_text(path))
-    except ValueError:
-        return None
-
-
 class _Meters:
     """Everything that reads one device for as long as it stays attached."""
 
     def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, context: DriverContext) -> None:
-        own_memory = has_own_memory(name)
-        jetson = None if own_memory else Jetson(context.root)
-        self.busy = BusyMeter(own, sysfs_pct=jetson.load_pct if jetson else None, before_s=context.before_s)
-        self.memory = MemoryMeter(own, own_memory=own_memory, lists_processes=context.lists_processes)
-        self.power = PowerMeter(whole, sysfs_celsius=jetson.celsius if jetson else None)
+        self.busy = BusyMeter(own, before_s=context.before_s)
+        self.memory = MemoryMeter(own, own_memory=has_own_memory(name), lists_processes=context.lists_processes)
+        self.power = PowerMeter(whole)
         self.clocks = ClockMeter(whole)
         self.link = LinkMeter(whole)
         self.ecc = EccMeter(whole)

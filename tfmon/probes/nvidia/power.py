@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from tfmon.model.readings import ClockReason, GpuFault, Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, Readings
-from tfmon.probes.nvidia.nvml import NOT_SUPPORTED, TIMEOUT, DeviceCalls, Listed, Nvml, NvmlFailure, Paced
+from tfmon.probes.nvidia.nvml import TIMEOUT, DeviceCalls, Listed, Nvml, NvmlFailure, Paced
 
 LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S = 30.0, 60.0
 _ENERGY_SPAN_NS = 950_000_000
@@ -40,10 +40,8 @@ _REASONS = {
 class PowerMeter:
     """Reads power, energy and temperature of one device."""
 
-    def __init__(self, calls: DeviceCalls, *, sysfs_celsius: Callable[[], float | None] | None = None) -> None:
-        """Read them through the driver, the temperature of a Jetson also through `sysfs_celsius`."""
+    def __init__(self, calls: DeviceCalls) -> None:
         self._calls = calls
-        self._sysfs_celsius = sysfs_celsius
         self._energy_mj: deque[tuple[int, int]] = deque()
         self._limit = Paced(LIMIT_EVERY_S, lambda: calls.number("nvmlDeviceGetEnforcedPowerLimit", scale=1 / 1000))
 
@@ -71,15 +69,11 @@ class PowerMeter:
         }
 
     def celsius(self) -> Reading:
-        """Return the temperature.
-
-        Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`; on a Jetson a thermal zone in /sys.
-        """
+        """Return the temperature. Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`."""
         answer = self._calls.first(
             "temperature",
             lambda: self._calls.call("nvmlDeviceGetTemperatureV", 0),
             lambda: self._calls.call("nvmlDeviceGetTemperature", 0),
-            self._zone,
         )
         return answer if isinstance(answer, Missing) else float(answer)
 
@@ -95,10 +89,6 @@ class PowerMeter:
         if at_ns - begun_ns < _ENERGY_SPAN_NS:
             return FIRST_SAMPLE
         return (millijoules - begun_mj) * 1e6 / (at_ns - begun_ns)
-
-    def _zone(self) -> float | NvmlFailure:
-        celsius = self._sysfs_celsius() if self._sysfs_celsius is not None else None
-        return NvmlFailure(NOT_SUPPORTED) if celsius is None else celsius
 
 
 class ClockMeter:

@@ -143,7 +143,6 @@ class NvidiaProbe:
             lists_processes=_lists_processes(opened.call("nvmlSystemGetDriverVersion")),
             wsl=self._wsl,
             foreign_pids=in_pid_namespace(self._root),
-            root=self._root,
             before_s=self._before_s,
             names=self._names,
         )
