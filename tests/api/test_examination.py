@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfmon.api import examination
-from tfmon.doctor.facts import Facts, Interpreter, OthersLoad
+from tfmon.doctor.facts import Facts, OthersLoad
 from tfmon.doctor.report import Report
 from tfmon.errors import TfmonError
 from tfmon.model.codec import plain, read
@@ -19,6 +19,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.host import unknown_host
+from tfmon.probes.interpreter import Interpreter
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 
 PYTHON = Path("/here/python")

@@ -24,10 +24,10 @@ from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import READY
 from tfmon.model.race import CONCURRENT
 from tfmon.model.session import Session, Snapshot
+from tfmon.probes.base import Ticker
 from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
 
 GETTING_READY_S = 120.0
 ANSWER_S = 10.0

@@ -34,9 +34,9 @@ from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.race import CONCURRENT, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
+from tfmon.probes.base import Ticker
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
 UNITS_OF_WORK = {"step": 400, "eager": 50, "call": 2_000, "fit": 400}

@@ -40,9 +40,8 @@ from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
 from tfmon.model.series import TuneState
 from tfmon.model.session import Session
-from tfmon.probes.base import within
+from tfmon.probes.base import Ticker, within
 from tfmon.probes.host import HostProbe
-from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
 from tfmon.script.watching import tell_later
 from tfmon.trainer import channel

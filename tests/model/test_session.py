@@ -257,7 +257,7 @@ def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(sessio
     assert [lane.discarded for lane in session.snapshot().lanes] == [{}, {GPU_THROTTLED: 1}]
     session.accept(host(3 * SECOND, steal_pct=30.0))
     assert session.snapshot().lane("cpu").discarded == {}, (
-        "stolen time is told beside the figures, see `analysis.contention`"
+        "stolen time is told beside the figures, see `analysis.others`"
     )
 
 

@@ -35,12 +35,18 @@ from tfmon.model.profile import Profile
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
-from tfmon.probes.base import Gpu, Probe
-from tfmon.probes.choice import choose_gpu_probe, choose_probes, look
-from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
+from tfmon.probes.base import Gpu, Probe, Ticker
+from tfmon.probes.gpus import (
+    GpuSearch,
+    choose_gpu_probe,
+    choose_probes,
+    find_gpus,
+    look,
+    read_visibility,
+    with_devices,
+)
+from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
-from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 

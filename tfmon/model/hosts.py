@@ -239,7 +239,7 @@ def _disturbed(
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
     """Return the disturbances of all lanes; a missing reading is not one.
 
-    Stolen time is none: it hits all lanes alike, and `analysis.contention` reports it beside the figures.
+    Stolen time is none: it hits all lanes alike, and `analysis.others` reports it beside the figures.
     """
     limits = (
         (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),

@@ -19,8 +19,7 @@ from tfmon.model.lane_use import GpuPart
 from tfmon.model.lanes_together import collisions
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.change import Measured
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import Measured, RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Check, Finding, check, not_applicable, ok, warning
-from tfmon.doctor.checks.nvidia import visible_devices_of
-from tfmon.doctor.facts import Facts
+from tfmon.doctor.facts import FAIRNESS, KERNEL, NVIDIA, Check, Facts, Finding, check, not_applicable, ok, warning
+from tfmon.doctor.nvidia import visible_devices_of
 from tfmon.model.readings import GpuSample, Missing, known
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY
 from tfmon.probes.nvidia.power import INFO

@@ -11,9 +11,20 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
-from tfmon.doctor.facts import Facts, Import
-from tfmon.doctor.versions import package, requirements
+from tfmon.doctor.facts import (
+    GPU,
+    TENSORFLOW,
+    Check,
+    Facts,
+    Finding,
+    Import,
+    broken,
+    check,
+    not_applicable,
+    ok,
+    warning,
+)
+from tfmon.doctor.remedies import package, requirements
 
 _SKIPPED = "TensorFlow was not imported"
 Known: TypeAlias = tuple[tuple[str, str, str], ...]
