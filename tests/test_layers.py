@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "experiments": {"model", "analysis", "errors"},
     "recordings": {"model", "analysis", *TEXT, "platformdirs"},
     "doctor": {"model", "probes", *TEXT, "packaging"},
-    "trainer": {"model", "profile", "numpy", "tensorflow", "keras"},
+    "trainer": {"model", "profile", "units", "numpy", "tensorflow", "keras"},
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},
     "catalog": {"model", "errors", "platformdirs"},

@@ -16,8 +16,8 @@ from tfmon.api import program as program_module
 from tfmon.lanes.group import LaneGroup
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus
+from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.nvidia.probe import NvidiaProbe
-from tfmon.probes.wheel import read_wheel
 
 from .ledger import Ledger, Step
 from .smi import Smi

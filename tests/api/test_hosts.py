@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S
 from tfmon.api import hosts as hosts_module
 from tfmon.api.hosts import Hosts, command_paths
 from tfmon.catalog import ScenarioInfo, command_scenario
-from tfmon.doctor.facts import Facts, Interpreter, OthersLoad
+from tfmon.doctor.facts import Facts, OthersLoad
 from tfmon.doctor.report import Report
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host
@@ -27,6 +27,7 @@ from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 from tfmon.probes.host import unknown_host
+from tfmon.probes.interpreter import Interpreter
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 
 INFO = ScenarioInfo("net", Path("/scenarios/net.py"), "file", "A net", "", (), ("", ""), 1_000)

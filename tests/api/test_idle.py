@@ -14,8 +14,7 @@ from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
 from tfmon.model.spec import LaneSpec
-from tfmon.probes.choice import look
-from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.gpus import GpuSearch, look
 
 from .test_planner import INFO
 

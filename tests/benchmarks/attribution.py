@@ -37,8 +37,7 @@ from tests.benchmarks.common import (
     plan_one_lane,
     racing,
 )
-from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.bottleneck import find_bottleneck, shares_of
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState

@@ -25,10 +25,10 @@ from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import READY
 from tfmon.model.race import CONCURRENT
 from tfmon.model.session import Session, Snapshot
+from tfmon.probes.base import Ticker
 from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
 
 GETTING_READY_S = 120.0
 ANSWER_S = 10.0
@@ -128,7 +128,7 @@ def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan, script)
-    ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
+    ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
         lanes.pause([plan.lanes[0].spec.name])

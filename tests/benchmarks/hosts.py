@@ -43,7 +43,7 @@ from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
 
 from tests.benchmarks.common import Watch, command_of, met
-from tfmon.analysis.means import trimmed
+from tfmon.analysis.intervals import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
@@ -156,7 +156,7 @@ def start(sshd: Sshd, options: argparse.Namespace) -> None:
 
 
 def keys(sshd: Sshd, options: argparse.Namespace) -> None:
-    from tfmon.lanes.local import LocalProcess
+    from tfmon.lanes.process import LocalProcess
     from tfmon.lanes.reader import PipeReader
 
     reader, script = PipeReader(sys.exit), CHILDREN / "speaker.py"

@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import options_of
 from tfmon.model.session import Session
+from tfmon.probes.base import Ticker
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.probe import NvidiaProbe
-from tfmon.probes.ticker import Ticker
 
 LANE = """
 import os, sys, threading, time

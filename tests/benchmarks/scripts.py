@@ -34,9 +34,9 @@ from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.race import CONCURRENT, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
+from tfmon.probes.base import Ticker
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
 UNITS_OF_WORK = {"step": 400, "eager": 50, "call": 2_000, "fit": 400}
@@ -66,7 +66,7 @@ def lane_of(what: str, pairs: int, units: int, hear: Callable[[Event], None]) ->
         session = Session(read_machine(), time.monotonic_ns)
         session.listen(hear)
         lanes = LaneGroup(session, lambda _scenario: plan)
-        ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
+        ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
         try:
             lanes.begin(plan)
             ticker.start()
@@ -85,7 +85,7 @@ def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], f
             windows.append(event)
 
     with lane_of(what, pairs, units, hear) as (session, lanes, output):
-        while not lanes.all_over:
+        while not lanes.running.all_over:
             time.sleep(0.2)
         lines = [line.split() for line in output.read_text().splitlines()]
     said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import psutil
 from support.sweeps import SimulatedStation, planned
 
-from tfmon.analysis.sweep_text import sweep_table
+from tfmon.analysis.series_tables import sweep_table
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window

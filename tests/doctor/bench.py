@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.doctor.checks import Finding
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFiles, Facts, Host, Interpreter, Library, OthersLoad
+from tfmon.doctor.facts import DriverFiles, Facts, Finding, Host, Library, OthersLoad
 from tfmon.doctor.gather import Roots, gather
-from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import CHECKS
 from tfmon.model.readings import GpuSample
 from tfmon.probes.base import Gpu, absent_gpu
+from tfmon.probes.interpreter import Interpreter, describe_interpreter
 
 REQUIRES = (
     "keras>=3.12.0",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.children import wanted_libraries
-from tfmon.doctor.facts import Build, Platform
+from tfmon.doctor.facts import BROKEN, NOT_APPLICABLE, OK, WARNING, Platform
+from tfmon.probes.interpreter import Build
 
 from .bench import build_library, find, with_gpu
 

@@ -12,11 +12,10 @@ import psutil
 import pytest
 from support.waiting import wait_for
 
-from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.children import import_tensorflow
-from tfmon.doctor.facts import Import, Platform
-from tfmon.doctor.interpreter import describe_interpreter
+from tfmon.doctor.facts import BROKEN, NOT_APPLICABLE, OK, WARNING, Import, Platform
 from tfmon.doctor.report import no_gpu_reason
+from tfmon.probes.interpreter import describe_interpreter
 
 from .bench import find, with_gpu
 

@@ -10,10 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
-from tfmon.doctor.facts import Facts, Import, Interpreter, OthersLoad, Platform
+from tfmon.doctor.facts import (
+    BROKEN,
+    FAIRNESS,
+    GPU,
+    NOT_APPLICABLE,
+    OK,
+    TENSORFLOW,
+    WARNING,
+    Facts,
+    Import,
+    OthersLoad,
+    Platform,
+)
 from tfmon.doctor.gather import Roots
 from tfmon.doctor.report import CHECKS, Report, report_on, run_checks
+from tfmon.probes.interpreter import Interpreter
 from tfmon.probes.obstacles import GpuVisibility
 from tfmon.reports.checks import to_json, to_text
 

@@ -15,8 +15,9 @@ from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbanc
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.periods import why_mode_stays
-from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, TuneState
+from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
+from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.model.window_sums import WindowSums
@@ -256,7 +257,7 @@ def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(sessio
     assert [lane.discarded for lane in session.snapshot().lanes] == [{}, {GPU_THROTTLED: 1}]
     session.accept(host(3 * SECOND, steal_pct=30.0))
     assert session.snapshot().lane("cpu").discarded == {}, (
-        "stolen time is told beside the figures, see `analysis.contention`"
+        "stolen time is told beside the figures, see `analysis.others`"
     )
 
 

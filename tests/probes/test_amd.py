@@ -10,9 +10,8 @@ import pytest
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.amd import NO_FILE, NOT_LISTED, NOT_READ, AmdProbe, list_amd_gpus, visible_amd_gpus
 from tfmon.probes.base import Gpu
-from tfmon.probes.choice import choose_gpu_probe
-from tfmon.probes.gpus import GpuSearch, conclude, read_visibility
-from tfmon.probes.wheel import Wheel
+from tfmon.probes.gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
+from tfmon.probes.interpreter import Wheel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /sys")
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -16,11 +15,9 @@ from support.waiting import wait_for
 
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.probes import processes
-from tfmon.probes.disturbances import Disturbances
-from tfmon.probes.host import HostProbe
-from tfmon.probes.load import Load, read_load
+from tfmon.probes.host import HostProbe, cpu_seconds, find_trees
+from tfmon.probes.machine import Disturbances, Load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table, uses_of
-from tfmon.probes.trees import cpu_seconds, find_trees
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TICK = os.sysconf("SC_CLK_TCK")
@@ -128,20 +125,6 @@ class TestMachine:
         host, tree = build(refuse).sample()
         assert host.cpu_pct == host.memory_total_bytes == Missing("the system reports none: PermissionError")
         assert tree.processes == 1
-
-    def test_real_load(self):
-        before = read_load()
-        total = psutil.virtual_memory().total
-        assert before.total_bytes == total
-        assert 0 < before.used_bytes < total
-        burn(0.15)
-        assert read_load().busy_s >= before.busy_s + 0.1
-
-
-def burn(seconds: float) -> None:
-    until = time.process_time() + seconds
-    while time.process_time() < until:
-        pass
 
 
 class TestFixtureTrees:

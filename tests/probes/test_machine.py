@@ -1,20 +1,35 @@
-"""Facts about the machine, from fixture roots."""
+"""What the machine is and has used: from fixture roots, as psutil says, and why there is nothing elsewhere."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import wait_for
 
-from tfmon.probes.machine import _ask_sysctl, quota_cores, read_cpu_name, read_machine, read_usable_cores
+from tfmon.doctor.gather import LoadWatch, read_host
+from tfmon.model.limits import limited_memory, quota_cores
+from tfmon.model.readings import HostSample, Missing, TreeSample
+from tfmon.probes.host import HostProbe
+from tfmon.probes.machine import (
+    NO_PSUTIL,
+    Disturbances,
+    Load,
+    NoReadingError,
+    _ask_sysctl,
+    memory_bytes,
+    read_cpu_name,
+    read_load,
+    read_machine,
+    read_memory,
+    read_swap,
+    read_usable_cores,
+)
 
 from .conftest import V2
 
-CHECKOUT = Path(__file__).parents[2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 V1 = "33 25 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
 OTHER = "34 25 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
@@ -64,6 +79,31 @@ class TestQuota:
         put("proc/self/cgroup", text)
         put("proc/self/mountinfo", text)
         assert quota_cores(tmp_path) is None
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        ("mount", "names"),
+        [
+            (V2, ("memory.max", "memory.current", "inactive_file", "max")),
+            (OTHER, ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", f"{2**63 - 4096}")),
+        ],
+    )
+    def test_the_tightest_limit_of_all_groups_above_and_what_files_use_is_free(self, put, tmp_path, mount, names):
+        limit, usage, files, none = names
+        put("proc/self/cgroup", "4:memory:/jobs/lane\n0::/jobs/lane\n")
+        put("proc/self/mountinfo", mount)
+        top = mount.split()[4].lstrip("/")
+        for group, most, used in (("jobs/lane", none, 900), ("jobs", 2_000, 1_500), ("", 8_000, 2_000)):
+            put(f"{top}/{group}/{limit}", f"{most}\n")
+            put(f"{top}/{group}/{usage}", f"{used}\n")
+        put(f"{top}/jobs/memory.stat", f"anon 1\n{files} 300\n")
+        assert limited_memory(16_000, 9_000, tmp_path) == (2_000, 800)
+        assert limited_memory(16_000, 100, tmp_path) == (2_000, 100), "the machine has less"
+        put(f"{top}/jobs/{usage}", "2400\n")
+        assert limited_memory(16_000, 9_000, tmp_path) == (2_000, 0)
+        put("proc/self/mountinfo", "")
+        assert limited_memory(16_000, 9_000, tmp_path) == (16_000, 9_000)
 
 
 class TestUsableCores:
@@ -132,12 +172,73 @@ class TestThisMachine:
         machine = read_machine(tmp_path)
         assert (machine.boot, machine.quota_cores) == ("6d1d-42", 2.5)
 
+
+# ---------------- what the machine has used
+
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def no_psutil(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psutil", None)
+
+
+class TestProc:
+    def test_every_column_counts_where_it_belongs(self, put, tmp_path):
+        put("meminfo", "MemTotal:       1000 kB\nMemFree:  100 kB\nMemAvailable:    400 kB\nBuffers: 3 kB\n")
+        columns = (1, 2, 4, 1000, 2000, 8, 16, 32, 64, 128)
+        put("stat", "cpu  " + " ".join(str(TICK * one) for one in columns) + "\ncpu0 1 2 3\n")
+        assert read_load(tmp_path) == Load(1 + 2 + 4 + 8 + 16, 600 * 1024, 1000 * 1024, 32)
+        put("stat", f"cpu {TICK} 0 0 9\n")
+        assert read_load(tmp_path) == Load(1, 600 * 1024, 1000 * 1024, None), "an old kernel counts no stolen time"
+
+    @pytest.mark.parametrize(("name", "text"), [("stat", "intr 1\n"), ("meminfo", "MemTotal: 5 kB\n")])
+    def test_what_is_not_there_is_no_reading(self, put, tmp_path, name, text):
+        put("meminfo", "MemTotal: 1000 kB\nMemAvailable: 400 kB\n")
+        put("stat", "cpu 1 2 3 4\n")
+        put(name, text)
+        with pytest.raises(NoReadingError, match=name):
+            read_load(tmp_path)
+
     @LINUX
-    @pytest.mark.process
-    def test_affinity_is_seen(self):
-        code = (
-            "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]);"
-            "from tfmon.probes.machine import read_machine; print(read_machine().usable_cores <= 1)"
-        )
-        answer = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True)
-        assert answer.stdout == "True\n", answer.stderr
+    def test_as_psutil_says(self):
+        before, theirs, after = read_load(), psutil.cpu_times(), read_load()
+        busy_s = theirs.user + theirs.nice + theirs.system + theirs.irq + theirs.softirq
+        assert before.busy_s - 1 <= busy_s <= after.busy_s + 1
+        assert before.stolen_s - 1 <= theirs.steal <= after.stolen_s + 1
+        total = psutil.virtual_memory().total
+        assert (before.total_bytes, memory_bytes()) == (total, total)
+        wait_for(lambda: read_memory()[1] == pytest.approx(psutil.virtual_memory().available, rel=0.1))
+
+    @LINUX
+    def test_nothing_is_missing_without_psutil(self, no_psutil):
+        probe = HostProbe(lambda: {"lane": os.getpid()})
+        host, tree = probe.sample()
+        assert isinstance(host, HostSample) and host.memory_used_bytes > 0
+        assert isinstance(tree, TreeSample) and tree.private_bytes > 0
+        assert read_machine().memory_bytes == memory_bytes()
+
+
+class TestElsewhere:
+    """A system without /proc, where psutil is needed and not installed."""
+
+    @pytest.fixture(autouse=True)
+    def elsewhere(self, no_psutil, monkeypatch):
+        monkeypatch.setattr(sys, "platform", "darwin")
+
+    def test_readings_are_missing_with_the_reason(self, tmp_path):
+        lanes = {"lane": 4711, " ": 4712}
+        probe = HostProbe(lambda: lanes, disturbances=Disturbances(tmp_path, platform="darwin"))
+        host, tree = probe.sample()
+        assert host.cpu_pct == host.memory_used_bytes == Missing(f"the system reports none: {NO_PSUTIL}")
+        assert host.swap_in_bytes_per_s == Missing("this system does not report swapping")
+        assert (tree.lane, tree.cpu_pct, tree.private_bytes) == ("lane", Missing(NO_PSUTIL), Missing(NO_PSUTIL))
+        assert read_swap() is None
+
+    @pytest.mark.process  # on macOS it asks sysctl for the processor
+    def test_the_doctor_does_without(self, tmp_path):
+        others = LoadWatch().finish()
+        assert (others.cores, others.stolen_share) == (None, None)
+        assert others.source.endswith(NO_PSUTIL)
+        assert read_host(tmp_path, others).total_bytes == 0

@@ -14,10 +14,9 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.model.session import Session
-from tfmon.probes.base import FIRST_SAMPLE, Gpu
+from tfmon.probes.base import FIRST_SAMPLE, Gpu, Ticker
 from tfmon.probes.nvidia.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
-from tfmon.probes.ticker import Ticker
 
 pytestmark = pytest.mark.process
 

@@ -7,8 +7,7 @@ import pytest
 from support.nvml import BUSY, TWO_GPUS, take
 
 from tfmon.model.readings import ClockReason, Missing
-from tfmon.probes.nvidia.faults import explain_xid
-from tfmon.probes.nvidia.power import explain
+from tfmon.probes.nvidia.power import explain, explain_xid
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
 pytestmark = pytest.mark.process

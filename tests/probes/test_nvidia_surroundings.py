@@ -1,4 +1,4 @@
-"""NVIDIA GPUs that are split up (MIG), in containers, under WSL2 and on a Jetson."""
+"""NVIDIA GPUs that are split up (MIG), in containers, under WSL2 and without memory of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from support.waiting import PATIENCE_S
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
-from tfmon.probes.nvidia.device import Jetson
 from tfmon.probes.nvidia.probe import NvidiaProbe, survives_sampling
 
 pytestmark = pytest.mark.process
@@ -138,32 +137,12 @@ class TestWsl:
         assert survives_sampling(timeout_s=1 if script else PATIENCE_S) is (None if script else True)
 
 
-class TestJetson:
-    ORIN = "count 1\nname 0 Orin_(nvgpu)\nuuid 0 GPU-0r10\n"
-    GPU = Gpu(index=0, uuid="GPU-0r10", name="Orin (nvgpu)", physical_gpu=0)
-
-    def test_the_system_tells_what_the_driver_does_not(self, driver, clock, root, put):
-        driver.play(self.ORIN)
-        put("sys/devices/platform/gpu.0/load", "437\n")
-        put("sys/class/thermal/thermal_zone0/type", "cpu-thermal\n")
-        put("sys/class/thermal/thermal_zone1/type", "gpu-thermal\n")
-        put("sys/class/thermal/thermal_zone1/temp", "48500\n")
-        (sample,) = take(NvidiaProbe([self.GPU], clock_ns=clock, root=root))
-        assert (sample.busy_pct, sample.busy_source) == (43.7, "sysfs")
-        assert sample.temperature_c == 48.5
-        assert (sample.total_bytes, sample.unified) == (psutil.virtual_memory().total, True)
-        assert sample.power_w == Missing("not supported by this GPU")
-
-    def test_another_gpu_without_readings_is_no_jetson(self, driver, clock, root, put):
-        driver.play(self.ORIN.replace("Orin_(nvgpu)", "NVIDIA_GRID"))
-        put("sys/devices/platform/gpu.0/load", "437\n")
-        grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", physical_gpu=0)
-        (sample,) = take(NvidiaProbe([grid], clock_ns=clock, root=root))
-        assert sample.busy_pct == sample.used_bytes == Missing("not supported by this GPU")
-        assert not sample.unified
-
-    def test_files_that_are_not_there_or_make_no_sense(self, root, put):
-        assert Jetson(root).load_pct() is None
-        put("sys/devices/gpu.0/load", "?")
-        assert Jetson(root).load_pct() is None
-        assert Jetson(root).celsius() is None
+@pytest.mark.parametrize(("name", "unified"), [("Orin_(nvgpu)", True), ("NVIDIA_GRID", False)])
+def test_a_gpu_without_memory_of_its_own_has_that_of_the_machine(driver, clock, name, unified):
+    driver.play(f"count 1\nname 0 {name}\nuuid 0 GPU-0r10\n")
+    gpu = Gpu(index=0, uuid="GPU-0r10", name=name.replace("_", " "), physical_gpu=0)
+    (sample,) = take(NvidiaProbe([gpu], clock_ns=clock))
+    unsupported = Missing("not supported by this GPU")
+    assert sample.busy_pct == sample.power_w == unsupported
+    total = psutil.virtual_memory().total if unified else unsupported
+    assert (sample.total_bytes, sample.unified) == (total, unified)

@@ -8,7 +8,7 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import HostSample, Missing
-from tfmon.probes.ticker import Ticker
+from tfmon.probes.base import Ticker
 
 SECOND = 1_000_000_000
 

@@ -12,15 +12,14 @@ from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.means import trimmed
+from tfmon.analysis.intervals import trimmed
 from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import gate as gates
-from tfmon.recordings.change import Measured, change_of
 from tfmon.recordings.compare import Comparison, compare, compare_all
-from tfmon.recordings.figures import RaceFigures, read_race, read_races
+from tfmon.recordings.figures import Measured, RaceFigures, change_of, read_race, read_races
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 from support.ui import Demo
 
-from tfmon.recordings.change import Change
 from tfmon.recordings.compare import Comparison, Difference, LanePair
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import Change, RaceFigures
 from tfmon.reports.diff import to_json, to_text
 
 

@@ -15,7 +15,7 @@ from support.sweeps import planned
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import Machine
-from tfmon.model.sweep import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
+from tfmon.model.series import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
 from tfmon.recordings import sweeps
 from tfmon.reports.series import command_line
 

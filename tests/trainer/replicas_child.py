@@ -16,7 +16,7 @@ from tfmon.catalog import read_scenario
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, ScenarioError, runtime
 from tfmon.trainer.pipeline import Pipelines, count_examples
-from tfmon.trainer.replicas import Replicas
+from tfmon.trainer.runtime import Replicas
 from tfmon.trainer.scenario import load
 from tfmon.trainer.setups import Steps
 

@@ -261,16 +261,6 @@ class TestCapture:
         assert profile.input.wait_ns * profile.steps / 1e6 >= 4 * 5
         assert profile.call.dispatch_ns * profile.steps / 1e6 >= 4 * 10, "sleeping is no operation"
 
-    def test_a_second_one_at_the_same_time_is_refused_in_words(
-        self, tf: Any, capture: Capture, tmp_path: Path
-    ) -> None:
-        capture.start()
-        with pytest.raises(CaptureError, match="another profile is being taken in this process"):
-            Capture(tmp_path / "second").start()
-        with capture.step():
-            tf.constant(1) + 1
-        assert capture.stop().exists()
-
     def test_one_after_the_other_each_has_its_own_steps(self, tf: Any, tmp_path: Path) -> None:
         counts = []
         for steps in (2, 3):

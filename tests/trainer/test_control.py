@@ -17,8 +17,7 @@ from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import PAUSE, PROFILE, WARM_UP, LaneControl
-from tfmon.trainer.cpu_use import HAS_RUN_NS, TICK_NS, CpuMeter
-from tfmon.trainer.slices import GPU_STRETCH_NS, STRETCH_NS, WINDOW_NS, Slices
+from tfmon.trainer.slices import GPU_STRETCH_NS, HAS_RUN_NS, STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter, Slices
 from tfmon.trainer.step_clock import (
     CAPACITY,
     COMPILING,

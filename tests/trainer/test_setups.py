@@ -16,7 +16,7 @@ from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.setups import SetupBuilder, Steps
 
 from .running import OneStep
-from .test_pipeline import scenario, settings, take
+from .test_pipeline import scenario, settings
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -128,22 +128,6 @@ def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
     builder.build(settings(4))
     builder.start()
     return builder, delivered
-
-
-def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
-    def no_sevens(_self: Any, examples: Any, batch_size: int) -> Any:
-        if batch_size == 7:
-            raise ValueError("not seven")
-        return examples.batch(batch_size)
-
-    builder, delivered = start(Pipelines(scenario(np.arange(8.0), no_sevens)))
-    builder.request(1, "batch_size", 7)
-    builder.request(2, "prefetch", 1)
-    request, error = delivered.get(timeout=PATIENCE_S)
-    assert (request, str(error)) == (1, "not seven")
-    request, setup = delivered.get(timeout=PATIENCE_S)
-    assert (request, setup.settings, setup.step) == (2, settings(4, 1), None), "nothing is left of the failed one"
-    assert take(setup.feed, 1) == [[[0, 1, 2, 3]]]
 
 
 def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: Any) -> None:

@@ -10,7 +10,7 @@ from support.eight_gpus import samples
 from support.shared_gpu import shared_demo
 from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
 
-from tfmon.analysis.gpu_others import why
+from tfmon.analysis.others import why
 from tfmon.model.readings import Missing, ProcessName
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.rows import cells, plain

@@ -9,7 +9,7 @@ from support.recordings import RECORDED
 from textual.command import CommandList
 
 from tfmon.api.live import replay_of
-from tfmon.model.ports import Mark, ReplayState
+from tfmon.model.ports import ReplayState, TimeMark
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
@@ -182,9 +182,9 @@ async def test_the_time_line_counts_as_the_header_does(player):
 
 def replay(at_s: float = 30, **more) -> ReplayState:
     marks = (
-        Mark(10 * SECOND, "batch_size 64 (cpu)", "knob"),
-        Mark(28 * SECOND, "gpu:0 failed", "trouble"),
-        Mark(50 * SECOND, "mode turns", "request"),
+        TimeMark(10 * SECOND, "batch_size 64 (cpu)", "knob"),
+        TimeMark(28 * SECOND, "gpu:0 failed", "trouble"),
+        TimeMark(50 * SECOND, "mode turns", "request"),
     )
     values = {"from_ns": 0, "to_ns": 60 * SECOND, "event": 5, "events": 9, "playing": True, "speed": 10}
     return ReplayState(at_ns=round(at_s * SECOND), **{**values, "marks": marks, **more})

@@ -29,19 +29,25 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
-from tfmon.model.lane_end import code_of_command
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
+from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
-from tfmon.probes.base import Gpu, Probe
-from tfmon.probes.choice import choose_gpu_probe, choose_probes, look
-from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
+from tfmon.probes.base import Gpu, Probe, Ticker
+from tfmon.probes.gpus import (
+    GpuSearch,
+    choose_gpu_probe,
+    choose_probes,
+    find_gpus,
+    look,
+    read_visibility,
+    with_devices,
+)
+from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
-from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 
@@ -92,8 +98,8 @@ class Program:
         self._header: Header | None = None
         self._watchdog = Watchdog(
             self.session.snapshot,
-            self.lanes,
-            self.lanes.suspension.record,
+            self.lanes.running,
+            self.lanes.running.suspension.record,
             slice_s=race_options.slice_s,
             start_s=float(resolve("start_timeout").value),
         )
@@ -151,12 +157,12 @@ class Program:
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
-        self._watchdog.start(self.lanes.thread_failed)
+        self._watchdog.start(self.lanes.running.thread_failed)
         if self._hosts is not None:
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
         gpus = self._search.sampled if self._search is not None else ()
         self._read_gpus = {gpu.uuid for gpu in gpus}
-        for probe in choose_probes(self.lanes.processes, gpus):
+        for probe in choose_probes(self.lanes.running.processes, gpus):
             self._tick(probe)
 
     def watch_gpus(self) -> str:
@@ -253,7 +259,7 @@ class Program:
         """Return the doctor's report of the race's machines as text."""
         from tfmon.api.hosts import examine
 
-        processes = self.lanes.processes().values()
+        processes = self.lanes.running.processes().values()
         return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
 
     @property
@@ -331,7 +337,7 @@ class Program:
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
-            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Connection:

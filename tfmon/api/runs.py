@@ -14,7 +14,7 @@ from typing import TextIO
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
-from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.api.program import Program
@@ -27,7 +27,7 @@ from tfmon.lanes.suspend import Suspender
 from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.profile import Profile
-from tfmon.model.race import Experiment, TuneState
+from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.reports.series import happened, progress_line
 
@@ -73,7 +73,7 @@ class RaceRun(Run):
     def join(self, timeout_s: float) -> bool:
         """Wait that long; return whether it is over."""
         time.sleep(timeout_s)
-        return self.program.lanes.all_over
+        return self.program.lanes.running.all_over
 
     def line(self) -> str:
         """Return how fast the lanes are, and how long it takes."""
@@ -95,7 +95,7 @@ class RaceRun(Run):
     @property
     def suspensions(self) -> list[Suspender]:
         """What suspends the lanes along with tfmon."""
-        return [self.program.lanes.suspension]
+        return [self.program.lanes.running.suspension]
 
     def go_on_alone(self) -> bool:
         """Let a user's command train on although the terminal is gone; return False where none trains.

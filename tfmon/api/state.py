@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon import units
-from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, LogRatio
 from tfmon.api.run import TOLD_EVERY_S, Tell
 from tfmon.api.settings import resolve
 from tfmon.errors import TfmonError
@@ -64,7 +64,7 @@ def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -
     return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
-def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: Comparison) -> None:
+def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: LogRatio) -> None:
     """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
     between = found.between
     if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:

@@ -24,7 +24,7 @@ from tfmon.errors import (
 if TYPE_CHECKING:
     from tfmon.api.options import RaceOptions
     from tfmon.catalog import ScenarioInfo
-    from tfmon.model.race import Experiment
+    from tfmon.model.series import Experiment
     from tfmon.model.spec import LaneSpec
 
 _POSITIVE = number("number", "a number", 0.0, above=True)
@@ -68,7 +68,7 @@ def crossover(
     from tfmon.analysis.crossover import plan_crossover
     from tfmon.api.options import race_options, raced
     from tfmon.model.ports import ExperimentError
-    from tfmon.model.race import CrossoverState
+    from tfmon.model.series import CrossoverState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import crossover_to_json
 
@@ -109,7 +109,7 @@ def tune(scenario: str | None, as_json: bool, **given: Any) -> None:  # noqa: AN
       tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
     from tfmon.api.options import race_options, raced
-    from tfmon.model.race import TuneState
+    from tfmon.model.series import TuneState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import tuning_to_json
 

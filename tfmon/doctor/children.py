@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tfmon.doctor.facts import Build, Import, Library
-from tfmon.doctor.interpreter import NO_CWD, run_script
+from tfmon.doctor.facts import Import, Library
 from tfmon.model.codec import clean
+from tfmon.probes.interpreter import NO_CWD, Build, run_script
 
 DRIVER = "libcuda.so.1"
 _VERSIONS = {

@@ -1,18 +1,19 @@
-"""The facts that the checks judge: interpreter, packages, TensorFlow, libraries, driver, GPUs and machine.
+"""The facts that the checks judge: interpreter, TensorFlow, libraries, driver, GPUs, machine; and what a check is.
 
 They are plain values, which travel from the machine that they were gathered on to the one that judges them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tfmon.model.readings import GpuSample
 from tfmon.model.views import View
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude
+from tfmon.probes.interpreter import Build, Distribution, Interpreter, Wheel
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
-from tfmon.probes.wheel import Wheel
 
 VARIABLES = (
     "CONDA_PREFIX", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND",
@@ -21,57 +22,6 @@ VARIABLES = (
     "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_XLA_FLAGS", "VIRTUAL_ENV",
 )  # fmt: skip
 """The only variables of the environment that are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """The examined Python."""
-
-    executable: str
-    error: str = ""
-    """Why it does not answer; empty if it does."""
-    version: tuple[int, int, int] = (0, 0, 0)
-    machine: str = ""
-    """The processor it was built for, such as "x86_64"."""
-    bits: int = 64
-    free_threaded: bool = False
-    prefix: str = ""
-    path: tuple[str, ...] = ()
-    """Its import path, without the working directory."""
-    pip: bool = True
-    conda: bool = False
-    uv: bool = False
-    """Its environment was made by uv."""
-    managed: bool = False
-    """The system does not permit pip to install into it."""
-    libc: str = ""
-    """Such as "glibc 2.36"; empty for any other C library."""
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """An installed package."""
-
-    name: str
-    """In lower case and with dashes."""
-    version: str
-    folder: str
-    """Its `.dist-info` folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """How the TensorFlow wheel was built."""
-
-    cuda_version: str = ""
-    cudnn_version: str = ""
-    capabilities: tuple[str, ...] = ()
-    """Such as "sm_80" and "compute_90"."""
-    requires_python: str = ""
-    requires: tuple[str, ...] = ()
-    """Its `Requires-Dist` lines."""
-    installer: str = ""
-    """Such as "pip" or "conda"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +134,7 @@ class Facts:
     """The TensorFlow that would be imported without the files that shadow it."""
     home: str = ""
     """The folder that contains it."""
-    build: Build = Build()
+    build: Build = field(default_factory=Build)
     shadows: tuple[str, ...] = ()
     """Files and folders on the import path that are imported instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()
@@ -220,3 +170,72 @@ class Facts:
     def version_of(self, name: str) -> str:
         """Return the version of an installed package, or ""."""
         return next((one.version for one in self.distributions if one.name == name), "")
+
+
+# ---------------- what a check is, and what it finds
+
+
+OK, WARNING, BROKEN, NOT_APPLICABLE = "ok", "warning", "broken", "not applicable"
+TENSORFLOW, GPU, FAIRNESS = "tensorflow", "gpu", "fairness"
+"""Subjects: whether TensorFlow runs, whether it has a GPU, whether a race is fair."""
+
+NVIDIA, INSTALL = "https://docs.nvidia.com/", "https://www.tensorflow.org/install/pip"
+KERNEL = "https://docs.kernel.org/admin-guide/"
+"""Where most sources of the checks are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found."""
+
+    status: str
+    """`ok`, `warning`, `broken` or `not applicable`."""
+    found: str
+    expected: str = ""
+    """What would be fine; empty if it is."""
+    fix: str = ""
+    """What to do on this platform and in this environment; empty if there is nothing to do."""
+    evidence: tuple[str, ...] = ()
+    """What it was read from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Judges one thing by the facts."""
+
+    id: str
+    title: str
+    subject: str
+    """`tensorflow`, `gpu` or `fairness`."""
+    source: str
+    """Where the rule is documented: a URL or the name of an interface."""
+    judge: Callable[[Facts], Finding]
+
+    def __call__(self, facts: Facts) -> Finding:
+        """Return the finding."""
+        return self.judge(facts)
+
+
+def check(id: str, title: str, subject: str, source: str) -> Callable[[Callable[[Facts], Finding]], Check]:
+    """Turn a function that judges facts into a check."""
+    return lambda judge: Check(id, title, subject, source, judge)
+
+
+def ok(found: str, *evidence: str) -> Finding:
+    """Return that all is fine."""
+    return Finding(OK, found, evidence=evidence)
+
+
+def warning(found: str, expected: str, fix: str, *evidence: str) -> Finding:
+    """Return something that works, but not well."""
+    return Finding(WARNING, found, expected, fix, evidence)
+
+
+def broken(found: str, expected: str, fix: str, *evidence: str) -> Finding:
+    """Return the findings that prevent TensorFlow, the GPU or a race."""
+    return Finding(BROKEN, found, expected, fix, evidence)
+
+
+def not_applicable(reason: str) -> Finding:
+    """Return that the check does not apply here."""
+    return Finding(NOT_APPLICABLE, reason)

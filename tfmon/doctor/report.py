@@ -7,32 +7,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.doctor.checks import (
-    BROKEN,
-    FAIRNESS,
-    GPU,
-    TENSORFLOW,
-    WARNING,
-    Check,
-    Finding,
-    cuda,
-    fairness,
-    imported,
-    nvidia,
-    packages,
-    system,
-)
-from tfmon.doctor.facts import Facts, Running
+from tfmon.doctor import fairness, imported, nvidia, packages
+from tfmon.doctor.facts import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Facts, Finding, Running
 from tfmon.doctor.gather import HERE, Roots, gather
 from tfmon.probes.obstacles import Obstacle
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
 CHECKS: tuple[Check, ...] = (
-    *system.PYTHON_CHECKS,
     *packages.CHECKS,
-    *system.GPU_CHECKS,
     *nvidia.CHECKS,
-    *cuda.CHECKS,
     *imported.CHECKS,
     *fairness.CHECKS,
 )

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
+from tfmon.model.limits import group_folders
 from tfmon.model.race import interleaved
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
@@ -269,24 +270,10 @@ def _oom_kills(path: Path) -> int | None:
 
 
 def _group_file(root: Path) -> Path | None:
-    """Return the file that counts the kills of this process's control group; None where there is none.
-
-    In a container the group's path may be the host's; what is mounted is then the group itself.
-    """
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    top = root / "sys/fs/cgroup"
-    for line in lines:
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if "memory" in controllers.split(","):
-            places, name = (top / "memory" / path.lstrip("/"), top / "memory"), "memory.oom_control"
-        elif not controllers:
-            places, name = (top / path.lstrip("/"), top), "memory.events"
-        else:
-            continue
-        for place in places:
-            if _oom_kills(place / name) is not None:
-                return place / name
-    return None
+    """Return the file that counts the kills of this process's control group; None where there is none."""
+    files = (
+        folder / name
+        for folder in group_folders("memory", root)
+        for name in ("memory.events", "memory.oom_control")
+    )
+    return next((file for file in files if _oom_kills(file) is not None), None)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model.events import Event
+from tfmon.model.limits import read_text
 from tfmon.model.readings import GpuSample, Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.machine import read_text
 from tfmon.probes.obstacles import is_number, visible_places
 
 NOT_READ = "tfmon does not read it of AMD GPUs"

@@ -13,7 +13,7 @@ from typing import Any
 from tfmon.model.events import Event
 from tfmon.model.readings import GpuFault, Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.load import memory_bytes
+from tfmon.probes.machine import memory_bytes
 
 EVERY_S, SELDOM_S = 2.0, 5.0
 """Seconds between samples: the driver updates about once a second, and a slow `ioreg` is run less often."""

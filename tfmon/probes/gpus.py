@@ -1,18 +1,22 @@
-"""The GPUs that a lane could train on, or the reason why there is none. TensorFlow is not imported for it."""
+"""The GPUs that a lane could train on, or the reason why there is none, and their probes; without TensorFlow."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.limits import read_text
 from tfmon.model.race import Machine
-from tfmon.probes.amd import list_amd_gpus, visible_amd_gpus
-from tfmon.probes.base import Gpu, within
-from tfmon.probes.machine import read_text
+from tfmon.model.readings import GpuSample
+from tfmon.probes.amd import AmdProbe, list_amd_gpus, visible_amd_gpus
+from tfmon.probes.apple import AppleProbe
+from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
+from tfmon.probes.host import HostProbe
+from tfmon.probes.interpreter import Wheel, read_wheel
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_NOT_FOUND,
     Nvml,
@@ -21,6 +25,7 @@ from tfmon.probes.nvidia.nvml import (
     list_physical_gpus,
     open_nvml,
 )
+from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.obstacles import (
     LIBRARY,
     GpuVisibility,
@@ -32,7 +37,6 @@ from tfmon.probes.obstacles import (
     visible_instances_of,
     wheel_obstacle,
 )
-from tfmon.probes.wheel import Wheel, read_wheel
 
 _EXCLUSIVE = (1, 2, 3)
 """NVML's compute modes: one thread, none, one process."""
@@ -220,3 +224,59 @@ def _is_gpu_on_bus(root: Path) -> bool:
         read_text(device / "vendor").strip() == "0x10de" and read_text(device / "class").startswith("0x03")
         for device in (root / "sys/bus/pci/devices").glob("*")
     )
+
+
+# ---------------- the probes of a machine, and one look at its GPUs
+
+
+BEFORE_S = 5.0
+"""How many of the last seconds the load is the mean of, as far as the driver keeps it."""
+TIMEOUT_S = 10.0
+"""Without persistence mode, the first call of the driver takes seconds."""
+
+
+def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
+    """Return a probe of the machine and of its lanes, and one of its GPUs if there are any.
+
+    Args:
+        lanes: As for `HostProbe`.
+        gpus: Those that are sampled, as `find_gpus` found them.
+    """
+    gpu_probe = choose_gpu_probe(gpus)
+    return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
+
+
+def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
+    """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none.
+
+    Args:
+        gpus: Those that are sampled.
+        before_s: How much of the time before the first sample that one covers, where the driver keeps it.
+    """
+    if not gpus:
+        return None
+    if gpus[0].uuid.startswith(("GPU-", "MIG-")):
+        return NvidiaProbe(gpus, before_s=before_s)
+    if kind_of(gpus[0]) == "amd":
+        return AmdProbe(gpus)
+    return AppleProbe(gpus[0])
+
+
+def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
+    """Return one sample of each GPU, with its load of the last seconds and who is on it.
+
+    Thread: any; a driver that hangs is left alone in a thread of its own, and the samples then have no reading.
+    """
+    probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
+    if probe is None:
+        return []
+    wanted = {gpu.uuid for gpu in gpus}
+
+    def work() -> list[GpuSample]:
+        try:
+            return [event for event in probe.sample() if isinstance(event, GpuSample) and event.key in wanted]
+        finally:
+            probe.close()
+
+    found = within(timeout_s, work)
+    return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if found is None else found

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfmon.probes.base import Gpu
+from tfmon.probes.interpreter import Wheel
 from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
-from tfmon.probes.wheel import Wheel
 
 LIBRARY = "libnvidia-ml.so.1"
 INSTANCE = "MIG-"

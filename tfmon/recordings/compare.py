@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from tfmon.analysis.means import LEAST_PAIRS
+from tfmon.analysis.intervals import LEAST_PAIRS
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.change import Change, change_of
-from tfmon.recordings.figures import LaneFigures, Lead, RaceFigures
+from tfmon.recordings.figures import Change, LaneFigures, Lead, RaceFigures, change_of
 
 SLICES = "of each race's slices"
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")

@@ -10,9 +10,8 @@ from typing import Literal, TypeAlias
 from tfmon.analysis.intervals import Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
 from tfmon.model.readings import Reading, known
-from tfmon.recordings.change import LEAST_RACES, Measured, change_of
 from tfmon.recordings.compare import Comparison, LanePair
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import LEAST_RACES, Measured, RaceFigures, change_of
 
 GateKind: TypeAlias = Literal["slower", "not slower", "cannot tell"]
 SLOWER: GateKind = "slower"

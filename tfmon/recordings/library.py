@@ -209,10 +209,9 @@ def _run(path: Path) -> Run:
     run = Run(path, status.st_size, status.st_mtime)
     try:
         header, closed = peek(path)
-        header.started_s  # noqa: B018 - a time that cannot be read makes the recording unreadable
-    except (RecordingError, ValueError) as error:
+    except RecordingError as error:
         path.stat()
-        return replace(run, problem=error.message if isinstance(error, RecordingError) else f"{path}: {error}")
+        return replace(run, problem=error.message)
     return replace(run, header=header, closed=closed, running=closed is None and is_locked(path))
 
 

@@ -23,7 +23,7 @@ import tfmon
 from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
-from tfmon.model.ports import Mark
+from tfmon.model.ports import TimeMark
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header import (
@@ -63,7 +63,7 @@ class Recording:
         """True when its last line is cut off: by a crash or a full disk, or because it is still being written."""
         self.closed: Closed | None = None
         """Its last line; None for a recording that was not closed."""
-        self.marks: list[Mark] = []
+        self.marks: list[TimeMark] = []
         self.times_ns = array("q")
         """When each event happened; an event older than the one before gets the time of that."""
         self._offsets = array("q")
@@ -71,7 +71,7 @@ class Recording:
         """Where it says what was known after so many events."""
         self._file = self._open()
         try:
-            self.header = self._read_header()
+            self.header = _header(self.path, self._file.readline(LONGEST_LINE_BYTES + 1))
             self._index()
             if not self.times_ns:
                 raise self._damaged("no event", 2)
@@ -181,32 +181,6 @@ class Recording:
         file.seek(0)
         return cast(BinaryIO, file)
 
-    def _read_header(self) -> Header:
-        line = self._file.readline(LONGEST_LINE_BYTES + 1)
-        try:
-            body = codec.parse(line)
-        except CodecError:
-            body = None
-        if isinstance(body, dict) and body.get("type") == "SweepHeader":
-            raise RecordingError(f"{self.path} is a sweep, not a race", f"tfmon export {self.path} shows it")
-        if not isinstance(body, dict) or body.get("type") != "Header" or "schema" not in body:
-            raise RecordingError(f"{self.path} is not a recording of tfmon")
-        schema, by = codec.cut(body["schema"]), clean(str(body.get("tfmon", "?")), 20)
-        if schema != str(SCHEMA):
-            raise RecordingError(
-                f"{self.path} is a recording of schema {schema}, by tfmon {by}; "
-                f"this is tfmon {tfmon.__version__}, which reads schema {SCHEMA}",
-                "replay it with the tfmon that wrote it, or race again",
-            )
-        try:
-            header: Header = codec.read(body, Header)
-            header.wall_s(0)
-        except CodecError as error:
-            raise RecordingError(f"{self.path}: {error}", self._hint(by)) from None
-        except (ValueError, OverflowError, OSError):
-            raise RecordingError(f"{self.path}: Header.started is not a time") from None
-        return header
-
     def _index(self) -> None:
         number, latest_ns = 1, None
         while True:
@@ -256,10 +230,42 @@ class Recording:
     def _damaged(self, what: str, line: int) -> RecordingError:
         return RecordingError(f"{self.path}, line {line}: {what}", self._hint())
 
-    def _hint(self, by: str = "") -> str:
-        """Return who wrote the recording, if that was another tfmon."""
-        by = by or self.header.tfmon
-        return f"it was written by tfmon {by}; this is {tfmon.__version__}" if by != tfmon.__version__ else ""
+    def _hint(self) -> str:
+        return _written_by(self.header.tfmon)
+
+
+def _written_by(version: str) -> str:
+    """Return who wrote a recording, if that was another tfmon."""
+    if version == tfmon.__version__:
+        return ""
+    return f"it was written by tfmon {version}; this is {tfmon.__version__}"
+
+
+def _header(path: Path, line: bytes) -> Header:
+    """Return the header in the first line of a recording; raises RecordingError."""
+    try:
+        body = codec.parse(line)
+    except CodecError:
+        body = None
+    if isinstance(body, dict) and body.get("type") == "SweepHeader":
+        raise RecordingError(f"{path} is a sweep, not a race", f"tfmon export {path} shows it")
+    if not isinstance(body, dict) or body.get("type") != "Header" or "schema" not in body:
+        raise RecordingError(f"{path} is not a recording of tfmon")
+    schema, by = codec.cut(body["schema"]), clean(str(body.get("tfmon", "?")), 20)
+    if schema != str(SCHEMA):
+        raise RecordingError(
+            f"{path} is a recording of schema {schema}, by tfmon {by}; "
+            f"this is tfmon {tfmon.__version__}, which reads schema {SCHEMA}",
+            "replay it with the tfmon that wrote it, or race again",
+        )
+    try:
+        header: Header = codec.read(body, Header)
+        header.wall_s(0)
+    except CodecError as error:
+        raise RecordingError(f"{path}: {error}", _written_by(by)) from None
+    except (ValueError, OverflowError, OSError):
+        raise RecordingError(f"{path}: Header.started is not a time") from None
+    return header
 
 
 def _in_new_form(body: object) -> object:
@@ -296,13 +302,7 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
         last = last.removesuffix(b"\n").rpartition(b"\n")[2]
     except (OSError, EOFError, zlib.error) as error:
         raise RecordingError(f"{path} cannot be read: {error}") from None
-    try:
-        body = codec.parse(first)
-        if isinstance(body, dict) and body.get("schema") != SCHEMA:
-            raise RecordingError(f"{path} has schema {codec.cut(body.get('schema'))}")
-        header: Header = codec.read(body, Header)
-    except CodecError as error:
-        raise RecordingError(f"{path} is not a recording of tfmon ({error})") from None
+    header = _header(path, first)
     try:
         closed: Closed | None = codec.read(codec.parse(last), Closed)
     except CodecError:

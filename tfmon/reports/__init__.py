@@ -12,11 +12,11 @@ from typing import Any
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.scaling import Scaling
+from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
-from tfmon.model.collisions import collision_lines
 from tfmon.model.events import LinkMeasured
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lanes_together import collision_lines
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot

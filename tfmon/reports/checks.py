@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
-from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
+from tfmon.doctor.facts import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.report import Report as Examined
 from tfmon.doctor.report import Result
 from tfmon.lanes.remote.connection import Surveyed

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon import units
-from tfmon.recordings.change import Change
 from tfmon.recordings.compare import Comparison
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import Change, RaceFigures
 from tfmon.recordings.gate import Gate
 from tfmon.reports import head, host_names, text
 from tfmon.reports.sections import VERDICT, Lines, Note, Report, Section, Table

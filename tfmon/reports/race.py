@@ -11,9 +11,9 @@ from pathlib import Path
 import tfmon
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse, trained_text
-from tfmon.analysis.contention import contention
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.history import HEADS
+from tfmon.analysis.others import contention
 from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.doctor.report import Report as Examination

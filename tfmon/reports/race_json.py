@@ -8,20 +8,18 @@ from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
-from tfmon.analysis.gpu_others import gpu_others
+from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
-from tfmon.model.collisions import collisions
-from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.lane_use import GpuPart
+from tfmon.model.lanes_together import collisions
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.change import Measured
-from tfmon.recordings.figures import RaceFigures
+from tfmon.recordings.figures import Measured, RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
 

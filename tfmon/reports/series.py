@@ -9,14 +9,12 @@ from pathlib import Path
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.curve_chart import draw_curve
-from tfmon.analysis.lane_series import crossover_table, tuning_table
-from tfmon.analysis.series import SeriesCurve, SeriesTable
-from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row, rank
-from tfmon.analysis.sweep_text import progress_text, ratio_texts, sweep_table
+from tfmon.analysis.series import SeriesCurve, SeriesTable, draw_curve
+from tfmon.analysis.series_tables import crossover_table, progress_text, ratio_texts, sweep_table, tuning_table
+from tfmon.analysis.sweep import BASELINE, OPEN, Found, SweepRow, rank
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
-from tfmon.model.sweep import SweepPlan
+from tfmon.model.series import SweepPlan
 from tfmon.recordings import sweeps
 from tfmon.reports import charts, machine_rows, repeated, text, versions_text
 from tfmon.reports.charts import Series
@@ -242,7 +240,7 @@ def learns_note(found: Found) -> list[str]:
     return [LEARNS.format(" or ".join(learns))] if learns else []
 
 
-def _name(row: Row) -> str:
+def _name(row: SweepRow) -> str:
     return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.combination.settings.items())
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.sweep import Found, Row
-from tfmon.analysis.sweep_text import answer, scaling_of
+from tfmon.analysis.series_tables import answer, scaling_of
+from tfmon.analysis.sweep import Found, SweepRow
 from tfmon.analysis.tuning import change_text
-from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
+from tfmon.model.series import CrossoverState
 from tfmon.reports import estimate_json, head, lane_json, ratio_json, recording_json, scaling_json
 
 
@@ -116,7 +116,7 @@ def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
     }
 
 
-def combination_json(row: Row) -> dict[str, Any]:
+def combination_json(row: SweepRow) -> dict[str, Any]:
     """Return one combination as plain values."""
     known, figures = row.combination, row.combination.figures
     missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}

@@ -118,7 +118,7 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
 
     from tfmon.trainer.loop import Loop
     from tfmon.trainer.pipeline import Pipelines
-    from tfmon.trainer.replicas import Replicas
+    from tfmon.trainer.runtime import Replicas
     from tfmon.trainer.setups import Steps
 
     keras.utils.set_random_seed(SEED)

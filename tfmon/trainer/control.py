@@ -25,8 +25,7 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
-from tfmon.trainer.cpu_use import CpuMeter
-from tfmon.trainer.slices import Slices
+from tfmon.trainer.slices import CpuMeter, Slices
 from tfmon.trainer.step_clock import KNOB_CHANGE, OutlierWindows, Sampler, Samples, StepClock, TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"

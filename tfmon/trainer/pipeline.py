@@ -10,12 +10,13 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from tfmon.model import limits
 from tfmon.model.knobs import BATCH_SCOPE, INPUT, PREPARE, KnobError, KnobValue, Settings
 from tfmon.model.spec import step_batch
 from tfmon.trainer.scenario import Scenario, ScenarioError
+from tfmon.units import memory
 
 KEPT_CACHES = 2
 """Filled caches that are kept, so that the key press back to the settings before is quick."""
@@ -204,8 +205,8 @@ def check_copy(arrays: Iterable[Any]) -> None:
     needed, free = sum(int(getattr(array, "nbytes", 0)) for array in arrays), free_bytes()
     if free is not None and needed > free:
         raise MemoryShortageError(
-            f"the data take {_gib(needed)}, and TensorFlow's copy of them as much again, "
-            f"but {_gib(free)} of memory are free: {SMALLER}"
+            f"the data take {memory(needed)}, and TensorFlow's copy of them as much again, "
+            f"but {memory(free)} of memory are free: {SMALLER}"
         )
 
 
@@ -225,36 +226,10 @@ def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
         return
     needed = examples * sum(math.prod(sizes_of_leaf) for sizes_of_leaf in sizes)
     if needed > free:
-        raise MemoryShortageError(f"the cache takes {_gib(needed)}, but {_gib(free)} of memory are free")
+        raise MemoryShortageError(f"the cache takes {memory(needed)}, but {memory(free)} of memory are free")
 
 
-def free_bytes(root: Path = Path("/")) -> int | None:
-    """Return how many bytes can be allocated without swapping; None for unknown.
-
-    The least of what the machine and the control group have left; what they use for files counts as free.
-    Source: /proc/meminfo MemAvailable; memory.max, memory.current and memory.stat (control groups, version 2), or
-    memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (version 1), of the group that is mounted.
-    """
-    fields = dict(line.split(":", 1) for line in _text(root / "proc/meminfo").splitlines() if ":" in line)
-    left = [int(fields["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in fields else []
-    for folder, limit, usage, file in (
-        ("", "memory.max", "memory.current", "inactive_file"),
-        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        group = root / "sys/fs/cgroup" / folder
-        words = _text(group / limit).strip(), _text(group / usage).strip()
-        if all(word.isdecimal() for word in words):
-            stat = dict(line.split(" ", 1) for line in _text(group / "memory.stat").splitlines() if " " in line)
-            left.append(max(0, int(words[0]) - int(words[1]) + int(stat.get(file, 0))))
-    return min(left, default=None)
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
+def free_bytes() -> int | None:
+    """Return how many bytes can be allocated without swapping; None for unknown."""
+    found = limits.read_memory()
+    return None if found is None else limits.limited_memory(*found)[1]

@@ -17,7 +17,7 @@ from typing import Any
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings
 from tfmon.model.threads import Failed, start_thread
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
-from tfmon.trainer.replicas import Replicas
+from tfmon.trainer.runtime import Replicas
 from tfmon.trainer.scenario import Scenario, ScenarioError
 
 _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}

@@ -6,7 +6,6 @@ A user's script may train without NumPy and without TensorFlow, so neither is ne
 from __future__ import annotations
 
 import gc
-import math
 import threading
 import time
 from array import array
@@ -14,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.window_sums import BINS_PER_OCTAVE
+from tfmon.model.window_sums import BINS_PER_OCTAVE, count
 
 try:
     import numpy as np
@@ -107,7 +106,7 @@ class StepClock:
             logarithms = np.log2(np.maximum(np.frombuffer(times, dtype=np.int64), 1)) * BINS_PER_OCTAVE
             self._histogram.update(np.floor(logarithms).astype(np.int64).tolist())
         else:
-            self._histogram.update(math.floor(math.log2(max(time, 1)) * BINS_PER_OCTAVE) for time in times)
+            self._histogram.update(count(times))
 
 
 @dataclass(slots=True)

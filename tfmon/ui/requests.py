@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.series_tables import doing_text
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, show
 from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
-from tfmon.model.race import TuneState
+from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 

@@ -13,8 +13,8 @@ import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.analysis.gpu_others import ranked
-from tfmon.doctor.facts import Distribution, Facts, Host, Import, Interpreter, Library, OthersLoad, Running
+from tfmon.analysis.others import ranked
+from tfmon.doctor.facts import Facts, Host, Import, Library, OthersLoad, Running
 from tfmon.doctor.report import CHECKS
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote import questions
@@ -24,10 +24,10 @@ from tfmon.model.race import Machine
 from tfmon.model.views import View
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility
+from tfmon.probes.interpreter import Distribution, Interpreter, Wheel
 from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.nvml import NvmlFailure
 from tfmon.probes.obstacles import GpuVisibility
-from tfmon.probes.wheel import Wheel
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]
 

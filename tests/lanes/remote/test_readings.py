@@ -16,7 +16,7 @@ from tfmon.model.events import Interrupted
 from tfmon.model.readings import ClockReason, GpuFault, GpuSample, HostSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.choice import choose_probes
+from tfmon.probes.gpus import choose_probes
 
 GPU = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", physical_gpu=3, power_limit_w=700.0)
 SAMPLE = replace(

@@ -22,12 +22,10 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.views import View, default_base, settle, sweep
-from tfmon.probes.base import Gpu
-from tfmon.probes.choice import choose_probes, look
-from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
+from tfmon.probes.base import Gpu, Ticker
+from tfmon.probes.gpus import GpuSearch, choose_probes, find_gpus, look, with_devices
+from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
-from tfmon.probes.wheel import read_wheel
 
 if TYPE_CHECKING:
     from tfmon.doctor.report import Report

@@ -2,28 +2,122 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.base import Backoff, Gpu, Readings, absent_gpu, kind_of
-from tfmon.probes.machine import read_text
-from tfmon.probes.names import ProcessNames
-from tfmon.probes.nvidia.faults import EccMeter
-from tfmon.probes.nvidia.gpm import GpmMeter
-from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceFailedError, Nvml, NvmlFailure
-from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
-from tfmon.probes.nvidia.usage import BusyMeter, LinkMeter, MemoryMeter, has_own_memory
+from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, Backoff, Gpu, Readings, absent_gpu, kind_of
+from tfmon.probes.nvidia.nvml import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    UNSUPPORTED,
+    DeviceCalls,
+    DeviceFailedError,
+    Nvml,
+    NvmlFailure,
+)
+from tfmon.probes.nvidia.power import ClockMeter, EccMeter, PowerMeter
+from tfmon.probes.nvidia.usage import BusyMeter, LinkMeter, MemoryMeter, has_own_memory, load
+from tfmon.probes.processes import ProcessNames
+
+_BUSY, _MULTIPROCESSORS = 1, 2
+"""GPM metrics: share of time with any work, share of the multiprocessors that were busy."""
+NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
+_UNSUPPORTED = tuple(Missing(NvmlFailure(code).reason) for code in UNSUPPORTED)
+_NO_MAXIMUM = Missing("the driver reports only the mean since the sample before")
+
+
+class GpmMeter:
+    """Reads the load of one instance. Of several compute instances in one GPU instance it is that of all.
+
+    Source: `nvmlGpmQueryDeviceSupport`, `nvmlDeviceGetGpuInstanceId`, `nvmlGpmMigSampleGet` and
+    `nvmlGpmMetricsGet` of two samples; for Hopper and later.
+    """
+
+    def __init__(self, own: DeviceCalls, whole: DeviceCalls) -> None:
+        """Read the instance of the handle `own`, a part of the GPU of the handle `whole`."""
+        self._own = own
+        self._whole = whole
+        self._number: int | None = None
+        self._before: Any = None
+        self._spare: Any = None
+        self._at_ns = 0
+        self._last = load(FIRST_SAMPLE)
+
+    def read(self, at_ns: int) -> Readings:
+        """Return the mean load since the previous sample."""
+        if self._before is not None and at_ns - self._at_ns < SHORTEST_NS:
+            return self._last  # the driver needs so much time between two samples
+        answer = self._whole.first("gpm", lambda: self._read(at_ns))
+        if isinstance(answer, Missing):
+            answer = load(NO_LOAD if answer in _UNSUPPORTED else answer)
+        self._last = answer
+        return self._last
+
+    def close(self) -> None:
+        """Release the samples."""
+        for sample in (self._before, self._spare):
+            if sample is not None:
+                self._whole.library("nvmlGpmSampleFree", sample)
+        self._before = self._spare = None
+
+    def _read(self, at_ns: int) -> Readings | NvmlFailure:
+        failure = self._prepare()
+        if failure is not None:
+            return failure
+        taken = self._whole.call("nvmlGpmMigSampleGet", self._number, self._spare)
+        if isinstance(taken, NvmlFailure):
+            return taken
+        before, self._before, self._at_ns = self._before, self._spare, at_ns
+        self._spare = before
+        if before is None:
+            return load(FIRST_SAMPLE)
+        return self._between(before, self._before)
+
+    def _prepare(self) -> NvmlFailure | None:
+        """Find out once whether the device has this, and make room for a sample."""
+        if self._number is None:
+            support = self._whole.call("nvmlGpmQueryDeviceSupport")
+            if isinstance(support, NvmlFailure):
+                return support
+            if not support.isSupportedDevice:
+                return NvmlFailure(NOT_SUPPORTED)
+            number = self._own.call("nvmlDeviceGetGpuInstanceId")
+            if isinstance(number, NvmlFailure):
+                return number
+            self._number = number
+        if self._spare is None:
+            spare = self._whole.library("nvmlGpmSampleAlloc")
+            if isinstance(spare, NvmlFailure):
+                return spare
+            self._spare = spare
+        return None
+
+    def _between(self, before: Any, after: Any) -> Readings | NvmlFailure:  # noqa: ANN401 - from pynvml
+        module = self._whole.module
+        asked = module.c_nvmlGpmMetricsGet_t()
+        asked.version, asked.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, 2
+        asked.sample1, asked.sample2 = before, after
+        asked.metrics[0].metricId, asked.metrics[1].metricId = _BUSY, _MULTIPROCESSORS
+        answer = self._whole.library("nvmlGpmMetricsGet", asked)
+        if isinstance(answer, NvmlFailure):
+            # The two samples do not belong together, as after a change of the instances.
+            return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
+        for metric in (asked.metrics[0], asked.metrics[1]):
+            if metric.nvmlReturn == 0 and math.isfinite(metric.value):
+                return load(min(100.0, max(0.0, float(metric.value))), _NO_MAXIMUM, "gpm")
+        return NvmlFailure(int(asked.metrics[0].nvmlReturn) or NOT_FOUND)
+
 
 NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 HIDDEN_NAMES = "hidden by the container (run it with --pid=host)"
 WSL = Missing("WSL2 does not report which process uses the GPU")
 _NO_FAULTS: Readings = {"faults": (), "faults_reported": False}
-_JETSON_LOADS = ("sys/devices/platform/gpu.0/load", "sys/devices/gpu.0/load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,54 +130,19 @@ class DriverContext:
     """Functions about processes may crash under WSL2, and are not called."""
     foreign_pids: bool = False
     """The driver may number processes as the host of this container does."""
-    root: Path = Path("/")
     before_s: float = 0.0
     """How much of the time before the first sample its loads cover."""
     names: ProcessNames | None = None
     """Who runs the listed processes; None where nobody asks."""
 
 
-class Jetson:
-    """What the system of a Jetson reports of its GPU, where the driver reports nothing.
-
-    Source: `load` of the GPU in /sys (per mille), the thermal zone "gpu-thermal" (thousandths of a °C).
-    """
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._load = next((root / path for path in _JETSON_LOADS if (root / path).exists()), None)
-        zones = sorted((root / "sys/class/thermal").glob("thermal_zone*"))
-        names = ("gpu-thermal", "gpu-therm")
-        self._zone = next(
-            (one / "temp" for one in zones if read_text(one / "type").strip().lower() in names), None
-        )
-
-    def load_pct(self) -> float | None:
-        """Return the load now, or None."""
-        value = _number_in(self._load)
-        return None if value is None else min(100.0, value / 10)
-
-    def celsius(self) -> float | None:
-        """Return the temperature now, or None."""
-        value = _number_in(self._zone)
-        return None if value is None else value / 1000
-
-
-def _number_in(path: Path | None) -> float | None:
-    try:
-        return None if path is None else float(read_text(path))
-    except ValueError:
-        return None
-
-
 class _Meters:
     """Everything that reads one device for as long as it stays attached."""
 
     def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, context: DriverContext) -> None:
-        own_memory = has_own_memory(name)
-        jetson = None if own_memory else Jetson(context.root)
-        self.busy = BusyMeter(own, sysfs_pct=jetson.load_pct if jetson else None, before_s=context.before_s)
-        self.memory = MemoryMeter(own, own_memory=own_memory, lists_processes=context.lists_processes)
-        self.power = PowerMeter(whole, sysfs_celsius=jetson.celsius if jetson else None)
+        self.busy = BusyMeter(own, before_s=context.before_s)
+        self.memory = MemoryMeter(own, own_memory=has_own_memory(name), lists_processes=context.lists_processes)
+        self.power = PowerMeter(whole)
         self.clocks = ClockMeter(whole)
         self.link = LinkMeter(whole)
         self.ecc = EccMeter(whole)
@@ -180,7 +239,7 @@ class NvidiaDevice:
         if meters.gpm is not None:
             return meters.gpm.read(at_ns)
         if self.split:
-            return {"busy_pct": SPLIT, "busy_max_pct": SPLIT, "busy_source": ""}
+            return load(SPLIT)
         return meters.busy.read()
 
     def _processes(self, meters: _Meters, at_ns: int) -> Readings:

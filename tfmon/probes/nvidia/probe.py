@@ -14,9 +14,7 @@ from typing import Any
 from tfmon.model.events import Event
 from tfmon.probes.base import Backoff, Gpu, Readings
 from tfmon.probes.machine import in_pid_namespace, in_wsl
-from tfmon.probes.names import ProcessNames
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
-from tfmon.probes.nvidia.faults import FaultLog
 from tfmon.probes.nvidia.nvml import (
     CRASHES,
     DRIVER_NOT_LOADED,
@@ -33,6 +31,8 @@ from tfmon.probes.nvidia.nvml import (
     list_physical_gpus,
     open_nvml,
 )
+from tfmon.probes.nvidia.power import FaultLog
+from tfmon.probes.processes import ProcessNames
 
 _RETRY_S = {DRIVER_NOT_LOADED: 30.0, GPU_IS_LOST: 60.0, RESET_REQUIRED: 60.0}
 """Time until the driver is opened again; after any other failure 5 s, then twice as long each time."""
@@ -143,7 +143,6 @@ class NvidiaProbe:
             lists_processes=_lists_processes(opened.call("nvmlSystemGetDriverVersion")),
             wsl=self._wsl,
             foreign_pids=in_pid_namespace(self._root),
-            root=self._root,
             before_s=self._before_s,
             names=self._names,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Readings
-from tfmon.probes.load import read_memory
+from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
 SHARES_EVERY_S = 1.9
@@ -18,7 +18,6 @@ _SENT, _RECEIVED = 197, 198
 """NVML fields PCIE_COUNT_TX_BYTES and PCIE_COUNT_RX_BYTES; "sent" is what leaves the GPU."""
 _BUSY_PCT, _BUSY_SAMPLES = 50, 3
 _NO_MAXIMUM = Missing("the driver reports only the mean of its window")
-_ONE_VALUE = Missing("the system reports only one value")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 _NO_LIST = Missing("this driver's list of processes is unreliable")
@@ -38,18 +37,14 @@ class BusyMeter:
     Units: percent of time in which at least one kernel ran; 100 can be a single multiprocessor.
     """
 
-    def __init__(
-        self, calls: DeviceCalls, *, sysfs_pct: Callable[[], float | None] | None = None, before_s: float = 0.0
-    ) -> None:
-        """Read the load through the driver, on a Jetson also through `sysfs_pct`.
+    def __init__(self, calls: DeviceCalls, *, before_s: float = 0.0) -> None:
+        """Read the load through the driver.
 
         Args:
             calls: The device.
-            sysfs_pct: Returns the load where the driver has none.
             before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
         """
         self._calls = calls
-        self._sysfs_pct = sysfs_pct
         self._before_us = round(before_s * 1e6)
         self._cursor: int | None = None
         self._shares_cursor: int | None = None
@@ -62,11 +57,10 @@ class BusyMeter:
     def read(self) -> Readings:
         """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s.
 
-        Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`; on a Jetson
-        `load` in /sys.
+        Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`.
         """
-        busy = self._calls.first("busy", self._samples, self._window, self._load)
-        return _busy(busy, busy, "") if isinstance(busy, Missing) else busy
+        busy = self._calls.first("busy", self._samples, self._window)
+        return load(busy) if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
         """Return the share of each process in percent, every other tick; a listed one that used none has 0.
@@ -94,17 +88,13 @@ class BusyMeter:
             values = [value for one in recent if 0 <= (value := _number(kind, one.sampleValue)) <= 100]
         if not values:
             return NvmlFailure(NOT_FOUND)
-        return _busy(sum(values) / len(values), max(values), "samples")
+        return load(sum(values) / len(values), max(values), "samples")
 
     def _window(self) -> Readings | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetUtilizationRates")
         if isinstance(answer, NvmlFailure):
             return answer
-        return _busy(float(answer.gpu), _NO_MAXIMUM, "driver window")
-
-    def _load(self) -> Readings | NvmlFailure:
-        load = self._sysfs_pct() if self._sysfs_pct is not None else None
-        return NvmlFailure(NOT_SUPPORTED) if load is None else _busy(load, _ONE_VALUE, "sysfs")
+        return load(float(answer.gpu), _NO_MAXIMUM, "driver window")
 
     def _read_shares(self) -> dict[int, float] | Missing:
         self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._at_ns
@@ -132,8 +122,9 @@ class BusyMeter:
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
-def _busy(mean: Reading, maximum: Reading, source: str) -> Readings:
-    return {"busy_pct": mean, "busy_max_pct": maximum, "busy_source": source}
+def load(mean: Reading, maximum: Reading | None = None, source: str = "") -> Readings:
+    """Return the readings of a load; what is missing is missing for the maximum, too."""
+    return {"busy_pct": mean, "busy_max_pct": mean if maximum is None else maximum, "busy_source": source}
 
 
 def has_own_memory(name: str) -> bool:

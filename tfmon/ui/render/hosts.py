@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfmon import units
-from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import HOST_LOST, LaneState
+from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
 from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known, summed
 from tfmon.model.session import STALE_TICKS, Snapshot

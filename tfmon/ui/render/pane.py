@@ -85,7 +85,7 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
     knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
-    speeds = [one.lane.recent().examples_per_s or 0.0 for one in analysis.lanes]
+    speeds = [one.recent.examples_per_s or 0.0 for one in analysis.lanes]
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
@@ -274,8 +274,7 @@ _FIGURE_CELLS = len(large("8 888")[0])
 
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
-    lane = pane.lane
-    recent = lane.recent()
+    lane, recent = pane.lane, pane.found.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
         lane, pane.snapshot.at_ns

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from tfmon.model.lane_history import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
+from tfmon.model.window_sums import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.ui.source import OWN, SHARED, SPANS_S, Scale, View
 
 Item = TypeVar("Item")

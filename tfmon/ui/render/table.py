@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.curve_chart import draw_curve
 from tfmon.analysis.history import HEADS
-from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable
+from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
 from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, entry, plain, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
 

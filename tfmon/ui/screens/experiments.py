@@ -7,13 +7,12 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tfmon.analysis.lane_series import crossover_table, tuning_table
 from tfmon.analysis.series import SeriesTable
+from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
 from tfmon.analysis.sweep import Found
-from tfmon.analysis.sweep_text import progress_text, sweep_table
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT, CrossoverState, Experiment, TuneState
+from tfmon.model.series import KEPT, CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.gpu_others import is_free
+from tfmon.analysis.others import is_free
 from tfmon.model.hosts import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, Reading, known

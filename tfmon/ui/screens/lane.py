@@ -12,10 +12,10 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.gpu_others import gpu_others
-from tfmon.model.gpu_accounting import GpuPart
+from tfmon.analysis.others import gpu_others
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import VERSIONS, LaneState
+from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeAlias
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.lane_log import LogLine
+from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint

@@ -13,7 +13,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from tfmon import units
-from tfmon.model.ports import Mark, ReplayState
+from tfmon.model.ports import ReplayState, TimeMark
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
@@ -179,7 +179,9 @@ def _told(replay: ReplayState) -> list[Span]:
     """Return the problem of the recording, or the text of the mark that was just passed."""
     if replay.note:
         return [(f"  {crop(replay.note, 60)}", strong(WARN))]
-    passed: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
+    passed: list[TimeMark] = [
+        mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns
+    ]
     return [(f"  {crop(passed[-1].text, 40)}", STRONG)] if passed else []
 
 

@@ -13,7 +13,7 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import finish_lines
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
-from tfmon.model.naming import ordered_settings
+from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint

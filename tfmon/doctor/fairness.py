@@ -1,0 +1,228 @@
+"""A fair race: whether each lane has the whole machine and a free GPU at full clocks, and nothing else runs."""
+
+from __future__ import annotations
+
+from tfmon.doctor.facts import FAIRNESS, KERNEL, NVIDIA, Check, Facts, Finding, check, not_applicable, ok, warning
+from tfmon.doctor.nvidia import visible_devices_of
+from tfmon.model.readings import GpuSample, Missing, known
+from tfmon.model.views import COPY, IN_PLACE, OVERLAY
+from tfmon.probes.nvidia.power import INFO
+from tfmon.units import cores, memory, percent
+
+LEAST_AVAILABLE_BYTES = 2 * 1024**3
+"""Two lanes use about this much before they train on anything large."""
+OTHERS_SHARE, STEAL_SHARE = 0.1, 0.02
+BUSY_PCT, USED_SHARE = 10.0, 0.1
+"""A GPU that is busier, or has more of its memory used, is not free."""
+_NONE = "no NVIDIA GPU"
+_SLOWING = {
+    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel launch waits for its end"),
+    "NVIDIA_TF32_OVERRIDE": ("0", "the GPU lane computes without TF32"),
+    "TF_CUDNN_DETERMINISTIC": ("1", "slower kernels are chosen on the GPU"),
+    "TF_DETERMINISTIC_OPS": ("1", "slower kernels are chosen"),
+    "TF_ENABLE_ONEDNN_OPTS": ("0", "the CPU lane computes without oneDNN"),
+}
+_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+@check("cores", "Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
+def usable_cores(facts: Facts) -> Finding:
+    """Judge whether a quota or an affinity leaves a lane less than the machine has."""
+    host = facts.host
+    if host.usable_cores >= host.cores:
+        return ok(f"all {host.cores}")
+    if host.quota_cores is not None and host.quota_cores <= host.usable_cores:
+        found = f"a quota of {cores(host.quota_cores)} cores on a machine of {host.cores}"
+        fix = "TensorFlow starts a thread for each core all the same: race with --set threads=" + (
+            f"{max(1, int(host.quota_cores))}, or raise the quota (docker run --cpus={host.cores})"
+        )
+        return warning(found, "no quota, or as many threads as it allows", fix)
+    fix = "start it without taskset or --cpuset-cpus, or accept a CPU lane with fewer cores"
+    return warning(f"{cores(host.usable_cores)} of {host.cores} cores", "all of them", fix)
+
+
+@check("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
+def governor(facts: Facts) -> Finding:
+    """Judge whether the processor is slow to raise its clocks."""
+    if not facts.host.governors:
+        return not_applicable("not reported by this system")
+    slow = [one for one in facts.host.governors if one in ("powersave", "ondemand", "conservative")]
+    names = ", ".join(facts.host.governors)
+    if slow:
+        fix = "sudo cpupower frequency-set -g performance"
+        return warning(names, "performance", fix, "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+    return ok(names)
+
+
+@check("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
+def free_memory(facts: Facts) -> Finding:
+    """Judge whether there is enough memory for two lanes."""
+    host = facts.host
+    if not host.total_bytes:
+        return not_applicable("not reported by this system")
+    found = f"{memory(host.available_bytes)} of {memory(host.total_bytes)} available"
+    if host.available_bytes < LEAST_AVAILABLE_BYTES:
+        return warning(
+            found, f"{memory(LEAST_AVAILABLE_BYTES)} for two lanes", "end other programs, or race one small lane"
+        )
+    return ok(found)
+
+
+@check("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
+def load(facts: Facts) -> Finding:
+    """Judge whether other programs, or a hypervisor for other machines, take cores from a race."""
+    others, total = facts.host.others, facts.host.cores
+    if others.cores is None:
+        return not_applicable("not reported by this system")
+    if others.cores > OTHERS_SHARE * total:
+        found = f"other programs keep {others.cores:.1f} of {total} cores busy"
+        fix = "end them, or race later; `top` lists them"
+        return warning(found, f"under {percent(100 * OTHERS_SHARE)}", fix, others.source)
+    stolen = others.stolen_share or 0.0
+    if stolen > STEAL_SHARE:
+        fix = "race on a machine with dedicated cores, or at another time"
+        found = f"{percent(100 * stolen)} of the CPU time goes to other machines"
+        return warning(found, f"under {percent(100 * STEAL_SHARE)}", fix, others.source)
+    return ok(f"other programs keep {others.cores:.1f} of {total} cores busy", others.source)
+
+
+@check("power", "Power source", FAIRNESS, "/sys/class/power_supply")
+def power(facts: Facts) -> Finding:
+    """Judge whether a laptop runs on its battery."""
+    if facts.host.on_battery is None:
+        return not_applicable("no battery found")
+    if facts.host.on_battery:
+        return warning("on battery, with lower clocks", "mains", "plug it in")
+    return ok("mains")
+
+
+@check(
+    "environment",
+    "Environment variables",
+    FAIRNESS,
+    f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables",
+)
+def environment(facts: Facts) -> Finding:
+    """Judge variables that make one lane slower or leave it fewer threads."""
+    found = [
+        f"{name}={value}: {effect}"
+        for name, (value, effect) in _SLOWING.items()
+        if facts.environ.get(name) == value
+    ]
+    found += [
+        f"{name}={value}: fewer threads than cores"
+        for name in _THREADS
+        if (value := facts.environ.get(name, "")).isdigit() and 0 < int(value) < facts.host.usable_cores
+    ]
+    if "xla_cpu" in facts.environ.get("TF_XLA_FLAGS", "") or "auto_jit" in facts.environ.get("TF_XLA_FLAGS", ""):
+        found.append(f"TF_XLA_FLAGS={facts.environ['TF_XLA_FLAGS']}: XLA is on where a knob says off")
+    if found:
+        names = " ".join(text.partition("=")[0] for text in found)
+        return warning(
+            found[0] + (f" and {len(found) - 1} more" if found[1:] else ""), "unset", f"unset {names}", *found
+        )
+    return ok("none that changes speed")
+
+
+@check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
+def gpu_free(facts: Facts) -> Finding:
+    """Judge whether other programs use the GPU."""
+    seen = _samples(facts)
+    if not seen:
+        return not_applicable(_NONE)
+    for one in seen:
+        if one.used_by_pid and set(facts.own_pids).issuperset(one.used_by_pid):
+            continue  # only the lanes of this race use it
+        busy, used, total = known(one.busy_pct), known(one.used_bytes), known(one.total_bytes)
+        uses = []
+        if busy is not None and busy >= BUSY_PCT:
+            uses.append(f"busy {percent(busy)}")
+        if used and total and used >= USED_SHARE * total:
+            uses.append(f"{memory(used)} of {memory(total)} used")
+        if uses:
+            found = f"GPU {one.index} {one.name}: {', '.join(uses)}"
+            processes = f"processes: {' '.join(map(str, one.used_by_pid)) or one.no_processes_reason or 'none'}"
+            return warning(found, "a GPU that no other program uses", _freeing(facts, one), processes)
+    return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in seen))
+
+
+@check("gpu-power", "GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
+def gpu_power(facts: Facts) -> Finding:
+    """Judge whether the power limit is below the GPU's default."""
+    limits = [
+        (one.index, one.power_limit_w, one.power_default_w)
+        for one in visible_devices_of(facts)
+        if one.power_limit_w and one.power_default_w
+    ]
+    if not limits:
+        return not_applicable(_unknown(facts))
+    for index, limit_w, default_w in limits:
+        if limit_w < 0.98 * default_w:
+            fix = f"sudo nvidia-smi -i {index} -pl {default_w:.0f}"
+            return warning(f"GPU {index} is limited to {limit_w:.0f} W", f"{default_w:.0f} W, its default", fix)
+    return ok(", ".join(f"{limit_w:.0f} W" for _, limit_w, _ in limits))
+
+
+@check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
+def gpu_clocks(facts: Facts) -> Finding:
+    """Judge whether heat or the power supply lowers the clocks at this moment, or the link lacks lanes."""
+    seen = [one for one in _samples(facts) if not isinstance(one.clock_reasons, Missing)]
+    if not seen:
+        return not_applicable(_unknown(facts))
+    for one in seen:
+        reasons = () if isinstance(one.clock_reasons, Missing) else one.clock_reasons
+        lowered = [reason.text for reason in reasons if reason.level != INFO]
+        if lowered:
+            celsius = known(one.temperature_c)
+            warm = "" if celsius is None else f", {celsius:.0f} °C"
+            fix = "cool it, or wait until it has cooled down"
+            return warning(f"GPU {one.index}: {lowered[0]}{warm}", "full clocks", fix)
+        if one.pcie_warning:
+            fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
+            return warning(f"GPU {one.index}: {one.pcie_warning}", "all lanes", fix)
+    return ok("not lowered, and all lanes of the link")
+
+
+@check("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
+def views(facts: Facts) -> Finding:
+    """Judge whether each lane of a script can have a copy-on-write view of the working folder."""
+    if facts.view is None:
+        return not_applicable("not tried")
+    if facts.view.kind == OVERLAY:
+        return ok("each lane of a script can have a copy-on-write view of it")
+    found = {COPY: "each lane gets a copy", IN_PLACE: "all lanes write to the folder itself"}[facts.view.kind]
+    fix = (
+        "allow user namespaces (sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, "
+        "user.max_user_namespaces=10000 where it is 0; a container needs --security-opt seccomp=unconfined), "
+        "or race in a folder on a local disk"
+    )
+    return warning(found, "a copy-on-write view for each lane", fix, facts.view.reason)
+
+
+def _samples(facts: Facts) -> list[GpuSample]:
+    """Return the samples of the GPUs that a program sees."""
+    samples = (facts.sample_of(gpu) for gpu in visible_devices_of(facts))
+    return [one for one in samples if one is not None]
+
+
+def _unknown(facts: Facts) -> str:
+    return "not reported by the driver" if facts.visibility.physical_gpus else _NONE
+
+
+def _use(sample: GpuSample) -> str:
+    busy, used = known(sample.busy_pct), known(sample.used_bytes)
+    text = "busy n/a" if busy is None else f"busy {percent(busy)}"
+    return text if used is None else f"{text}, {memory(used)} used"
+
+
+def _freeing(facts: Facts, sample: GpuSample) -> str:
+    others = [one for one in facts.samples if one.key != sample.key and (known(one.busy_pct) or 0) < BUSY_PCT]
+    if others:
+        return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].key}"
+    return "end what runs there, or wait for it; `nvidia-smi` lists it"
+
+
+CHECKS: tuple[Check, ...] = (
+    *(gpu_free, gpu_power, gpu_clocks),
+    *(usable_cores, governor, free_memory, load, power, environment, views),
+)

@@ -1,0 +1,277 @@
+"""The import of TensorFlow: whether it works, whether it lists a GPU, and what its messages on stderr mean.
+
+The known messages are TensorFlow's, XLA's, NumPy's, protobuf's and the dynamic linker's own.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from tfmon.doctor import remedies
+from tfmon.doctor.facts import (
+    GPU,
+    TENSORFLOW,
+    Check,
+    Facts,
+    Finding,
+    Import,
+    broken,
+    check,
+    not_applicable,
+    ok,
+    warning,
+)
+from tfmon.doctor.remedies import package, requirements
+
+_SKIPPED = "TensorFlow was not imported"
+Known: TypeAlias = tuple[tuple[str, str, str], ...]
+
+
+class Seen(NamedTuple):
+    """A known message in what TensorFlow wrote."""
+
+    meaning: str
+    remedy: str
+    line: str
+
+
+_FATAL: Known = (
+    (
+        r"version [`']?(GLIBC|GLIBCXX|CXXABI)_([\d.]+)'? not found",
+        "the system's C or C++ library is older than this TensorFlow wants",
+        "upgrade the system, or in conda: conda install -c conda-forge libstdcxx-ng",
+    ),
+    (
+        r"Detected incompatible Protobuf Gencode/Runtime versions|Descriptors cannot be created directly"
+        r"|cannot import name '(builder|runtime_version)' from 'google\.protobuf",
+        "protobuf does not fit this TensorFlow",
+        ":protobuf",
+    ),
+    (
+        r"_ARRAY_API not found|compiled using NumPy 1\.x|numpy\.core\.(multiarray|umath) failed to import"
+        r"|numpy\.dtype size changed",
+        "NumPy does not fit this TensorFlow",
+        ":numpy",
+    ),
+    (
+        r"libmetal_plugin\.dylib[\s\S]{0,400}?(Symbol not found|image not found|Library not loaded)"
+        r"|Symbol not found[\s\S]{0,400}?libmetal_plugin\.dylib",
+        "tensorflow-metal does not fit this TensorFlow",
+        ":metal",
+    ),
+    (
+        r"incompatible architecture|have 'x86_64', need 'arm64|have 'arm64', need 'x86_64",
+        "packages for another processor are installed: Intel's and Apple's are mixed",
+        "make a new environment with an arm64 Python",
+    ),
+    (
+        r"compiled to use (AVX|SSE)[\w.]* instructions",
+        "the processor lacks instructions that TensorFlow is compiled for",
+        "use another machine, or let the virtual machine pass the host's CPU on (QEMU: -cpu host)",
+    ),
+    (
+        r"cannot allocate memory in static TLS block",
+        "libraries are loaded in an order that leaves no room for thread-local storage",
+        "put the library that it names into LD_PRELOAD",
+    ),
+    (r"([\w.+-]+\.so[\w.]*): cannot open shared object file", "the library {0} is missing", ":tensorflow"),
+    (r"DLL load failed", "a DLL is missing", "install Microsoft's Visual C++ redistributable"),
+    (r"No module named '([\w.]+)'", "the module {0}, which TensorFlow needs, is missing", ":packages"),
+    (r"MemoryError|std::bad_alloc|Cannot allocate memory", "there is not enough memory", "end other programs"),
+)
+"""Why an import failed: pattern, meaning ({0}: first group), remedy or key of `_REMEDIES`. The first counts."""
+
+_NO_GPU: Known = (
+    (
+        r"Cannot dlopen some GPU libraries|Could not load dynamic library '([\w.]+)'",
+        "a CUDA library that it needs did not load",
+        ":cuda",
+    ),
+    (
+        r"driver version is insufficient for CUDA runtime|CUDA_ERROR_INSUFFICIENT_DRIVER|UNKNOWN ERROR \(35\)",
+        "the NVIDIA driver is too old for its CUDA",
+        "update the NVIDIA driver, then restart",
+    ),
+    (
+        r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|does not match DSO version|UNKNOWN ERROR \(803\)",
+        "the NVIDIA driver and its library are of different versions",
+        "restart the machine, or the container",
+    ),
+    (
+        r"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE|UNKNOWN ERROR \(804\)",
+        "a compatibility package of CUDA is installed that this GPU cannot use",
+        "remove cuda-compat, or take it out of LD_LIBRARY_PATH",
+    ),
+    (
+        r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device is detected|UNKNOWN ERROR \(100\)",
+        "CUDA sees no device: hidden by CUDA_VISIBLE_DEVICES, or not given to this container",
+        "unset CUDA_VISIBLE_DEVICES; in a container, start it with --gpus all",
+    ),
+    (
+        r"CUDA_ERROR_NOT_FOUND|named symbol not found|UNKNOWN ERROR \(500\)",
+        "libcuda does not fit the driver, as happens in WSL with Docker Desktop",
+        "update Docker Desktop and the driver of Windows, then `wsl --shutdown`",
+    ),
+    (
+        r"CUDA_ERROR_UNKNOWN|CUDA_ERROR_NOT_INITIALIZED|CUDA_ERROR_OPERATING_SYSTEM|UNKNOWN ERROR \((999|304|3)\)",
+        "the driver could not be initialised",
+        "sudo modprobe nvidia_uvm; after a suspend or an update, restart the machine",
+    ),
+    (
+        r"UNKNOWN ERROR \(303\)|Could not find cuda drivers|CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
+        "TensorFlow finds no CUDA driver (libcuda.so.1)",
+        ":driver",
+    ),
+    (
+        r"Ignoring visible gpu device[\s\S]{0,300}?(minimum required Cuda capability|compute capability)",
+        "the GPU is too old for this TensorFlow",
+        "use an older TensorFlow whose wheel has its compute capability",
+    ),
+)
+"""Why TensorFlow runs without a GPU."""
+
+_DOUBTS: Known = (
+    (
+        r"not built with CUDA kernel binaries compatible with compute capability ([\d.]+)",
+        "its kernels must be compiled for this GPU first, which can take 30 minutes",
+        "wait once and keep the result: export CUDA_CACHE_MAXSIZE=4294967296; or use a newer TensorFlow",
+    ),
+    (
+        r"Loaded runtime CuDNN library: ([\d.]+) but source was compiled with: ([\d.]+)",
+        "cuDNN is older than the one TensorFlow was built with",
+        ":cuda",
+    ),
+    (
+        r"Protobuf gencode version .* is .*older than the runtime version",
+        "protobuf is newer than what TensorFlow was generated with; it still works",
+        ":protobuf",
+    ),
+    (
+        r"Could not load UFF|libdevice not found|Couldn't get ptxas version|ptxas.*not found|Can't find libdevice",
+        "XLA finds no ptxas or libdevice, so that jit_compile fails on the GPU",
+        ":cuda",
+    ),
+)
+"""Problems of a TensorFlow that works."""
+
+_HARMLESS = (
+    (r"NUMA node.*negative value \(-1\)|could not open file to read NUMA node", "no NUMA node reported"),
+    (r"Unable to register cu\w+ factory", "a factory registered twice, before TensorFlow 2.19"),
+    (r"oneDNN custom operations are on", "oneDNN is on"),
+    (r"rebuild TensorFlow with the appropriate compiler flags", "instructions found at run time"),
+    (r"TF-TRT Warning: Could not find TensorRT", "no TensorRT, which training does not need"),
+)
+"""Messages that look like an error and are none."""
+
+
+@check("import", "Import", TENSORFLOW, "import tensorflow, in a child")
+def import_works(facts: Facts) -> Finding:
+    """Judge whether TensorFlow can be imported."""
+    imported = facts.imported
+    if imported is None:
+        return not_applicable(_SKIPPED)
+    if imported.works:
+        return ok(f"TensorFlow {imported.version} in {imported.seconds:.1f} s", imported.path)
+    evidence = tuple(imported.text.strip().splitlines()[-8:])
+    expected = "import tensorflow"
+    if imported.exit_code is None:
+        found = f"not done after {imported.seconds:.0f} s"
+        fix = "look for a slow file system or a driver that hangs (`nvidia-smi`), then run it again"
+        return broken(found, expected, fix, *evidence)
+    if imported.exit_code < 0:
+        return _killed(facts, imported, evidence)
+    known = _first_known(facts, imported.text, _FATAL)
+    if known is not None:
+        return broken(f"fails: {known.meaning}", expected, known.remedy, known.line, *evidence)
+    last = evidence[-1] if evidence else f"exit code {imported.exit_code}"
+    fix = remedies.reinstall_tensorflow(facts)
+    return broken(f"fails: {last}", expected, fix, *evidence)
+
+
+def _killed(facts: Facts, imported: Import, evidence: tuple[str, ...]) -> Finding:
+    assert imported.exit_code is not None
+    number = -imported.exit_code
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    expected = "import tensorflow"
+    known = _first_known(facts, imported.text, _FATAL)
+    if known is not None:
+        return broken(f"ends with {name}: {known.meaning}", expected, known.remedy, known.line, *evidence)
+    if number == signal.SIGILL:
+        found = "ends with SIGILL: an instruction that this processor does not have"
+        fix = "use a Python built for this processor (no Rosetta, no emulation), or a machine with AVX"
+    elif number == signal.SIGKILL:
+        found = "was killed (SIGKILL): most likely out of memory"
+        fix = "end other programs, or raise the memory limit of the container"
+    else:
+        found = f"ends with {name}"
+        fix = remedies.reinstall_tensorflow(facts)
+    return broken(found, expected, fix, *evidence)
+
+
+@check("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
+def devices(facts: Facts) -> Finding:
+    """Judge whether TensorFlow itself lists a GPU; its own messages explain why not."""
+    imported = facts.imported
+    if imported is None or not imported.works:
+        return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")
+    if imported.gpus:
+        return ok(f"{len(imported.gpus)}: {', '.join(imported.gpus)}")
+    expected = "at least one GPU"
+    known = _first_known(facts, imported.text, _NO_GPU)
+    if known is not None:
+        return broken(f"none: {known.meaning}", expected, known.remedy, known.line)
+    obstacle = facts.obstacle
+    if obstacle is not None:
+        return broken(f"none: {obstacle.reason}", expected, obstacle.hint, *imported.text.splitlines()[-3:])
+    if imported.built_with_cuda is False:
+        return broken("none: it was built without CUDA", expected, remedies.gpu_build(facts))
+    fix = "run it with TF_CPP_MAX_VLOG_LEVEL=3 and see which library or device it rejects"
+    return broken("none, and TensorFlow gives no reason", expected, fix, *imported.text.splitlines()[-8:])
+
+
+@check("messages", "TensorFlow's messages", GPU, "its stderr")
+def messages(facts: Facts) -> Finding:
+    """Judge what else TensorFlow writes, and name what only looks like an error."""
+    imported = facts.imported
+    if imported is None or not imported.works:
+        return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")
+    harmless = [meaning for pattern, meaning in _HARMLESS if re.search(pattern, imported.text)]
+    known = _first_known(facts, imported.text, _DOUBTS)
+    if known is not None:
+        return warning(known.meaning, "no such message", known.remedy, known.line)
+    found = f"harmless: {'; '.join(harmless)}" if harmless else "none that matters"
+    return ok(found, *imported.text.strip().splitlines())
+
+
+_REMEDIES: dict[str, Callable[[Facts], str]] = {
+    ":protobuf": lambda facts: remedies.install(facts, "--upgrade", _required(facts, "protobuf")),
+    ":numpy": lambda facts: remedies.install(facts, _required(facts, "numpy")),
+    ":metal": remedies.metal,
+    ":cuda": remedies.cuda_libraries,
+    ":driver": remedies.install_driver,
+    ":tensorflow": remedies.reinstall_tensorflow,
+    ":packages": lambda facts: remedies.install(facts, remedies.same_tensorflow(facts)),
+}
+
+
+def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
+    """Return the first message of a table that a text contains."""
+    for pattern, meaning, remedy in table:
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is not None:
+            begin, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.start())
+            line = text[begin : end if end >= 0 else len(text)].strip()[:300]
+            fix = _REMEDIES[remedy](facts) if remedy in _REMEDIES else remedy
+            return Seen(meaning.format(*(group or "" for group in match.groups())), fix, line)
+    return None
+
+
+def _required(facts: Facts, name: str) -> str:
+    """Return a package with what TensorFlow allows of it."""
+    return next((package(one) for one in requirements(facts) if one.name == name), name)
+
+
+CHECKS: tuple[Check, ...] = (import_works, devices, messages)

@@ -1,0 +1,319 @@
+"""The NVIDIA driver and CUDA: whether both are there and whole, and show TensorFlow a GPU that this wheel has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tfmon.doctor import remedies
+from tfmon.doctor.children import DRIVER, wanted_libraries
+from tfmon.doctor.facts import (
+    GPU,
+    NVIDIA,
+    Check,
+    Facts,
+    Finding,
+    Library,
+    broken,
+    check,
+    not_applicable,
+    ok,
+    warning,
+)
+from tfmon.doctor.remedies import fits, package, release, requirements
+from tfmon.probes.base import Gpu
+from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
+from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
+
+_LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
+"""Oldest driver for any CUDA of a major version.
+
+Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+"""
+_LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
+_NO_GPU = "the driver lists no GPU"
+_SHORT_UUID = len("MIG-12345678")
+"""So much of an instance's UUID is as a rule unique."""
+
+
+@check("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
+def driver(facts: Facts) -> Finding:
+    """Judge whether the driver lists a GPU."""
+    if facts.visibility.system != "Linux":
+        return not_applicable("Linux only")
+    obstacle = driver_obstacle(facts.visibility)
+    if obstacle is not None and facts.visibility.has_amd and not facts.has_nvidia:
+        return not_applicable("the machine has an AMD GPU")
+    if obstacle is None:
+        names = ", ".join(one.name for one in facts.visibility.physical_gpus)
+        evidence = [f"GPU {one.index} {one.uuid} {one.name}" for one in facts.visibility.physical_gpus]
+        return ok(f"{facts.visibility.driver or 'there'}: {names}", *evidence)
+    failure = facts.visibility.failure
+    fix = obstacle.hint
+    if failure is not None and failure.code == LIBRARY_NOT_FOUND:
+        inside = facts.platform.container and (facts.visibility.driver_loaded or facts.driver.nodes)
+        fix = remedies.give_gpu(facts) if inside else remedies.install_driver(facts)
+    if failure is not None and failure.code == DRIVER_NOT_LOADED and facts.platform.container:
+        fix = f"on the host: {obstacle.hint}"
+    evidence = [
+        f"kernel module: {facts.driver.module_version or 'not loaded'}",
+        f"NVIDIA GPU on the PCI bus: {'yes' if facts.visibility.gpu_on_bus else 'not found'}",
+        f"device files: {' '.join(facts.driver.nodes) or 'none'}",
+    ]
+    return broken(obstacle.reason, "an NVIDIA driver that lists a GPU", fix, *evidence)
+
+
+@check("driver-files", "Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
+def driver_files(facts: Facts) -> Finding:
+    """Judge whether this user may open the driver's files."""
+    if not facts.driver.nodes:
+        return not_applicable("no files of the driver in /dev")
+    if facts.driver.denied:
+        denied = " ".join(facts.driver.denied)
+        fix = f"let this user read and write them: sudo chmod a+rw {denied}, or join the group that owns them"
+        return broken(f"this user may not open {denied}", "read and write access", fix, *facts.driver.nodes)
+    needed = {"/dev/nvidiactl", "/dev/nvidia-uvm"} - set(facts.driver.nodes)
+    if needed and not facts.platform.wsl:
+        absent = " and ".join(sorted(needed))
+        fix = remedies.give_gpu(facts) if facts.platform.container else "sudo nvidia-modprobe -u -c 0"
+        return warning(f"{absent} missing", "the files that CUDA opens", fix, *facts.driver.nodes)
+    return ok(" ".join(facts.driver.nodes))
+
+
+@check("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
+def driver_version(facts: Facts) -> Finding:
+    """Judge whether the driver is new enough for the CUDA that this TensorFlow was built with."""
+    cuda = release(facts.build.cuda_version)
+    if not facts.visibility.physical_gpus or not cuda:
+        return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "this TensorFlow names no CUDA")
+    table = _LEAST_DRIVER_WINDOWS if facts.platform.wsl else _LEAST_DRIVER
+    least, have = table.get(cuda[0], ""), facts.visibility.driver
+    evidence = f"TensorFlow is built with CUDA {facts.build.cuda_version}"
+    if least and have and release(have) < release(least):
+        where = "in Windows" if facts.platform.wsl else "on the host" if facts.platform.container else "here"
+        fix = f"update the NVIDIA driver {where}, then restart"
+        return broken(have, f"{least} or newer, for CUDA {cuda[0]}", fix, evidence)
+    return ok(have or "unknown", evidence)
+
+
+@check(
+    "visible-devices", "Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
+)
+def visible_devices(facts: Facts) -> Finding:
+    """Judge what CUDA_VISIBLE_DEVICES hides, and whether its numbers mean what they seem to."""
+    value = facts.visibility.visible
+    if facts.platform.system != "Linux":
+        return not_applicable("Linux only")
+    evidence = "CUDA_VISIBLE_DEVICES is not set" if value is None else f'CUDA_VISIBLE_DEVICES="{value}"'
+    if not facts.visibility.physical_gpus:
+        return not_applicable(f"{_NO_GPU}; {evidence}")
+    obstacle = hidden_obstacle(facts.visibility)
+    if obstacle is not None:
+        return broken(
+            obstacle.reason, "a GPU that is listed", "unset CUDA_VISIBLE_DEVICES, or set it to 0", evidence
+        )
+    if text := doubt(facts.visibility):
+        return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
+    seen = visible_gpus(facts.visibility)
+    total = len(facts.visibility.physical_gpus)
+    together = "--lane gpu:all trains on all of them together" if len(seen) > 1 else ""
+    return ok(f"{len(seen)} of {total}: {', '.join(one.name for one in seen)}", evidence, together)
+
+
+@check(
+    "compute-capability",
+    "GPU in the wheel",
+    GPU,
+    f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility",
+)
+def compute_capability(facts: Facts) -> Finding:
+    """Judge whether the wheel has machine code for each GPU, or code that its driver must compile first."""
+    devices = [one for one in visible_devices_of(facts) if one.capability is not None]
+    known = facts.build.capabilities
+    if not devices or not known:
+        return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "compute capability unknown")
+    built = f"built for {' '.join(known)}"
+    evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
+    for one in devices:
+        if _has_code(one, known):
+            continue
+        found = f"{one.name} has compute capability {_written(one)}; this TensorFlow is {built}"
+        if not _can_compile(one, known):
+            fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
+            return broken(found, "a wheel with code for it", fix, *evidence)
+        fix = "wait once, up to 30 minutes, and keep the result: export CUDA_CACHE_MAXSIZE=4294967296"
+        return warning(found, "machine code for it in the wheel, not only PTX", fix, *evidence)
+    return ok(", ".join(dict.fromkeys(f"{one.name} {_written(one)}" for one in devices)), built, *evidence)
+
+
+@check("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
+def compute_mode(facts: Facts) -> Finding:
+    """Judge compute modes that permit one process at most, and GPUs that are split up."""
+    devices = visible_devices_of(facts)
+    if not devices:
+        return not_applicable(_NO_GPU)
+    for one in devices:
+        if one.instances == ():
+            whole = f"for a whole GPU sudo nvidia-smi -i {one.index} -mig 0"
+            fix = f"sudo nvidia-smi mig -i {one.index} -cgi 0 -C, or {whole}"
+            return warning(
+                f"GPU {one.index} {one.name} is split up (MIG), but has no instance", "an instance", fix
+            )
+        if one.exclusive:
+            fix = f"sudo nvidia-smi -i {one.index} -c DEFAULT"
+            return warning(f"GPU {one.index} permits one process at most", "compute mode DEFAULT", fix)
+    split = [one for one in devices if one.instances]
+    if split:
+        instances = [instance for one in split for instance in one.instances or ()]
+        named = ", ".join(f"--lane {one.uuid[:_SHORT_UUID]} ({one.name})" for one in instances)
+        return ok(
+            f"split up (MIG); a lane takes one instance: {named}", *(f"{one.uuid} {one.name}" for one in instances)
+        )
+    return ok("whole, for several processes")
+
+
+def visible_devices_of(facts: Facts) -> list[Gpu]:
+    """Return the GPUs that a program sees; all where it sees none."""
+    return visible_gpus(facts.visibility) or list(facts.visibility.physical_gpus)
+
+
+def _written(device: Gpu) -> str:
+    return "" if device.capability is None else f"{device.capability[0]}.{device.capability[1]}"
+
+
+def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the capabilities of the given kinds: (8, 0) of "sm_80", (12, 0) of "compute_120"."""
+    matches = (re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", one) for one in known)
+    return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
+
+
+def _has_code(device: Gpu, known: tuple[str, ...]) -> bool:
+    """Machine code runs on its major version, from its minor version on; `compute_` has it as well as PTX."""
+    assert device.capability is not None
+    major, minor = device.capability
+    return any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute")))
+
+
+def _can_compile(device: Gpu, known: tuple[str, ...]) -> bool:
+    """PTX can be compiled for every capability from its own on."""
+    assert device.capability is not None
+    return any(target <= device.capability for target in _targets(known, ("compute",)))
+
+
+# ---------------- the CUDA libraries: whether TensorFlow can open each, and whether they are those it wants
+
+
+_CUDA = "and-cuda"
+"""TensorFlow's extra that brings the CUDA packages."""
+_NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
+
+
+@check("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
+def cuda_driver_library(facts: Facts) -> Finding:
+    """Judge whether the driver's own CUDA library can be opened."""
+    library = next((one for one in facts.libraries or () if one.name == DRIVER), None)
+    if library is None:
+        return not_applicable(_NO_CUDA)
+    if library.error:
+        if facts.platform.container:
+            fix = f"{remedies.give_gpu(facts)}; with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        else:
+            fix = remedies.install_driver(facts)
+        return broken(f"{DRIVER} cannot be opened", "the driver's CUDA library", fix, library.error)
+    return ok(library.path or DRIVER, library.path)
+
+
+@check(
+    "cuda-libraries",
+    "CUDA libraries",
+    GPU,
+    "https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc",
+)
+def cuda_libraries(facts: Facts) -> Finding:
+    """Judge whether every library can be opened that TensorFlow opens before it takes a GPU."""
+    if facts.libraries is None:
+        return not_applicable(_NO_CUDA)
+    wanted = wanted_libraries(facts.build)
+    if not wanted:
+        return not_applicable(f"the libraries of CUDA {facts.build.cuda_version or '?'} are not known here")
+    opened = [one for one in facts.libraries if one.name in wanted]
+    lacking = [one for one in opened if one.error]
+    evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in opened]
+    if not opened:
+        errors = [one.error for one in facts.libraries if one.error]
+        return warning("they could not be opened", "that each one opens", "run it again with -v", *errors)
+    if not lacking:
+        wheel = all(one.wheel for one in opened)
+        return ok(f"all {len(opened)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
+    names = ", ".join(one.name for one in lacking)
+    first = lacking[0]
+    reason = f" ({first.error.partition(':')[0]} is missing)" if _needs_other(first) else ""
+    found = f"{names} cannot be opened{reason}"
+    fix = remedies.cuda_libraries(facts)
+    return broken(found, "each of the libraries that TensorFlow opens", fix, *evidence)
+
+
+@check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
+def cudnn(facts: Facts) -> Finding:
+    """Judge whether cuDNN is of the major version TensorFlow was built with, and no older."""
+    library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
+    if library is None:
+        return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
+    required = next((one for one in requirements(facts, _CUDA) if one.name.startswith("nvidia-cudnn")), None)
+    bounds = [] if required is None else [one.version for one in required.specifier if one.operator == ">="]
+    have, least = release(library.version), release((bounds or [facts.build.cudnn_version])[0])
+    if least and (have[:1] != least[:1] or have[:2] < least[:2]):
+        fix = f"install cuDNN {facts.build.cudnn_version}, and take other copies out of LD_LIBRARY_PATH"
+        if required is not None:
+            fix = remedies.install(facts, "--upgrade", package(required))
+        text = ".".join(map(str, least[:3]))
+        return broken(f"cuDNN {library.version}", f"{text} or newer of cuDNN {least[0]}", fix, library.path)
+    return ok(library.version, library.path)
+
+
+@check("cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow")
+def cuda_packages(facts: Facts) -> Finding:
+    """Judge whether other packages, such as PyTorch, have changed the CUDA packages that TensorFlow wants."""
+    wanted = requirements(facts, _CUDA)
+    there = [one for one in wanted if facts.version_of(one.name)]
+    if not there:
+        return not_applicable("none is installed")
+    wrong = [one for one in there if not fits(facts.version_of(one.name), one.specifier)]
+    if not wrong:
+        return ok(f"{len(there)} of {len(wanted)}, as TensorFlow requires them")
+    texts = [f"{one.name} {facts.version_of(one.name)} is not {one.specifier}" for one in wrong]
+    others = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
+    fix = "give TensorFlow an environment of its own" if others else remedies.cuda_libraries(facts)
+    found = texts[0] + (f" and {len(texts) - 1} more" if texts[1:] else "")
+    found += f" ({', '.join(others)} is installed here, too)" if others else ""
+    return warning(found, str(wrong[0].specifier), fix, *texts)
+
+
+@check("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+def library_path(facts: Facts) -> Finding:
+    """Judge whether LD_LIBRARY_PATH puts other CUDA libraries before those installed with TensorFlow."""
+    value = facts.environ.get("LD_LIBRARY_PATH", "")
+    if facts.platform.system != "Linux":
+        return not_applicable("Linux only")
+    if not value or facts.libraries is None:
+        return ok("not set" if not value else "no CUDA libraries were looked for", value)
+    folders = [str(Path(one)) for one in value.split(":") if one]
+    taken = [one for one in facts.libraries if not one.wheel and str(Path(one.path).parent) in folders]
+    packaged = [one.name for one in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{one.name}"))]
+    if packaged:
+        found = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
+        evidence = [f"{one.name}: {one.path}" for one in taken]
+        return warning(found, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
+    return ok("hides no library of TensorFlow", value)
+
+
+def _needs_other(library: Library) -> bool:
+    """Return whether the library exists and one that it needs is missing."""
+    name = library.error.partition(":")[0]
+    return ".so" in name and Path(name).name != library.name
+
+
+CHECKS: tuple[Check, ...] = (
+    *(driver, driver_files, driver_version, visible_devices, compute_capability, compute_mode),
+    *(cuda_driver_library, cuda_libraries, cudnn, cuda_packages, library_path),
+)

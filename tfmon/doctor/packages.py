@@ -1,0 +1,239 @@
+"""Interpreter, packages and system: whether there is one TensorFlow that fits them, and could use a GPU."""
+
+from __future__ import annotations
+
+from tfmon.doctor import remedies
+from tfmon.doctor.facts import (
+    GPU,
+    INSTALL,
+    NVIDIA,
+    TENSORFLOW,
+    Check,
+    Facts,
+    Finding,
+    broken,
+    check,
+    not_applicable,
+    ok,
+    warning,
+)
+from tfmon.doctor.remedies import fits, package, release, requirements
+from tfmon.probes.interpreter import BUILDS
+from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
+
+
+@check("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
+def python_answers(facts: Facts) -> Finding:
+    """Judge whether the interpreter works, and whether there is a TensorFlow for its version."""
+    python = facts.python
+    if python.error:
+        return broken(
+            f"{python.executable}: {python.error}",
+            "a Python that runs",
+            "name another one with --python, or make its environment again",
+        )
+    version = ".".join(map(str, python.version))
+    found = f"{version}, {python.machine}, {python.executable}"
+    low, high = remedies.SUPPORTED_PYTHON
+    if facts.build.requires_python and not fits(version, facts.build.requires_python):
+        expected = f"Python {facts.build.requires_python} for the TensorFlow installed"
+        return broken(found, expected, remedies.other_python(facts), f"prefix {python.prefix}")
+    if not low <= python.version[:2] <= high and facts.wheel is None:
+        expected = f"Python {low[0]}.{low[1]} to {high[0]}.{high[1]}, for which TensorFlow has wheels"
+        return broken(found, expected, remedies.other_python(facts), f"prefix {python.prefix}")
+    return ok(found, f"prefix {python.prefix}", *(f"path {folder}" for folder in python.path))
+
+
+@check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
+def python_build(facts: Facts) -> Finding:
+    """Judge builds of Python for which there are no wheels: 32-bit, free-threaded, and with musl on Linux."""
+    if facts.python.error:
+        return not_applicable("the interpreter does not answer")
+    if facts.python.bits != 64:
+        return broken(f"{facts.python.bits} bits", "a 64-bit Python", remedies.other_python(facts))
+    if facts.python.free_threaded:
+        return broken("free-threaded, without the GIL", "a Python with the GIL", remedies.other_python(facts))
+    if facts.platform.system == "Linux" and not facts.python.libc:
+        return broken(
+            "not GNU's C library (Alpine?)",
+            "glibc: TensorFlow has no wheels for musl",
+            "use an image based on Debian or Ubuntu, such as python:3.12-slim",
+        )
+    return ok(" ".join(("64 bits", facts.python.libc)).strip())
+
+
+@check("gpu-system", "A system with GPU support", GPU, f"{INSTALL}")
+def gpu_system(facts: Facts) -> Finding:
+    """Judge whether any TensorFlow supports GPUs on this system."""
+    obstacle = system_obstacle(facts.visibility)
+    if obstacle is not None:
+        return broken(obstacle.reason, "Linux, WSL2 or macOS on Apple Silicon", obstacle.hint)
+    return ok(f"{facts.platform.system} {facts.platform.machine}")
+
+
+@check("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
+def gpu_build(facts: Facts) -> Finding:
+    """Judge whether this TensorFlow was built without CUDA."""
+    if facts.platform.system != "Linux" or facts.wheel is None:
+        return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
+    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
+    if obstacle is not None:
+        return broken(
+            obstacle.reason, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
+        )
+    if facts.wheel.rocm:
+        return ok("ROCm", "build_info: is_rocm_build True")
+    if facts.wheel.has_cuda is None:
+        fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import imports it"
+        return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.home}/tensorflow")
+    build = facts.build
+    return ok(
+        f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}", f"built for {' '.join(build.capabilities)}"
+    )
+
+
+@check("metal", "tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
+def metal(facts: Facts) -> Finding:
+    """Judge whether the plug-in for Apple GPUs is there and fits: 1.2.0 fits TensorFlow 2.18 and 2.19 only."""
+    if facts.platform.system != "Darwin" or facts.visibility.machine != "arm64":
+        return not_applicable("no Apple Silicon")
+    wanted = remedies.metal(facts)
+    if facts.python.version[:2] > (3, 12):
+        fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
+        found = f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
+        return broken(found, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
+    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
+    if obstacle is not None or facts.wheel is None:
+        return broken(
+            obstacle.reason if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted
+        )
+    plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
+    together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
+    if plugin < (1, 2) or (version and not (2, 18) <= version < (2, 20)):
+        return broken(together, f"tensorflow-metal {remedies.METAL} with TensorFlow 2.18 or 2.19", wanted)
+    return ok(together)
+
+
+@check("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
+def wsl(facts: Facts) -> Finding:
+    """Judge whether WSL is version 2 and passes the GPU of Windows on."""
+    if not facts.platform.wsl:
+        return not_applicable("not in WSL")
+    if facts.platform.wsl == 1:
+        return broken("WSL 1, which has no GPU", "WSL 2", "in Windows: wsl --set-version <distribution> 2")
+    if "/dev/dxg" not in facts.driver.nodes:
+        fix = "in Windows: install NVIDIA's driver, then `wsl --update` and `wsl --shutdown`"
+        return broken("WSL 2 without /dev/dxg", "the GPU of Windows at /dev/dxg", fix)
+    note = "with the driver of Windows, which reports no single processes"
+    return ok(f"WSL 2, {note}", "/dev/dxg")
+
+
+_NONE = "no TensorFlow is installed"
+_PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
+"""Distributions that `tensorflow` itself pulls in on some platforms."""
+_NAMED = {"keras": "Keras", "numpy": "NumPy", "protobuf": "protobuf"}
+
+
+@check("tensorflow", "TensorFlow", TENSORFLOW, f"{INSTALL}")
+def tensorflow_installed(facts: Facts) -> Finding:
+    """Judge whether there is a TensorFlow to import."""
+    if facts.python.error:
+        return not_applicable("the interpreter does not answer")
+    if facts.wheel is None:
+        left = [one.folder for one in facts.distributions if one.name in BUILDS]
+        found = "installed by its metadata, but its files are gone" if left else "not installed"
+        fix = remedies.install(facts, remedies.tensorflow_package(facts))
+        return broken(found, "a TensorFlow in this environment", fix, *left, f"looked in {facts.python.prefix}")
+    wheel = facts.wheel
+    return ok(f"{wheel.distribution} {wheel.version}".strip(), facts.home)
+
+
+@check(
+    "several-tensorflows", "One TensorFlow", TENSORFLOW, "https://github.com/tensorflow/tensorflow/issues/45430"
+)
+def several_tensorflows(facts: Facts) -> Finding:
+    """Judge whether two distributions have written their files over each other."""
+    found = {one.name: one for one in reversed(facts.distributions) if one.name in BUILDS}
+    if len(found) > 1:
+        found = {name: one for name, one in found.items() if name not in _PULLED_IN} or found
+    twice = [one for one in facts.distributions if one.name in BUILDS and one != found.get(one.name, one)]
+    names = ", ".join(f"{one.name} {one.version}" for one in found.values())
+    if not found:
+        return not_applicable(_NONE)
+    if len(found) > 1:
+        return broken(
+            f"{names}: they overwrite each other's files",
+            "one of them",
+            remedies.reinstall(facts, tuple(found), remedies.tensorflow_package(facts)),
+            *(one.folder for one in found.values()),
+        )
+    if twice:
+        first = next(iter(found.values()))
+        return warning(
+            f"{first.name} {first.version} is used; {twice[0].version} comes later on the path",
+            "one of them",
+            f"take the other out of PYTHONPATH, or {remedies.uninstall(facts, first.name)}",
+            *(one.folder for one in (first, *twice)),
+        )
+    return ok(names)
+
+
+@check("shadowing", "No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
+def shadowing(facts: Facts) -> Finding:
+    """Judge whether a file or folder named like TensorFlow is imported instead."""
+    if facts.shadows:
+        return broken(
+            f"{facts.shadows[0]} is imported instead of TensorFlow, everywhere",
+            "nothing else named tensorflow on the import path",
+            f"rename it, or take its folder out of PYTHONPATH: mv {facts.shadows[0]} {_renamed(facts.shadows[0])}",
+            *facts.shadows,
+        )
+    if facts.local_shadows:
+        first = facts.local_shadows[0]
+        return broken(
+            f"{first} is imported instead of TensorFlow by every script that starts in its folder",
+            "nothing named tensorflow beside your scripts",
+            f"rename it: mv {first} {_renamed(first)}",
+            *facts.local_shadows,
+        )
+    return ok("no other file or folder is named tensorflow")
+
+
+def _renamed(path: str) -> str:
+    return path.replace("tensorflow.py", "my_tensorflow.py") if path.endswith(".py") else f"{path}_mine"
+
+
+@check("requirements", "Its requirements", TENSORFLOW, "Requires-Dist in the METADATA of the distribution")
+def required_packages(facts: Facts) -> Finding:
+    """Judge every package that TensorFlow says it needs: NumPy, protobuf, Keras and the others."""
+    if facts.wheel is None or not facts.build.requires:
+        return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not say")
+    wanted = requirements(facts)
+    absent = [one for one in wanted if not facts.version_of(one.name)]
+    wrong = [one for one in wanted if one not in absent and not fits(facts.version_of(one.name), one.specifier)]
+    if not absent and not wrong:
+        known = [f"{title} {version}" for name, title in _NAMED.items() if (version := facts.version_of(name))]
+        return ok(f"all {len(wanted)} are met, {', '.join(known)} among them")
+    texts = [f"{one.name} is missing" for one in absent]
+    texts += [f"{one.name} {facts.version_of(one.name)} is not {one.specifier}" for one in wrong]
+    fix = remedies.install(facts, *map(package, (*absent, *wrong)))
+    works = facts.imported is not None and facts.imported.works
+    verdict = broken if absent and not works else warning
+    return verdict("; ".join(texts[:3]) + ("; …" if texts[3:] else ""), "what its metadata requires", fix, *texts)
+
+
+@check("keras-backend", "Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend")
+def keras_backend(facts: Facts) -> Finding:
+    """Judge whether Keras is set to another backend."""
+    backend = facts.environ.get("KERAS_BACKEND", "")
+    if backend not in ("", "tensorflow"):
+        fix = "unset KERAS_BACKEND (or set it to tensorflow)"
+        return broken(f"KERAS_BACKEND={backend}: Keras does not compute with TensorFlow", "tensorflow", fix)
+    return ok("tensorflow")
+
+
+CHECKS: tuple[Check, ...] = (
+    *(python_answers, python_build),
+    *(tensorflow_installed, several_tensorflows, shadowing, required_packages, keras_backend),
+    *(gpu_system, gpu_build, metal, wsl),
+)

@@ -1,0 +1,159 @@
+"""What a process may use of its machine: the limits of its control groups (versions 1, 2), and what they cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from tfmon.model.readings import Missing
+
+NO_GROUP = Missing("no control group that limits CPU is visible here")
+_MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""A limit, the use, and the field of memory.stat with the files in it: of version 2, and of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """What the quota of one control group has cost since the group was made."""
+
+    periods: int
+    """Periods in which the group had a quota and something to run."""
+    throttled: int
+    """Those of them in which it used up its quota."""
+    stopped_s: float
+    """Time for which the group was stopped, summed over its cores."""
+
+
+def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
+    """Return how many cores the process may keep busy on average, or None without a limit.
+
+    The tightest limit of its group and of every group above it counts.
+    Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1), found through /proc/PID/cgroup
+    and /proc/PID/mountinfo.
+    """
+    limits = [limit for folder in group_folders("cpu", root, pid) if (limit := _limit(folder)) is not None]
+    return min(limits, default=None)
+
+
+def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, ...]:
+    """Return the folders of the process's group and of the groups above it that limit or count `cpu` or `memory`.
+
+    Source: /proc/PID/cgroup and /proc/PID/mountinfo.
+    """
+    return tuple(dict.fromkeys(_folders(root, controller, pid)))
+
+
+def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
+    """Return the time that each group's quota has cost; groups without such counts are omitted.
+
+    Source: `cpu.stat`: nr_periods, nr_throttled, and throttled_usec (v2) or throttled_time in ns (v1).
+    """
+    read: dict[Path, Throttling] = {}
+    for folder in folders:
+        fields = _fields(folder / "cpu.stat")
+        try:
+            usec = fields.get("throttled_usec")
+            stopped_s = int(fields["throttled_time"]) / 1e9 if usec is None else int(usec) / 1e6
+            read[folder] = Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), stopped_s)
+        except (KeyError, ValueError):
+            continue
+    return read
+
+
+def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None:
+    """Return the machine's memory, and how much of it a program could get now, in bytes; None where it is unknown.
+
+    Source: /proc/meminfo, `MemTotal` and `MemAvailable`.
+    """
+    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read_text(meminfo), re.MULTILINE))
+    return (1024 * int(found["MemTotal"]), 1024 * int(found["MemAvailable"])) if len(found) == 2 else None
+
+
+def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[int, int]:
+    """Return how much of the machine's memory this process may use, and could get now; files count as free.
+
+    The tightest limit of its group and of every group above it counts.
+    Source: memory.max, memory.current and memory.stat (control groups, version 2), or memory.limit_in_bytes,
+    memory.usage_in_bytes and memory.stat (version 1).
+    """
+    for folder in group_folders("memory", root):
+        for limit, usage, files in _MEMORY_FILES:
+            most, used = read_text(folder / limit).strip(), read_text(folder / usage).strip()
+            if most.isdecimal() and used.isdecimal():
+                left = int(most) - int(used) + int(_fields(folder / "memory.stat").get(files, 0))
+                total, available = min(total, int(most)), max(0, min(available, left))
+    return total, available
+
+
+def _limit(folder: Path) -> float | None:
+    """Return the limit that one group sets, in cores."""
+    words = read_text(folder / "cpu.max").split()
+    if not words:
+        words = [read_text(folder / "cpu.cfs_quota_us").strip(), read_text(folder / "cpu.cfs_period_us").strip()]
+    try:
+        quota, period = int(words[0]), int(words[1])
+    except (ValueError, IndexError):  # "max", or no such file
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def _folders(root: Path, controller: str, pid: int | str) -> Iterator[Path]:
+    """Yield the folder of the process's group and of each group above it, in every hierarchy of a controller."""
+    paths = _group_paths(root, pid)
+    for line in read_text(root / "proc" / str(pid) / "mountinfo").splitlines():
+        mount, _, source = line.partition(" - ")
+        fields, kind = mount.split(), source.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        if kind[0] == "cgroup2":
+            path = paths.get("")
+        elif kind[0] == "cgroup" and controller in kind[2].split(","):
+            path = paths.get(controller)
+        else:
+            continue
+        if path is not None:
+            top = root / _unescaped(fields[4]).lstrip("/")
+            parts = _below(path, _unescaped(fields[3]))
+            yield from (top.joinpath(*parts[:length]) for length in range(len(parts), -1, -1))
+
+
+def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
+    """Return the group's path by controller; version 2 has the controller ""."""
+    paths: dict[str, str] = {}
+    for line in read_text(root / "proc" / str(pid) / "cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for controller in controllers.split(","):
+            paths[controller] = path
+    return paths
+
+
+def _below(path: str, mounted: str) -> tuple[str, ...]:
+    """Return the group's path below the part of the hierarchy that is mounted."""
+    if ".." in PurePosixPath(path).parts:  # outside what this container can see
+        return ()
+    try:
+        return PurePosixPath(path).relative_to(mounted).parts
+    except ValueError:
+        return ()
+
+
+def _unescaped(path: str) -> str:
+    """Undo the octal escapes that mountinfo writes for spaces and the like."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def _fields(file: Path) -> dict[str, str]:
+    return dict(line.split(" ", 1) for line in read_text(file).splitlines() if " " in line)
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a small file, or "" if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,314 @@
+"""The interpreter that trains, and its TensorFlow: from its files, and from what it says, without an import."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from email import message_from_string
+from pathlib import Path
+
+from tfmon.model.codec import clean
+from tfmon.model.limits import read_text
+
+BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
+"""Names what a TensorFlow was built with."""
+BUILDS = frozenset((
+    "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
+    "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
+))  # fmt: skip
+"""Distributions that install the package `tensorflow`."""
+_DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
+
+
+NO_CWD = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+"""First line of every script for the interpreter: nothing is imported from the working directory."""
+
+_DESCRIBE = (
+    NO_CWD
+    + r"""
+import importlib.util, json, os, platform, struct
+def libc():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return ""
+def made_by_uv():
+    try:
+        with open(os.path.join(sys.prefix, "pyvenv.cfg")) as lines:
+            return any(line.partition("=")[0].strip() == "uv" for line in lines)
+    except OSError:
+        return False
+def free_threaded():
+    enabled = getattr(sys, "_is_gil_enabled", None)
+    return enabled is not None and not enabled()
+library = os.path.dirname(os.__file__)
+print(json.dumps({
+    "version": sys.version_info[:3],
+    "machine": platform.machine(),
+    "bits": struct.calcsize("P") * 8,
+    "free_threaded": free_threaded(),
+    "prefix": sys.prefix,
+    "path": sys.path,
+    "pip": importlib.util.find_spec("pip") is not None,
+    "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
+    "managed": os.path.exists(os.path.join(library, "EXTERNALLY-MANAGED")) and sys.prefix == sys.base_prefix,
+    "uv": made_by_uv(),
+    "libc": libc(),
+}))
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The examined Python."""
+
+    executable: str
+    error: str = ""
+    """Why it does not answer; empty if it does."""
+    version: tuple[int, int, int] = (0, 0, 0)
+    machine: str = ""
+    """The processor it was built for, such as "x86_64"."""
+    bits: int = 64
+    free_threaded: bool = False
+    prefix: str = ""
+    path: tuple[str, ...] = ()
+    """Its import path, without the working directory."""
+    pip: bool = True
+    conda: bool = False
+    uv: bool = False
+    """Its environment was made by uv."""
+    managed: bool = False
+    """The system does not permit pip to install into it."""
+    libc: str = ""
+    """Such as "glibc 2.36"; empty for any other C library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """An installed package."""
+
+    name: str
+    """In lower case and with dashes."""
+    version: str
+    folder: str
+    """Its `.dist-info` folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """How the TensorFlow wheel was built."""
+
+    cuda_version: str = ""
+    cudnn_version: str = ""
+    capabilities: tuple[str, ...] = ()
+    """Such as "sm_80" and "compute_90"."""
+    requires_python: str = ""
+    requires: tuple[str, ...] = ()
+    """Its `Requires-Dist` lines."""
+    installer: str = ""
+    """Such as "pip" or "conda"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """The TensorFlow of an interpreter."""
+
+    distribution: str
+    """Name of the installed package, such as "tensorflow-cpu"; "tensorflow" without metadata."""
+    version: str
+    """Its version, or "" without metadata."""
+    has_cuda: bool | None
+    """Whether it was built for NVIDIA GPUs; None if its files do not say."""
+    metal: str
+    """Version of tensorflow-metal beside it, or "" without."""
+    python: str = ""
+    """Version of the interpreter; empty if it was not started."""
+    rocm: bool = False
+    """Whether it was built for AMD GPUs."""
+
+
+def run_script(
+    python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in an interpreter and return its output.
+
+    It is ended with all its processes when it takes longer than `timeout_s`.
+
+    Raises:
+        OSError: the interpreter cannot be started.
+        subprocess.TimeoutExpired: it took too long; has what was printed.
+    """
+    command = [str(python), "-c", script, *arguments]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=None if environ is None else dict(environ),
+        start_new_session=True,
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=timeout_s)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise subprocess.TimeoutExpired(command, timeout_s, *child.communicate()) from None
+            raise
+    return subprocess.CompletedProcess(command, child.returncode, out, err)
+
+
+def describe_interpreter(
+    python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
+) -> Interpreter:
+    """Return the facts of an interpreter; `error` says why it does not answer.
+
+    Source: its `sys`, `platform` and `os` modules, in a process of its own; takes about 30 ms.
+    """
+    executable = str(python)
+    try:
+        answer = run_script(python, _DESCRIBE, environ=environ, timeout_s=timeout_s)
+    except subprocess.TimeoutExpired:
+        return Interpreter(executable, error=f"it did not answer within {timeout_s:g} s")
+    except OSError as error:
+        return Interpreter(executable, error=f"it cannot be started: {error.strerror}")
+    try:
+        answers = json.loads(answer.stdout.splitlines()[-1])
+        return Interpreter(
+            executable, **{**answers, "version": tuple(answers["version"]), "path": tuple(answers["path"])}
+        )
+    except (ValueError, LookupError, TypeError):
+        last = clean(answer.stderr.strip()).splitlines()[-1:] or [f"it ended with {answer.returncode}"]
+        return Interpreter(executable, error=f"it is not a working Python: {last[0]}")
+
+
+def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
+    """Return the names in a folder that hide TensorFlow.
+
+    Args:
+        alone: Nothing else on the path has that name; then a folder without `__init__.py` counts, too.
+    Source: the order in which Python looks,
+    https://docs.python.org/3/reference/import.html#the-path-based-finder.
+    """
+    here = Path(folder)
+    package = here / "tensorflow"
+    if (package / "python").is_dir() and (package / "__init__.py").is_file():
+        return ()
+    if (package / "__init__.py").is_file() or (alone and package.is_dir()):
+        return (str(package),)
+    return (str(here / "tensorflow.py"),) if (here / "tensorflow.py").is_file() else ()
+
+
+def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
+    """Return the files on an import path that hide TensorFlow."""
+    found: list[str] = []
+    for folder in path:
+        if (Path(folder) / "tensorflow/__init__.py").is_file() and not find_shadows(folder):
+            break
+        found.extend(find_shadows(folder))
+    return tuple(found)
+
+
+def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
+    """Return how the TensorFlow in a folder was built and what it requires.
+
+    Source: its `build_info.py` as text; METADATA and INSTALLER of its distribution.
+    """
+    info = _build_info(Path(home))
+    folder = next((one.folder for one in distributions if one.name == name and one.name in BUILDS), "")
+    fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")
+    return Build(
+        cuda_version=str(info.get("cuda_version") or ""),
+        cudnn_version=str(info.get("cudnn_version") or ""),
+        capabilities=tuple(str(one) for one in _listed(info.get("cuda_compute_capabilities"))),
+        requires_python=fields.get("Requires-Python") or "",
+        requires=tuple(fields.get_all("Requires-Dist", ())),
+        installer=read_text(Path(folder) / "INSTALLER").strip() if folder else "",
+    )
+
+
+def _build_info(home: Path) -> dict[str, object]:
+    """Return what a TensorFlow says it was built with; empty where its file cannot be read."""
+    match = re.search(r"\((\[.*\])\)", read_text(home / BUILD_INFO), re.DOTALL)
+    try:
+        return dict(ast.literal_eval(match[1])) if match is not None else {}
+    except (ValueError, TypeError, SyntaxError):
+        return {}
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
+    """Return the TensorFlow that `python` would import (this interpreter by default), or None without one.
+
+    Errors: None, too, for an interpreter that does not answer.
+    Source: its sys.path, there `tensorflow/python/platform/build_info.py` as text and the names of
+    `*.dist-info` folders.
+    """
+    if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100 - keeps links
+        version, path = platform.python_version(), sys.path
+    else:
+        described = _described(str(python), timeout_s)
+        version, path = ".".join(map(str, described.version)), list(described.path)
+    found = find_wheel(path)
+    return None if found is None else replace(found, python=version)
+
+
+@functools.lru_cache(maxsize=8)
+def _described(python: str, timeout_s: float) -> Interpreter:
+    return describe_interpreter(python, timeout_s=timeout_s)
+
+
+def find_wheel(path: Sequence[str]) -> Wheel | None:
+    """Return the TensorFlow that is first on an import path, or None without one."""
+    home = find_home(path)
+    if home is None:
+        return None
+    folders = [Path(folder) for folder in path if folder]
+    metal = next((one.version for one in distributions(folders) if one.name == "tensorflow-metal"), "")
+    builds = {one.name: one.version for one in distributions([home]) if one.name in BUILDS}
+    # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
+    name = max(builds, key=len, default="tensorflow")
+    info = _build_info(home)
+    cuda = info.get("is_cuda_build")
+    has_cuda = cuda if isinstance(cuda, bool) else None
+    return Wheel(name, builds.get(name, ""), has_cuda, metal, rocm=info.get("is_rocm_build") is True)
+
+
+def find_home(path: Sequence[str]) -> Path | None:
+    """Return the folder of an import path that has the TensorFlow which is first on it, or None."""
+    folders = [Path(folder) for folder in path if folder]
+    return next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
+
+
+def distributions(path: Sequence[str | Path]) -> Iterator[Distribution]:
+    """Yield the packages on an import path.
+
+    Source: names of the `*.dist-info` folders.
+    """
+    for folder in dict.fromkeys(path):
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.name.endswith(".dist-info"))
+        except OSError:
+            continue
+        for name in names:
+            match = _DIST_INFO.fullmatch(name)
+            if match is not None:
+                plain = re.sub(r"[-_.]+", "-", match[1]).lower()
+                yield Distribution(plain, match[2], str(Path(folder) / name))
