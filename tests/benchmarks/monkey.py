@@ -29,7 +29,7 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 from benchmarks.common import options_of  # noqa: E402
 from benchmarks.soak import RACE, Soak  # noqa: E402
 
-from tfmon.recordings.library import runs  # noqa: E402
+from tfmon.recordings.library import Run, runs  # noqa: E402
 from tfmon.recordings.player import play_all  # noqa: E402
 from tfmon.ui.keys import KEYS  # noqa: E402
 
@@ -215,14 +215,13 @@ class Watcher(Monkey):
         """Leave, wait until it has trained as often without tfmon, and return what differs."""
         if not self.ended.exists():
             return [f"{self.script} did not end: {self.terminal.read()}"]
-        self._resize(*SIZES[0])
-        while "q leave" not in self.terminal.read() and self.terminal.process.isalive():  # before, `q` asks
+        while not _latest().closed and self.terminal.process.isalive():  # before that `q` asks a question
             self.press("\x1b")
         wrong = super().end()
         code = self.alone.wait()
         last = f"{self.ended.read_text()} times, "
         printed = [line for line in Path("alone.out").read_text().splitlines() if line.startswith(last)]
-        _, known = play_all(max((run.path for run in runs()), key=lambda path: path.stat().st_mtime))
+        _, known = play_all(_latest().path)
         (lane,) = known.lanes
         assert lane.ended is not None
         changes = [mark.text for mark in lane.knob_marks]
@@ -235,6 +234,10 @@ class Watcher(Monkey):
         for name in ("watched.started", "watched.ended", "alone.started", "alone.ended"):
             Path(name).unlink(missing_ok=True)
         return wrong
+
+
+def _latest() -> Run:
+    return max(runs(), key=lambda run: run.path.stat().st_mtime)
 
 
 def main() -> int:
