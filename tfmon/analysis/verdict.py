@@ -22,7 +22,7 @@ from tfmon.analysis.prediction import (
 )
 from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
-from tfmon.analysis.verdict_notes import MachineDifference, hangs, hung, machine_differences, note
+from tfmon.analysis.verdict_notes import MachineDifference, hangs, hung, machine_differences, note, unlike_phases
 from tfmon.model.collisions import collisions
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -149,6 +149,9 @@ def _find_verdict(
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     if len(lanes) < 2:
         return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
+    if phases := unlike_phases(lanes):
+        yet = "" if all(lane.over for lane in lanes) else " yet"
+        return Verdict(f"no verdict{yet}: {phases}")
     if any(lane.steady.examples_per_s is None for lane in lanes):
         text, at_least = unfinished(lanes, snapshot.at_ns)
         waiting = any(not lane.over for lane in lanes)
@@ -196,7 +199,8 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
     more = more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
     text, _ = unfinished(lanes, snapshot.at_ns)
-    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
+    phase = " in the same phase of the script" if any(len(lane.places) > 1 for lane in lanes) else ""
+    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds{phase}") + more)
 
 
 def _judged(

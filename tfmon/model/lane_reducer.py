@@ -166,8 +166,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case NotMeasured():
             told = {**state.not_measured, event.what: event.reason}
             return _without_unknown(replace(state, not_measured=told), event)
-        case StepDescribed():
-            return replace(state, step=event.text)
+        case StepDescribed() if event.place not in state.places:
+            then = replace(state, step=event.text, places=(*state.places, event.place))
+            return marked(measured_again(then), event.at_ns, event.place) if state.places else then
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():

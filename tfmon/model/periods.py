@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
-from tfmon.model.lane_events import KnobApplied, LaneFailed
+from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
 from tfmon.model.lane_history import History
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Experiment, Race
@@ -15,7 +15,7 @@ from tfmon.model.records import replace
 
 MOST_PERIODS = 100
 """Periods kept; the oldest are dropped first."""
-CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded)
+CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
 """Events that may end a period."""
 
 
@@ -95,6 +95,8 @@ def after_event(
             return ended(what=f"{lane.spec.id} restarted")
         if lane.steady.windows and then.phase == FAILED != lane.phase:
             return ended(what=f"{lane.spec.id} failed")
+        if lane.steady.windows and lane.places != then.places:
+            return ended(what=f"{lane.spec.id} went on to {then.places[-1]}")
     return periods
 
 
