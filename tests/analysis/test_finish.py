@@ -41,7 +41,7 @@ def race():
                     Window(
                         lane=name, at_ns=now_ns + step * SECOND, span_ns=round(seconds * SECOND * 10 / last),
                         steps=10, examples=10 * batch, step=step, input_ns=0, call_ns=0, sync_ns=0, report_ns=0,
-                        longest_ns=1, histogram={}, settings={},
+                        longest_ns=1, histogram={}, settings={"batch_size": batch},
                         loss=2 * math.exp(-step / 200) + apart + noise.gauss(0, 0.05),
                     )
                 )  # fmt: skip
@@ -92,9 +92,10 @@ def test_other_amounts_of_work_have_no_time_to_finish(race):
 
 @pytest.mark.parametrize(("epochs", "work"), [(7, "7 epochs"), (0, "12 800 examples")])
 def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race, epochs, work):
-    (line,) = race((41.2, 0.0), (18.0, 0.0), steps=(400, 200), batches=(32, 64), epochs=epochs)
+    (line,) = race((41.2, 0.0), (18.0, 0.4), steps=(400, 200), batches=(32, 64), epochs=epochs)
+    one, other = "cpu batch_size=32 #1", "cpu batch_size=64 #2"
     assert line.startswith(
-        f"cpu #2 finished the same {work} 2.3× sooner than cpu #1 (cpu #1 41.2 s, cpu #2 18.0 s"
+        f"{other} finished the same {work} 2.3× sooner than {one} ({one} 41.2 s, {other} 18.0 s"
     )
 
 

@@ -125,6 +125,9 @@ async def test_a_failure_is_said_although_the_display_stands_still():
         app.monitor.pull()
         assert "failed" in shown(pilot).splitlines()[-2] and "keras_hub" in shown(pilot).splitlines()[-2]
         assert "not following" in shown(pilot)
+        demo.fail("cpu")
+        app.monitor.pull()
+        assert "q leave" in shown(pilot).splitlines()[-1], "keys act on the race as it is now"
 
 
 async def test_another_race_ends_zoom_and_standing_still():

@@ -61,6 +61,8 @@ class View:
     """The focus before that."""
     frozen: bool = False
     """True while the display does not follow the race."""
+    live: Snapshot | None = None
+    """The race that keys act on, where another moment of it is drawn."""
     behind_s: float = 0.0
     """How long ago the moment is at which the charts then end."""
     sent_bytes_per_s: float | None = None
@@ -104,4 +106,5 @@ def acknowledged(view: View) -> View:
 def standing_still(view: View, shown: Snapshot, live: Snapshot, message: str) -> View:
     """Return the view of a display that does not follow: with the message of now, and how far it is behind."""
     behind_s = (live.at_ns - shown.at_ns) / 1e9
-    return replace(view, behind_s=behind_s, message=message, message_until_ns=2**63 if message else 0)
+    until_ns = 2**63 if message else 0
+    return replace(view, live=live, behind_s=behind_s, message=message, message_until_ns=until_ns)

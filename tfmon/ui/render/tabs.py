@@ -143,7 +143,7 @@ def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int)
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int, *, hides: bool = False) -> tuple[Row, list[Zone]]:
     """Return the keys that apply now, and where each can be clicked; that to the lanes that the screen `hides`."""
     turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
-    return item_row([*turns, *_items(snapshot, view)], width, y)
+    return item_row([*turns, *_items(view.live or snapshot, view)], width, y)
 
 
 def _items(snapshot: Snapshot, view: View) -> Iterator[Item]:
