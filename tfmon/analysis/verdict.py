@@ -150,7 +150,7 @@ def _find_verdict(
     if len(lanes) < 2:
         return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
     if phases := unlike_phases(lanes):
-        yet = "" if all(lane.over for lane in lanes) else " yet"
+        yet = "" if _settled(lanes) else " yet"
         return Verdict(f"no verdict{yet}: {phases}")
     if any(lane.steady.examples_per_s is None for lane in lanes):
         text, at_least = unfinished(lanes, snapshot.at_ns)
@@ -167,6 +167,11 @@ Compared = Sequence[tuple[LaneState, Throughput]]
 """The lanes that are compared."""
 
 
+def _settled(lanes: Sequence[LaneState]) -> bool:
+    """Return whether lanes have run beside each other for the last time, unless one is started again."""
+    return sum(not lane.over for lane in lanes) < 2
+
+
 def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
     """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
     length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
@@ -176,7 +181,7 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
         shared = snapshot.machines < len(snapshot.lanes)
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
         return replace(found, ranking=(), ranked=(), note=note)
-    over = all(lane.over for lane in lanes)
+    over = _settled(lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
     enough = not over or trained_s >= least_s or ended_itself(lanes)
@@ -192,7 +197,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
         return found
     lanes = [lane for lane, _ in compared]
     rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
-    over = all(lane.over for lane in lanes)
+    over = _settled(lanes)
     yet = "" if over else " yet"
     least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
@@ -215,7 +220,7 @@ def _judged(
         together: Whether they trained at the same time, so that none comes first.
     """
     race, slices = snapshot.race, [one.slices for _, one in compared]
-    over = all(lane.over for lane, _ in compared)
+    over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
     lanes = sorted(compared, key=_pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
