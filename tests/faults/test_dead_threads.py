@@ -95,7 +95,7 @@ OTHERS = {
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
 ELSEWHERE = {"tfmon-host-", "tfmon-tell-", "tfmon-hangup"}
-"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in tests/runner/test_headless.py."""
+"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in tests/api/test_headless.py."""
 
 
 def die() -> None:
