@@ -154,6 +154,7 @@ class TestEarlier:
         where = "(C at train.py:9, G at train.py:7)"
         assert apart.verdict.text == f"no verdict yet: the lanes are in different phases of the script {where}"
         assert apart.earlier.startswith("until C went on to train.py:9 at 0:09: cpu is 3.2× faster than gpu:0")
+        assert re.fullmatch(r"7 \d{3} → (89|90) \d{3}", apart.history[-1].cells(apart.snapshot)[2])
         assert verdict_lines(apart, View(), 120, 1)[0][-1][0] == apart.verdict.text
         trains(demo, "gpu:0", 9)
         demo.race(9, (90_000, 80_000))

@@ -46,6 +46,8 @@ class Period:
     """Knobs that the user changed, each in one lane."""
     event: str = ""
     """What else ended it, such as "A restarted"."""
+    phase_of: str = ""
+    """The lane whose script went on to another phase then."""
     experiment: Experiment | None = None
     """The experiment that began then, with what came of it."""
 
@@ -64,9 +66,12 @@ def after_event(
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 
-    def ended(*changes: Change, what: str = "", experiment: Experiment | None = None) -> Periods:
+    def ended(
+        *changes: Change, what: str = "", experiment: Experiment | None = None, phase_of: str = ""
+    ) -> Periods:
         kept = tuple(_kept(lane, sliced=sliced) for lane in lanes)
-        return (*periods[1 - MOST_PERIODS :], Period(event.at_ns, kept, race, changes, what, experiment))
+        period = Period(event.at_ns, kept, race, changes, what, phase_of, experiment)
+        return (*periods[1 - MOST_PERIODS :], period)
 
     if isinstance(event, ExperimentChanged):
         if not trying and not event.experiment.over:
@@ -96,7 +101,7 @@ def after_event(
         if lane.steady.windows and then.phase == FAILED != lane.phase:
             return ended(what=f"{lane.spec.id} failed")
         if lane.steady.windows and lane.places != then.places:
-            return ended(what=f"{lane.spec.id} went on to {then.places[-1]}")
+            return ended(what=f"{lane.spec.id} went on to {then.places[-1]}", phase_of=event.lane)
     return periods
 
 
