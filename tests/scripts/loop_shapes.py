@@ -153,7 +153,7 @@ class Net:
         return tf.reduce_mean(tf.square(self.model(x) - y))
 
 
-@shape(20, 20, 640, loss=True, epochs=2)
+@shape(20, 20, 640, loss=True, epochs=2, epoch=2)
 def graph():
     net, batches = Net(), data()
     for _ in range(2):
@@ -553,6 +553,7 @@ def main() -> None:
             "unknown": sorted(lane.unknown),
             "why": lane.unknown.get("examples", ""),
             "validated": lane.validated,
+            "epoch": lane.progress().epoch if lane.progress is not None else 0,
             "epochs": lane.progress().epochs_done if lane.progress is not None else 0,
             "failures": hooks.failures,
             "bundled": lane.bundled,

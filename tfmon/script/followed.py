@@ -56,10 +56,11 @@ class LoopReport:
 
     def progress(self, main: Source | None) -> Progressed:
         """Return how far the loop is in what it reads, None where no dataset is read."""
+        begun = self._epoch - int(main is not None and main.over)
         return Progressed(
             at_ns=time.monotonic_ns(),
             doing=self.doing,
-            epoch=self._epoch if self._batches is not None or main is not None else 0,
+            epoch=begun if self._batches is not None or main is not None else 0,
             batch=main.steps if main is not None else 0,
             batches=self._batches,
             epochs_done=self._epoch - 1,
