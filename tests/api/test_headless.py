@@ -86,7 +86,12 @@ def test_a_signal_ends_it_and_is_named_and_the_handlers_of_before_are_back(name)
 
 def test_what_a_hangup_does_may_take_a_lock_that_the_interrupted_thread_has():
     lock, taken = threading.Lock(), []
-    with headless.interruption(hangup=lambda: bool(taken.append(lock.acquire(timeout=5))) or True) as interrupted:
+
+    def hangup() -> bool:
+        taken.append(lock.acquire(timeout=5))
+        return True
+
+    with headless.interruption(hangup=hangup) as interrupted:
         with lock:
             os.kill(os.getpid(), signal.SIGHUP)
         wait_for(lambda: taken, what="the hangup is dealt with")

@@ -224,7 +224,7 @@ class Watcher(Monkey):
         _, known = play_all(_latest().path)
         (lane,) = known.lanes
         assert lane.ended is not None
-        changes = [mark.text for mark in lane.knob_marks]
+        changes = [change.text for period in known.periods for change in period.changes]
         watched = lane.ended.exit_code, lane.ended.requested, changes, list(lane.ended.output_tail[-1:])
         alone = code, False, [], printed
         starts = len(Path("watched.started").read_text().split())
