@@ -9,10 +9,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from support.ui import Demo
+from support.ui import Demo, changed_ten_times
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.finish import finish_lines, seconds_left
+from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
@@ -96,6 +96,15 @@ def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race,
     one, other = "cpu batch_size=32 #1", "cpu batch_size=64 #2"
     assert line.startswith(
         f"{other} finished the same {work} 2.3× sooner than {one} ({one} 41.2 s, {other} 18.0 s"
+    )
+
+
+def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
+    known = changed_ten_times().session.snapshot()
+    lanes = tuple(replace(one, command="python train.py", phase=DONE, examples=9_000) for one in known.lanes)
+    told = time_to_finish(replace(known, lanes=lanes), brief=True)
+    assert re.search(
+        r" finished the same 9 000 examples .* sooner than .*; settings of C changed on the way$", told
     )
 
 
