@@ -15,8 +15,8 @@ from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
-from tfmon.ui.render.race import verdict_lines
-from tfmon.ui.view import View
+from tfmon.ui.render.verdict import verdict_lines
+from tfmon.ui.source import View
 
 SPEEDS = (7_663, 2_420)
 

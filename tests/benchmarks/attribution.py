@@ -45,7 +45,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.reports.profile import to_text
+from tfmon.reports.steps import to_text
 
 POINTS = 5.0
 TABLE_S = 2.0

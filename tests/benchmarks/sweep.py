@@ -27,7 +27,7 @@ from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window
 from tfmon.recordings import sweeps
-from tfmon.ui.render.experiments import entry_of, places_in
+from tfmon.ui.render.table import entry_of, places_in
 
 MIB = 2**20
 

@@ -10,7 +10,7 @@ from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN
 from tfmon.analysis.sweep_text import answer
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.sweep import PairMeasured, VisitBegan, after
-from tfmon.reports.sweep import to_text
+from tfmon.reports.series import to_text
 
 from .conftest import ended
 

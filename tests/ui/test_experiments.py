@@ -11,8 +11,8 @@ from tfmon.analysis.lane_series import crossover_table
 from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.experiments import curve_rows
 from tfmon.ui.render.rows import plain
+from tfmon.ui.render.table import curve_rows
 from tfmon.ui.screens.crossover import candidates
 
 from .drawn import frame

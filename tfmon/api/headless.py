@@ -33,7 +33,7 @@ from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import start_thread
-from tfmon.reports.sweep import happened, progress_line
+from tfmon.reports.series import happened, progress_line
 
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram

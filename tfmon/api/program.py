@@ -243,7 +243,7 @@ class Program:
         Raises:
             TfmonError: no profile can be taken or read.
         """
-        from tfmon.reports.profile import to_text
+        from tfmon.reports.steps import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             return to_text(self.profile(lane, Path(folder)))

@@ -18,7 +18,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS, CrossoverState, TuneState
 from tfmon.model.records import replace
 from tfmon.model.session import Snapshot
-from tfmon.reports.experiments import is_all
+from tfmon.reports.series import is_all
 
 
 def command_of(found: Analysis) -> str:

@@ -210,12 +210,17 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
     """
     from tfmon.api.verification import verify_claims
     from tfmon.catalog import find_scenario, list_scenarios
-    from tfmon.reports.verification import to_json, to_text
+    from tfmon.reports.checks import claims_to_json, claims_to_text
 
     infos = [find_scenario(name) for name in scenarios] or [
         replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
     ]
     results, interrupted = verify_claims(infos, options.interpreter(python), seconds)
-    click.echo(json.dumps(to_json(results, interrupted), indent=2) if as_json else to_text(results, interrupted))
+    written = (
+        json.dumps(claims_to_json(results, interrupted), indent=2)
+        if as_json
+        else claims_to_text(results, interrupted)
+    )
+    click.echo(written)
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)

@@ -1,6 +1,166 @@
-"""What every number on the screen is, in a sentence: with its unit, its window and its source."""
+"""The help: every key and every number in a sentence; and the palette of all actions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette, SimpleCommand, SimpleProvider
+from textual.screen import Screen
+
+from tfmon.model.session import Snapshot
+from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
+from tfmon.ui.monitor import Monitor
+from tfmon.ui.render.rows import BLANK, Row, entry
+from tfmon.ui.render.style import KEY, STRONG, TEXT, to_ascii
+from tfmon.ui.screens.lines import ScrollPage
+from tfmon.ui.screens.page import Page, closer
+from tfmon.ui.textual_compat import forget_lines
+
+
+class HelpPage(ScrollPage):
+    """Lists the keys of a page first, then all others by what they are for, and explains every number."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
+    still = True
+    title_text = "Help"
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Explain the keys of the page that is shown first."""
+        super().__init__(monitor)
+        of = monitor.app.screen
+        self._first = keys_of_page(of) if isinstance(of, Page) else ()
+        self._of = of.tab or str(of.title_text) if isinstance(of, Page) else ""
+        if monitor.view.replay:
+            self.title_text = "Help: a replay"
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the whole help."""
+        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
+
+    def action_choose(self) -> None:
+        """Keep the words that are typed, or go back."""
+        if not self.keep_filter():
+            self.dismiss(None)
+
+
+def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
+    """Return the page's own keys, without those that every page has."""
+    common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
+    own_keys: dict[str, Key] = {}
+    for kind in type(page).__mro__:
+        for one in vars(kind).get("BINDINGS", ()):
+            if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
+                known = BY_ID[one.id]
+                own_keys.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
+    return tuple(own_keys.values())
+
+
+def help_rows(
+    keys: Mapping[str, str],
+    width: int,
+    listed: Iterable[Key] = listed_keys(replay=False, sweep=False),
+    first: Iterable[Key] = (),
+    name: str = "",
+) -> list[Row]:
+    """Return the help on keys and on numbers; those of the page of that name `first`."""
+    rows: list[Row] = []
+    first = tuple(first)
+    if first:
+        rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
+        for key in first:
+            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
+            rows += entry(shown, key.help, width, KEY)
+    group, listed_ids = "", {key.id for key in first}
+    for key in listed:
+        if key.id in listed_ids:
+            continue
+        if key.group != group:
+            group = key.group
+            rows += [BLANK, ((f"  {group}", STRONG),)]
+        rows += entry(key_of(key.id, keys), key.help, width, KEY)
+    for heading, explained in SECTIONS:
+        rows += [BLANK, ((f"  {heading}", STRONG),)]
+        for one, meaning in explained:
+            rows += entry(one, meaning, width, TEXT)
+    return rows
+
+
+# ---------------------------------------------------------------- the palette
+
+
+class Palette(CommandPalette):
+    """Textual's palette without its icon, which not every terminal can show, and its moving bar.
+
+    Without colour the chosen line is bold and underlined: Textual 8.2 drops `reverse` from the styles of a list.
+    """
+
+    CSS: ClassVar[str] = """
+    Palette SearchIcon, Palette LoadingIndicator { display: none; }
+    Palette CommandInput { padding-left: 1; }
+    Palette.colourless CommandList > .option-list--option { text-style: none; }
+    Palette.colourless CommandList > .option-list--option-highlighted { text-style: bold underline; }
+    Palette.plain #--input { border: ascii $border; }
+    Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
+    """
+
+    def on_unmount(self) -> None:
+        """Free the memory of the lines that were shown."""
+        forget_lines()
+
+
+def palette_of(monitor: Monitor) -> Palette:
+    """Return the palette with all that the keys of the race do, after those of the page that is shown.
+
+    What is chosen is done there.
+    """
+    keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
+    actions_of = [(race, *one) for one in _actions(race, keys)]
+    if shown is not race:
+        actions_of = [(shown, *one) for one in _page_actions(shown, keys)] + actions_of
+    actions: dict[str, tuple[Screen[Any], str]] = {}
+    for place, text, action in actions_of:
+        if charset == "ascii":
+            text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
+        if action not in ("open('palette')", "show_tab('race')"):
+            actions.setdefault(text, (place, action))
+    commands: list[Any] = [SimpleCommand(text, _doing(*one)) for text, one in actions.items()]
+    provider: Any = SimpleProvider(
+        shown, commands
+    )  # as Textual's own `search_commands` does; its type says a class
+    palette = Palette([provider], placeholder="What do you want to do?")
+    palette.set_class(charset == "ascii", "plain")
+    palette.set_class(monitor.app.no_color, "colourless")
+    return palette
+
+
+def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the lines of the palette with their actions: those of the screen's keys, then the themes."""
+    lines = []
+    for binding in type(screen).BINDINGS:
+        if isinstance(binding, Binding) and binding.action != "refuse":
+            key = keys.get(binding.id or "", binding.key).split(",")[0]
+            tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
+            lines.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
+    themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
+    return lines + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
+
+
+def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the actions of a page's keys, without those that move in it or that every page has."""
+    return [
+        (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
+        for key in keys_of_page(page)
+        if not key.id.startswith("move.")
+    ]
+
+
+def _doing(screen: Screen[Any], action: str) -> Callable[[], None]:
+    return lambda: screen.call_next(screen.run_action, action)
+
+
+# ---------------- what every number is: its unit, its window and its source
 
 # fmt: off
 IN_PANE = (
@@ -33,8 +193,8 @@ IN_PANE = (
     ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
      "seven times. Nothing is promised for a stage that was never timed."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
-    ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes, one each, "
-     "or a logarithmic one (a). A column is the mean over its time; step times are quantiles of each second. "
+    ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes or one "
+     "each (a). A column is the mean over its time; step times are quantiles of each second. "
      "A gap: nothing was measured. ┬: a knob changed."),
     ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
 )

@@ -1,16 +1,18 @@
-"""Pages that list entries, of which one is chosen."""
+"""Pages of lines: text that scrolls, and lists of which one entry is chosen. Both can be filtered."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, Row
-from tfmon.ui.render.style import TEXT, WARN
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.render.table import (
     Column,
     Entry,
@@ -20,12 +22,11 @@ from tfmon.ui.render.table import (
     entry_rows,
     head_row,
     in_view,
+    matching_rows,
     whole_rows,
     widths,
 )
-from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.page import bound
-from tfmon.ui.screens.scroll import MOVING, FilterPage
+from tfmon.ui.screens.page import WHEEL_ROWS, Page, bound
 
 _NO_ENTRY, _HEAD = -1, -2
 """What a row of the body is that shows no entry: nothing to click, or the names of the columns."""
@@ -33,14 +34,175 @@ ABOUT_ROWS = 6
 """Most rows below a list for the whole text of the chosen entry."""
 
 
-class ListPage(FilterPage):
+class ScrollPage(Page):
+    """A page of rows that scrolls; a filter leaves the entries that match, with the heads of their sections.
+
+    A page implements `rows`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("choose", "choose", "enter"),
+        *map(bound, ("move.down", "move.up", "move.page.down", "move.page.up", "move.home", "move.end", "filter")),
+    ]
+    typing = False
+    """Whether keys are characters of the filter now."""
+    words = ""
+    wheel_rows = WHEEL_ROWS
+    """How far a turn of the wheel moves."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self.first = 0
+        """Place of the first row in view, or of the first entry."""
+        self._more = False
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return all rows of the page."""
+        raise NotImplementedError
+
+    def _found(self, snapshot: Snapshot, width: int) -> list[Row]:
+        rows = self.rows(snapshot, width)
+        return matching_rows(rows, self.words) if self.words.strip() else rows
+
+    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+        """Return the rows that are in view."""
+        rows = self._found(snapshot, width)
+        head: list[Row] = []
+        if self.typing or self.words:
+            head = [self.filter_row("" if rows else "nothing matches")]
+        room = height - len(head)
+        self._more = len(rows) > room
+        self.first = max(0, min(self.first, len(rows) - room))
+        return head + rows[self.first : self.first + room]
+
+    def own_hints(self) -> list[Hint]:
+        """Return the actions of the keys of a text."""
+        scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
+        return [*super().own_hints(), Hint(("filter",), "search", "filter"), *scroll]
+
+    def start_over(self) -> None:
+        """Show the first rows: others are to be shown than before."""
+        self.first = 0
+
+    def action_choose(self) -> None:
+        """Keep the filter that is typed."""
+        self.keep_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        """Take what is typed; Ctrl+U shows all again, also where the filter is kept."""
+        words = self.words
+        if event.key == "ctrl+u":
+            words = ""
+        elif not self.typing:
+            return
+        elif event.key == "backspace":
+            words = words[:-1]
+        elif event.is_printable and event.character is not None:
+            words += event.character
+        else:
+            return
+        event.stop()
+        self.filter_by(words)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Take the first line of what is pasted."""
+        if self.typing and event.text.strip():
+            event.stop()
+            self.filter_by(self.words + event.text.strip().splitlines()[0])
+
+    def action_filter(self) -> None:
+        """Let the user type a filter."""
+        self.typing = True
+        self.redraw()
+
+    def keep_filter(self) -> bool:
+        """End typing, and return whether the user typed; the filter stays."""
+        typed, self.typing = self.typing, False
+        if typed:
+            self.redraw()
+        return typed
+
+    async def action_dismiss(self, result: str | None = None) -> None:
+        """Close the page; a filter goes first."""
+        if (self.typing or self.words) and not type(self).typing:
+            self.typing = False
+            self.filter_by("")
+        else:
+            await super().action_dismiss(result)
+
+    def filter_by(self, words: str) -> None:
+        """Show what contains these words."""
+        self.start_over()
+        self.words = words
+        self.redraw()
+
+    def filter_row(self, count: str, note: str = "") -> Row:
+        """Return the filter with how much it leaves."""
+        if not self.typing and not self.words:
+            return ((f" {count}{note}", DIM),)
+        typed = f" / {self.words}{'▏' if self.typing else ''}"
+        return ((typed, STRONG), (f"   {count}{note}", DIM))
+
+    def typing_hints(self) -> list[Hint]:
+        """Return the actions of the keys while a filter is typed."""
+        return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
+
+    def hints(self) -> list[Hint]:
+        """Return the actions of the keys now."""
+        if self.typing and not type(self).typing:
+            return self.typing_hints()
+        hints = super().hints()
+        if self.words and not type(self).typing:
+            hints[-1] = Hint(("close",), "all", "dismiss")
+        return hints
+
+    # ------------------------------------------------------------ moving through the lines
+
+    @property
+    def cursor(self) -> int:
+        """Place of the line that was moved to."""
+        return self.first
+
+    def last(self) -> int:
+        """Return a place behind the rows; drawing goes back to what fills the page."""
+        return len(self._found(self.monitor.snapshot, self.app.size.width))
+
+    def go_to(self, place: int) -> None:
+        """Move to the line at a place, or the nearest."""
+        self.first = max(0, place)
+        self.redraw()
+
+    def action_move(self, direction: int) -> None:
+        """Move down by a line, or up."""
+        self.go_to(self.cursor + direction)
+
+    def action_scroll_page(self, direction: int) -> None:
+        """Move by what is shown."""
+        self.go_to(self.cursor + direction * self.page_rows)
+
+    def action_scroll_home(self) -> None:
+        """Move to the first line."""
+        self.go_to(0)
+
+    def action_scroll_end(self) -> None:
+        """Move to the last line."""
+        self.go_to(self.last())
+
+    def wheel(self, direction: int) -> None:
+        """Move by some lines."""
+        self.go_to(self.cursor + direction * self.wheel_rows)
+
+
+# ---------------------------------------------------------------- lists
+
+
+class ListPage(ScrollPage):
     """A list of which one entry is chosen: filtered, sorted by a column, with the whole text of the chosen one.
 
     A page implements `entries`, and what Enter does with the chosen one as `act`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *MOVING,
         bound("sort"),
         bound("sort.reverse"),
     ]
@@ -57,8 +219,6 @@ class ListPage(FilterPage):
         self.order = Order()
         self.chosen: Hashable | None = None
         """Id of the chosen entry; None for the first."""
-        self.first = 0
-        """Place of the first entry in view."""
         self.shown: list[Entry] = []
         """The entries that match, as sorted."""
         self._rows: list[int] = []
@@ -77,7 +237,7 @@ class ListPage(FilterPage):
         """Do with the chosen entry what Enter is for."""
 
     def note(self) -> str:
-        """Return what else is said beside how many entries there are."""
+        """Return the note beside the number of entries."""
         return ""
 
     @property
@@ -108,7 +268,7 @@ class ListPage(FilterPage):
         every = self.entries(snapshot)
         self.shown = self.matching(every)
         self._rows = []
-        count = f"{len(self.shown)} of {len(every)}" if self.words else f"{len(every)}"
+        count = f"{len(self.shown)} of {len(every)}" if self.words else str(len(every))
         ending = "" if len(every) == 1 else "es" if self.noun.endswith("s") else "s"
         rows: list[Row] = [self.filter_row(count, f" {self.noun}{ending}{self.note()}")]
         if not self.shown:
@@ -134,21 +294,20 @@ class ListPage(FilterPage):
         return [*rows, *[BLANK] * (height - len(rows) - len(about)), *about]
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys of a list do."""
+        """Return the actions of the keys of a list."""
         hints = [Hint(("filter",), "filter", "filter")]
         if len(self.shown) > 1:
             hints += [Hint(("move.up", "move.down"), "choose"), Hint(("sort", "sort.reverse"), "sort", "sort")]
         return hints
+
+    def start_over(self) -> None:
+        """Keep the chosen entry, also among others."""
 
     def go_to(self, place: int) -> None:
         """Choose the entry at a place, or the nearest."""
         if self.shown:
             self.chosen = self.shown[max(0, min(place, len(self.shown) - 1))].id
         self.redraw()
-
-    def place(self) -> int:
-        """Return the place of the chosen entry."""
-        return self.cursor
 
     def last(self) -> int:
         """Return the place of the last entry."""

@@ -1,21 +1,127 @@
-"""A sweep in sections, and how far it is in one line."""
+"""Series in sections: the table and curves of any, what a race says of a crossover or tuning, and a sweep."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 from tfmon import units
-from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.curve_chart import draw_curve
+from tfmon.analysis.lane_series import crossover_table, tuning_table
+from tfmon.analysis.series import SeriesCurve, SeriesTable
+from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row, rank
 from tfmon.analysis.sweep_text import progress_text, ratio_texts, sweep_table
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
 from tfmon.model.sweep import SweepPlan
-from tfmon.reports import text
-from tfmon.reports.experiments import charts_of, table_of
-from tfmon.reports.race import machine_rows, repeated, versions_text
-from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Lines, Note, Report, Section, Table
+from tfmon.recordings import sweeps
+from tfmon.reports import charts, machine_rows, repeated, text, versions_text
+from tfmon.reports.charts import Series
+from tfmon.reports.sections import (
+    DASH,
+    TROUBLE,
+    VERDICT,
+    Block,
+    Chart,
+    Code,
+    Lines,
+    Note,
+    NoteKind,
+    Report,
+    Section,
+    Table,
+)
 from tfmon.reports.series_json import sweep_to_json
+
+CHART = (90, 16)
+"""Cells and rows of a chart in characters."""
+
+
+def table_of(table: SeriesTable, about: str = "") -> Table:
+    """Return the table of a series."""
+    left = [place for place, column in enumerate(table.columns) if not column.right]
+    rows = [[text for text, _ in row.cells] for row in table.rows]
+    values = [[_number(value) for _, value in row.cells] for row in table.rows]
+    return Table([[column.name for column in table.columns], *rows], about, left=left, values=values)
+
+
+def _number(value: object) -> float | None:
+    """Return the number that a page sorts by; None for words."""
+    if isinstance(value, tuple):
+        value = value[1] if value[0] == 0 else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def charts_of(table: SeriesTable) -> Iterator[Chart]:
+    """Yield the curves of a series that have a point."""
+    for curve in table.curves:
+        if any(point is not None for line in curve.lines for point in line.points):
+            yield _chart(curve)
+
+
+def _chart(curve: SeriesCurve) -> Chart:
+    series, spans = [], []
+    for line in curve.lines:
+        known = [(float(at), one) for at, one in zip(curve.values, line.points, strict=True) if one is not None]
+        points = [(at, one.value, *curve.texts(one)) for at, one in known]
+        series.append(Series(line.id if line.name else "", line.name, line.place, points))
+        spans += [(series[-1].key, at, one.low, one.high) for at, one in known]
+    legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
+    about = f"{curve.about} {legend}." if legend else curve.about
+    knob = curve.knob.replace("_", " ")
+    spec = charts.curve(series, curve.axis, knob, f"{curve.title}. {about}", crossings=curve.marks, spans=spans)
+    drawn = draw_curve(curve, *CHART)
+    return Chart(curve.title, about, spec, drawn=drawn.lines if drawn else ())
+
+
+# ---------------------------------------------------------------- of a race
+
+
+def is_all(found: Analysis) -> bool:
+    """Return whether a race was there for its experiment: it answers no other question."""
+    snapshot = found.snapshot
+    if found.curve is not None:
+        began = [one.experiment is not None for one in snapshot.periods]
+        return not any(began) or began[-1]
+    return found.tuning is not None and len(snapshot.lanes) == 1
+
+
+def answer(found: Analysis) -> Iterator[Note | Code]:
+    """Yield what came of the crossover or the tuning of a race; nothing where it answers another question, too."""
+    table = (crossover_table(found) or tuning_table(found)) if is_all(found) else None
+    if table is not None:
+        yield from _told(table, VERDICT)
+
+
+def crossover(found: Analysis) -> tuple[Block, ...]:
+    """Return the curve of the last crossover with its table; nothing where there was none."""
+    table = crossover_table(found)
+    if table is None:
+        return ()
+    rows = table_of(table)
+    drawn: list[Block] = [replace(chart, about=table.curves[0].about, table=rows) for chart in charts_of(table)]
+    return (*(drawn or [rows]), Lines([f"{line.id}: {line.name}" for line in table.curves[0].lines]))
+
+
+def tuning(found: Analysis) -> tuple[Block, ...]:
+    """Return the changes that were tried, what each gained, and the best; nothing where there were none."""
+    table = tuning_table(found)
+    if table is None:
+        return ()
+    tried = (table_of(table),) if table.rows else ()
+    return (*tried, *([] if is_all(found) else _told(table)))
+
+
+def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
+    """Yield the answer of a series, the code that does the same, and why it ended."""
+    yield from (Note(line, kind) for line in table.answer)
+    if table.code:
+        yield Code("\n".join(table.code))
+    yield from map(Note, table.notes)
+
 
 LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
@@ -28,7 +134,7 @@ def to_text(found: Found, file: str = "") -> str:
         return written
     again = [f"saved in {file}"]
     if any(row.outcome == OPEN for row in found.rows):
-        again.append(f"tfmon sweep --resume {file} goes on with it")
+        again.append(f"tfmon sweep --resume {file} continues it")
     return f"{written}\n\n{'; '.join(again)}"
 
 
@@ -58,8 +164,14 @@ def describe(found: Found, began: str = "") -> Report:
     )
 
 
+def of_sweep(path: Path) -> Report:
+    """Return the report of a sweep; raises TfmonError."""
+    described = describe(rank(sweeps.read(path)), sweeps.began(path))
+    return replace(described, data={**described.data, "file": path.name})
+
+
 def _hosts(plan: SweepPlan) -> set[str]:
-    """Return the names of machines; a kind of GPU that Ray is asked for is nobody's name."""
+    """Return the names of machines, without the kinds of GPU that are requested of Ray."""
     kinds = " ".join(plan.machines.values())
     hosts = [place.rpartition("/")[0] for place in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
@@ -89,15 +201,15 @@ def _method(found: Found) -> Iterator[str]:
 
 def command_line(plan: SweepPlan) -> str:
     """Return the command that does a sweep again."""
-    words = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
+    argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
     for knob, swept in plan.over.items():
-        words += ["--over", f"{knob}={','.join(map(exact, swept))}"]
+        argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
     for flag, given in (("--on", plan.words), ("--set", plan.settings)):
-        words += [word for one in given for word in (flag, one)]
+        argv += [word for one in given for word in (flag, one)]
     numbers = ("--until-ci", 100 * plan.until_ci, "%"), ("--limit", plan.each_s, ""), ("--slice", plan.slice_s, "")
-    words += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
-    words += ["--all"] if plan.everything else []
-    return shlex.join([*words, "--", *plan.command] if plan.command else words)
+    argv += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
+    argv += ["--all"] if plan.everything else []
+    return shlex.join([*argv, "--", *plan.command] if plan.command else argv)
 
 
 def _knobs(plan: SweepPlan) -> Table:
