@@ -6,9 +6,11 @@ import io
 import os
 import re
 import signal
+import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
+from support.waiting import wait_for
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api import headless
@@ -84,6 +86,27 @@ def test_a_signal_ends_it_and_is_named_and_the_handlers_of_before_are_back(name)
     assert headless.run(program, None) == f"interrupted by {name}"
     assert program.closed == 1
     assert [signal.getsignal(number) for number in headless.SIGNALS] == before
+
+
+def test_what_a_hangup_does_may_take_a_lock_that_the_interrupted_thread_has():
+    lock, taken = threading.Lock(), []
+
+    def hangup() -> bool:
+        taken.append(lock.acquire(timeout=5))
+        return True
+
+    with headless.interruption(hangup=hangup) as interrupted:
+        with lock:
+            os.kill(os.getpid(), signal.SIGHUP)
+        wait_for(lambda: taken, what="the hangup is dealt with")
+    assert (taken, interrupted.reason) == ([True], "")
+
+
+def test_a_hangup_ends_it_where_what_it_does_dies():
+    with headless.interruption(hangup=lambda: 1 // 0) as interrupted:
+        os.kill(os.getpid(), signal.SIGHUP)
+        wait_for(interrupted.wait, what="the signal counts")
+    assert interrupted.reason == "interrupted by SIGHUP"
 
 
 def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers():

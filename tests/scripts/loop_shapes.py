@@ -20,6 +20,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
+from tfmon.model.lane_events import StepDescribed
 from tfmon.script import watching
 from tfmon.script.sources import NOT_SEEN, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
@@ -59,6 +60,7 @@ class Lane:
         self.loss: object = None
         self.progress: object = None
         self.validated = self.bundled = 0
+        self.places: list[str] = []
         self.traces = self.waiting = EveryFourth()
         self.traces.count = 0
 
@@ -89,7 +91,7 @@ class Lane:
         self.examples -= examples
 
     def tell_step(self, text):
-        self.step = text
+        self.places.append(StepDescribed(at_ns=0, text=text).place)
 
     def cancel_step(self):
         self.cancelled += 1
@@ -151,7 +153,7 @@ class Net:
         return tf.reduce_mean(tf.square(self.model(x) - y))
 
 
-@shape(20, 20, 640, loss=True, epochs=2)
+@shape(20, 20, 640, loss=True, epochs=2, epoch=2)
 def graph():
     net, batches = Net(), data()
     for _ in range(2):
@@ -490,6 +492,20 @@ def a_step_that_returns_its_predictions_too():
         assert kept is None or kept.shape == (), "all but the loss is let go"
 
 
+@shape(60, 80, 1920, phases=3)
+def phases():
+    """Eager steps, those of a graph, and rounds of two optimizers, each in a line of its own."""
+    net, graph = Net(graph=False), Net()
+    for x, y in data(20):
+        net.step(x, y)
+    for x, y in data(20):
+        graph.step(x, y)
+    one, two = Net(), Net()
+    for x, y in data(20):
+        one.step(x, y)
+        two.step(x, y)
+
+
 @shape(10, 10, 320)
 def forked_in_the_middle():
     os.register_at_fork(after_in_child=watcher.retire)
@@ -537,9 +553,11 @@ def main() -> None:
             "unknown": sorted(lane.unknown),
             "why": lane.unknown.get("examples", ""),
             "validated": lane.validated,
+            "epoch": lane.progress().epoch if lane.progress is not None else 0,
             "epochs": lane.progress().epochs_done if lane.progress is not None else 0,
             "failures": hooks.failures,
             "bundled": lane.bundled,
+            "phases": len(lane.places),
         }
         print(json.dumps([name, expected, found]), flush=True)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
@@ -31,6 +32,7 @@ from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Snapshot
+from tfmon.model.threads import start_thread
 from tfmon.reports.series import happened, progress_line
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Interruption:
     """Whether a signal that ends the program has come."""
 
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
-        """Call `react` at each signal, but at SIGHUP only where `hangup` does not return True."""
+        """Call `react` at each signal, but at SIGHUP only where `hangup`, in a thread, does not return True."""
         self.signal = ""
         """Name of the first signal that came; empty if none did."""
         self.count = 0
@@ -58,8 +60,14 @@ class Interruption:
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Remember the signal if it is the first, and react to it."""
-        if number == HANGUP and self._hangup():
+        if number != HANGUP:
+            self._interrupt(number)
             return
+        # What it does takes locks, whose owner this handler may have interrupted.
+        end = partial(self._interrupt, number)
+        start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
+
+    def _interrupt(self, number: int) -> None:
         self.signal = self.signal or signal.Signals(number).name
         self.count += 1
         self._came.set()

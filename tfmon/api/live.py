@@ -146,7 +146,7 @@ def _run(
 
     def take_terminal() -> None:
         for suspension in suspensions:
-            undo.callback(suspend_with(suspension, app.take_terminal))
+            undo.callback(suspend_with(suspension, app.request_terminal))
 
     def leave() -> None:
         if interrupted.count > 1:

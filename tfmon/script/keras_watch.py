@@ -27,7 +27,7 @@ from tfmon.script import process, watching
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
-from tfmon.script.looking import leaves_of, rows_of
+from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 from tfmon.script.watching import watcher
 
@@ -212,6 +212,7 @@ class Watcher:
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
         lane.report_model(_parameters(model))
+        lane.tell_step(f"{line_of(users_frame())}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         self._per_call = _steps_per_call(model)

@@ -203,7 +203,7 @@ class StepWatcher(Followed):
         self._due += self.rounds.plus(updater, updates)
         if self._past.steps and self.rounds.leader is not None:
             self._merge()
-        if not self._step and not self.report.counted:
+        if self.report.begins(self._mark, self._step):
             self.lane.tell_step(self.report.describe(updater.name, given=any(self.given)))
         alike = self._alike if function is not None and self.rounds.settled else None
         if alike is not None and alike is self._mark_if_alike:
