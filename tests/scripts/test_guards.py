@@ -88,7 +88,7 @@ def test_keras_on_torch_has_tensorflow_look_for_no_device(monkeypatch):
         ("tensorflow.python.eager.context", context),
     ):
         monkeypatch.setitem(libraries.sys.modules, name, module)
-    assert libraries.find("cpu").missing_device == ""
+    assert libraries.find("cpu")[1] == ""
     assert libraries.gpu_memory("gpu") == (None, None)
 
 

@@ -57,15 +57,11 @@ class LoopReport:
             epochs_done=self._epoch - 1,
         )
 
-    def unknown(self, what: str) -> bool:
-        """Return whether a lane was told that something stays unknown."""
-        return what in self._told
-
     def examples(self, found: int | str) -> int:
         """Return the examples to tell of a step; 0 where they are not known, and keep the reason."""
         if isinstance(found, str):
             self.doubts["examples"] = self.doubts.get("examples") or found
-        return 0 if isinstance(found, str) or self.unknown("examples") else found
+        return 0 if isinstance(found, str) or "examples" in self._told else found
 
     def doubt(self, reason: str, *parts: str) -> None:
         """Have nothing told of the steps, or of these parts of what is."""

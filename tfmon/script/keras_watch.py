@@ -211,7 +211,7 @@ class Watcher:
             lane.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
-        lane.report_model(_parameters(model))
+        lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         self._per_call = _steps_per_call(model)
@@ -340,8 +340,3 @@ def _numbers(logs: dict[str, Any]) -> dict[str, float]:
         except (TypeError, ValueError):
             continue
     return found
-
-
-def _parameters(model: Any) -> int:  # noqa: ANN401
-    """Return the number of trainable values of a model."""
-    return sum(math.prod(int(length or 1) for length in weight.shape) for weight in model.trainable_weights)

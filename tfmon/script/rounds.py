@@ -31,18 +31,13 @@ class Updater:
         """How many calls make an update: gradients may be accumulated by the optimizer."""
         self.rebase()
 
-    @property
-    def counts(self) -> bool:
-        """Whether it counts its updates itself."""
-        return bool(self._counters) and not logs_operations()
-
     def rebase(self) -> None:
         """Compare with the optimizers' own counts from now on."""
         self.made = 0
         self._base = self._read()
 
     def _read(self) -> list[int]:
-        now = [read() for read, _ in self._counters] if self.counts else []
+        now = [] if logs_operations() else [read() for read, _ in self._counters]
         return [one for one in now if one is not None]
 
     @property
@@ -78,18 +73,9 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
 
     def read() -> int | None:
         counter: Any = kept()
-        return None if counter is None else value_of(counter)
+        return None if counter is None else int(counter.numpy())
 
     return read, every
-
-
-def value_of(counter: Any) -> int:  # noqa: ANN401
-    """Return the value of a variable; one of TensorFlow is read by its operation alone, in half the time."""
-    if type(counter).__name__ != "ResourceVariable":
-        return int(counter.numpy())
-    from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
-
-    return int(read_variable_op(counter.handle, counter.dtype).numpy())
 
 
 class Rounds:
