@@ -21,8 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.script import watching
-from tfmon.script.sources import NOT_SEEN, OTHER_ROWS
+from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
+from tfmon.script.tf_eager import BOTH
 from tfmon.script.tf_feed import the_feed
 
 tf.config.set_logical_device_configuration(
@@ -195,6 +196,30 @@ def eager_with_an_update_that_fails():
                     net.optimizer.apply_gradients([])
                 continue
             net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
+
+
+@shape(10, 10, 0, loss=True, unknown=["examples"], why=NOTHING_READ)
+def nothing_is_read():
+    weight, optimizer = tf.Variable(1.0), keras.optimizers.SGD(0.01)
+    for _ in range(10):
+        with tf.GradientTape() as tape:
+            loss = tf.square(weight - 3.0)
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+    assert watcher.lane.step.endswith("an update by SGD; examples: n/a")
+
+
+@shape(38, 38, unknown=["examples", "steps"], why=BOTH)
+def eager_with_an_update_by_hand_at_times():
+    net, batches = Net(graph=False), data(20)
+    kernel = net.model.trainable_variables[0].value
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            if number == 18:
+                with tf.GradientTape() as tape:
+                    loss = net.test(x, y)
+                kernel.assign_sub(0.01 * tape.gradient(loss, [kernel])[0])
+            else:
+                net.step(x, y)
 
 
 @shape(20, 20, 0, loss=True, unknown=["examples"], why=NOT_SEEN)

@@ -85,8 +85,7 @@ def encode_message(message: FromLane | Request) -> bytes:
     body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
     for name in _names(kind):
         if name != "lane":
-            value = getattr(message, name)
-            body[name] = value if type(value) in _UNCHANGED else plain(value)
+            body[name] = plain(getattr(message, name))
     return _dumps(body).encode() + b"\n"
 
 
@@ -102,7 +101,7 @@ def plain(value: object) -> Any:  # noqa: ANN401
             return {key: plain(item) for key, item in value.items()}
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
-        return [item if type(item) in _UNCHANGED else plain(item) for item in value]
+        return [plain(item) for item in value]
     if is_dataclass(kind):
         return {"type": kind.__name__, **{name: plain(getattr(value, name)) for name in _names(kind)}}
     return value

@@ -35,9 +35,9 @@ class LoopReport:
         self.counted = ""
         """What is counted as a step."""
 
-    def describe(self, name: str, *, given: bool) -> str:
+    def describe(self, name: str, *, given: bool, read: bool) -> str:
         """Return what is counted as a step, by the line of the script that made the first one."""
-        examples = "the first dimension of what it is given" if given else "what is read for it"
+        examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
         self.counted = f"{line_of(users_frame())}: an update by {name}; examples: {examples}"
         return self.counted
 

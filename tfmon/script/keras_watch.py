@@ -326,10 +326,11 @@ def _steps_per_call(model: Any) -> int:  # noqa: ANN401
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401
-    """Return the loss in what a train function returned, without reading it; None for none."""
-    if isinstance(result, tuple | list):
-        result = result[0] if result else None
-    return result.get("loss") if isinstance(result, dict) else result
+    """Return the loss, or what is first named so, in what a train function returned, unread; None for none."""
+    if isinstance(result, dict):
+        named = (value for name, value in result.items() if str(name).endswith("loss"))
+        return result.get("loss", next(named, None))
+    return next(iter(result), None) if isinstance(result, tuple | list) else result
 
 
 def _numbers(logs: dict[str, Any]) -> dict[str, float]:

@@ -41,7 +41,7 @@ class Variables(dict[int, Callable[[], Any]]):
         given = self._given
         if not isinstance(sources, list | tuple) or not 0 < len(given) == len(sources):
             return False
-        return all(map(is_, sources, [ref() for ref in given]))
+        return all(map(is_, sources, map(weakref.ref.__call__, given)))
 
     def has(self, variable: object) -> bool:
         """Return whether a variable is one of these."""

@@ -202,7 +202,8 @@ class StepWatcher(Followed):
         if self._past.steps and self.rounds.leader is not None:
             self._merge()
         if not self._step and not self.report.counted:
-            self.lane.tell_step(self.report.describe(updater.name, given=any(self.given)))
+            read = self._in_graph or bool(self.sources.pulled)
+            self.lane.tell_step(self.report.describe(updater.name, given=any(self.given), read=read))
         alike = self._alike if function is not None and self.rounds.settled else None
         if alike is not None and alike is self._mark_if_alike:
             ((_, (rows,)),) = self.sources.pulled

@@ -26,6 +26,8 @@ from tfmon.script.steps import StepWatcher
 hooking.FILES.add(__file__)
 LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
 """Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
+OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
+"""What TensorFlow notes of an operation that a tape goes back through; else the examples are not known."""
 NO_VARIABLES = Variables()
 BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 
@@ -59,7 +61,7 @@ class EagerHooks:
         self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
         self._tensor, replace = type(tf.constant(0)), self.hooks.replace
         replace(tf.GradientTape, "gradient", self._gradient)
-        if backprop._MockOp.__init__.__code__.co_argcount == 6:
+        if backprop._MockOp.__init__.__code__.co_names == OPERATION:
             replace(backprop._MockOp, "__init__", self._goes_back)
         replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
@@ -187,11 +189,12 @@ class EagerHooks:
 
         def gradient(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             bundle = watcher.bundle
+            at = len(bundle.given)
             try:
                 if (
                     len(args) != 3
                     or not bundle.eager
-                    or not len(bundle.rows) > len(bundle.begun_ns) == len(bundle.given)
+                    or not len(bundle.rows) > len(bundle.begun_ns) == at
                     or self._rows is not None
                     or type(args[1]) is not self._tensor
                     or not self._known.are(args[2])
@@ -203,8 +206,11 @@ class EagerHooks:
                     result = own(*args, **kwargs)
                 finally:
                     rows, self._rows = self._rows, None
-                with hooks:
-                    watcher.gradient(both_ends(rows))
+                if rows and rows[0] == rows[-1] and watcher.bundle is bundle and len(bundle.given) == at:
+                    bundle.given.append(rows[0])
+                else:
+                    with hooks:
+                        watcher.gradient(both_ends(rows))
                 return result
             except BaseException as error:
                 unseen(error)
@@ -236,11 +242,15 @@ class EagerHooks:
                 rows, self._rows = self._rows or [], None
             self.watcher.gradient(both_ends(rows))
 
-    def _goes_back(self, own: Any) -> Any:  # noqa: ANN401
-        """Note the first dimension of what the loss is a mean of, then of what the layers are given."""
+    def _goes_back(self, _own: Any) -> Any:  # noqa: ANN401
+        """Note the first dimension of what the loss is a mean of, then of what the layers are given.
 
-        def goes_back(op: Any, attributes: Any, inputs: Any, outputs: Any, kind: str, skipped: Any) -> None:  # noqa: ANN401
-            own(op, attributes, inputs, outputs, kind, skipped)
+        There are many operations, so this does what the original does, and does not call it.
+        """
+
+        def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:  # noqa: ANN401
+            op.attrs, op.inputs, op.outputs, op.type = attrs, inputs, outputs, kind
+            op.skip_input_indices = skip_input_indices
             if (rows := self._rows) is not None and inputs and (not rows or kind in LAYERS):
                 try:
                     shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
