@@ -22,7 +22,7 @@ from tfmon.script.sources import Given, Source, nothing
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
 
-MOST = 256
+MOST = 1_024
 """Most steps of a bundle."""
 
 

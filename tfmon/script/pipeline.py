@@ -106,8 +106,6 @@ class Pipeline:
         self._eager, self._endless = context.executing_eagerly, tf.data.INFINITE_CARDINALITY
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
 
-    # ------------------------------------------------------------ who reads what
-
     def fits(self, *, one_iterator: bool) -> None:
         """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has."""
         self._one_iterator, self._keras_reads = one_iterator, None
@@ -121,8 +119,6 @@ class Pipeline:
         lane = self._joined()
         if lane is not None:
             self._offer(lane, iterator, 0)
-
-    # ------------------------------------------------------------ knobs
 
     def joined(self, lane: Lane) -> None:
         """Offer a lane, whose first update is about to be made, the knobs of what was read for it."""
@@ -160,8 +156,6 @@ class Pipeline:
         if self._one_iterator if in_fit else endless:
             raise KnobError(FOR_EVER.format(knob.name, show(value)))
         return True
-
-    # ------------------------------------------------------------ the next epoch
 
     def _iter(self, own: Any) -> Any:  # noqa: ANN401
         def iterate(dataset: Any) -> Any:  # noqa: ANN401

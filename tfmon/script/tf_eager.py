@@ -114,12 +114,15 @@ class EagerHooks:
                 ):
                     return watched(*args, **kwargs)
                 bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
+                self._depth += 1
                 try:
                     result = own(*args, **kwargs)
                 except BaseException:
                     with hooks:
                         watcher.catch_up()
                     raise
+                finally:
+                    self._depth -= 1
                 bundle.updated_ns, bundle.loss_before, bundle.loss = monotonic_ns(), bundle.loss, self._target
                 bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, 0
                 return result

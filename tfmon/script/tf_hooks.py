@@ -20,11 +20,10 @@ from typing import Any
 
 from tfmon.script import hooking
 from tfmon.script.bundle import MOST
-from tfmon.script.hooking import Hooks, hidden, unseen
+from tfmon.script.hooking import hidden, unseen
 from tfmon.script.looking import rows_in, rows_of
 from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
 from tfmon.script.sources import nothing
-from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_eager import BOTH, EagerHooks
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
@@ -32,16 +31,21 @@ hooking.FILES.add(__file__)
 
 
 class TensorFlowHooks(EagerHooks):
-    """The hooks of one process: those of eager loops, and on the calls of functions that train."""
+    """The hooks of one process: those of eager loops, and those on calls of functions that train, and on pulls."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
+        from tensorflow.python.data.ops import iterator_ops
+        from tensorflow.python.distribute import input_lib
         from tensorflow.python.eager.polymorphic_function import concrete_function
 
         super().install()
         setattr(concrete_function.ConcreteFunction, MARK, None)
-        PullHooks(self.watcher, self.hooks).install()
         self.hooks.replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
+        for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
+            self.hooks.replace(kind, "__next__", self._next)
+            self.hooks.replace(kind, "get_next", self._pull)
+            self.hooks.replace(kind, "get_next_as_optional", functools.partial(self._pull, optional=True))
 
     def _call(self, own: Any) -> Any:  # noqa: ANN401
         watcher, hooks = self.watcher, self.hooks
@@ -140,28 +144,7 @@ class TensorFlowHooks(EagerHooks):
             loss, self._target = loss or self._target, None
         watcher.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
 
-
-class PullHooks:
-    """Show a `StepWatcher` each `next` of an iterator of tf.data or of a distribution strategy.
-
-    Thread: any; the watcher ignores threads that it does not follow.
-    """
-
-    def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
-        self.watcher, self.hooks = watcher, hooks
-
-    def install(self) -> None:
-        """Replace the methods of TensorFlow, which is loaded."""
-        from tensorflow.python.data.ops import iterator_ops
-        from tensorflow.python.distribute import input_lib
-        from tensorflow.python.eager import context
-        from tensorflow.python.framework import ops
-
-        self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
-        for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
-            self.hooks.replace(kind, "__next__", self._next)
-            self.hooks.replace(kind, "get_next", self._pull)
-            self.hooks.replace(kind, "get_next_as_optional", functools.partial(self._pull, optional=True))
+    # ------------------------------------------------------------ pulls
 
     def _next(self, own: Any) -> Any:  # noqa: ANN401
         """Return a pull that notes what the bundle expects, and has the rest told."""
