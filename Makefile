@@ -39,7 +39,7 @@ debian-packages:
 	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
 	else echo "not installed, so the tests that need it are skipped: $$missing"; fi
 
-test-pythons: $(VENV)/dev.stamp  ## Run a slice of the tests on each supported Python that this machine has; five minutes.
+test-pythons: $(VENV)/dev.stamp  ## Run a slice of the tests on each other supported Python that this machine has; four minutes.
 	$(BIN)/python tests/pythons.py
 
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tfmon import errors
 from tfmon.analysis.analysis import analyse
+from tfmon.api.settings import SETTINGS
 from tfmon.doctor import report as doctor
 from tfmon.model.knobs import COMMON, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.reports.race_json import to_json
-from tfmon.runner.settings import SETTINGS
 from tfmon.ui.keys import KEYS
 from tfmon.ui.render.glossary import SECTIONS
 
@@ -100,9 +100,9 @@ def example_json() -> str:
 
 def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
+    from tfmon.api.repeat import command_of
     from tfmon.reports.html import library, writer
     from tfmon.reports.recorded import hides, of_race
-    from tfmon.runner.repeat import command_of
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)
     report, _ = of_race(EXAMPLE, command_of)

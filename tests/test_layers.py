@@ -36,17 +36,13 @@ ALLOWED: dict[str, set[str]] = {
     "catalog": {"model", "errors", "platformdirs"},
     "reports": {"model", "analysis", "doctor", "lanes.remote", "recordings", *TEXT, "rich", "vl_convert"},
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
-    "runner": {
+    "api": {
         *("model", "analysis", "catalog", "doctor", "experiments", "lanes", "lanes.remote"),
-        *("probes", "recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli"),
+        *("probes", "recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli", "pandas", "IPython"),
     },
     "cli": {
         *("model", "analysis", "catalog", "doctor", "lanes.remote", "probes", "recordings", "reports"),
-        *("runner", *TEXT, "click"),
-    },
-    "api": {
-        *("model", "analysis", "catalog", "recordings", "reports", "runner", *TEXT),
-        *("pandas", "IPython"),
+        *("api", *TEXT, "click"),
     },
     "pytest_plugin": {"api", "errors", "pytest"},
     "__main__": {"cli"},
@@ -61,12 +57,12 @@ LOADED_LATE = {
     "tensorflow": {"profile", "trainer", "script"},
     "google": {"profile"},
     "keras": {"trainer", "script"},
-    "textual": {"runner"},
-    "platformdirs": {"catalog", "recordings", "runner"},
+    "textual": {"api"},
+    "platformdirs": {"catalog", "recordings", "api"},
     "vl_convert": {"reports"},
     "IPython": {"api"},
     "ray": {"lanes.remote"},
-    "ui": {"runner"},
+    "ui": {"api"},
 }
 """Imports that these packages may only make inside a function, because they are slow to load or may be missing."""
 

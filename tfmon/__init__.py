@@ -23,9 +23,9 @@ else:  # a type checker is to see no more names than there are
         """Load a public name."""
         if name not in __all__:
             raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
-        import tfmon.api
+        import tfmon.api.python
 
-        return getattr(tfmon.api, name)
+        return getattr(tfmon.api.python, name)
 
 
 def __dir__() -> list[str]:

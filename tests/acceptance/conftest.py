@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import tfmon
+from tfmon.api import program as program_module
 from tfmon.lanes.group import LaneGroup
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.wheel import read_wheel
-from tfmon.runner import program as program_module
 
 from .ledger import Ledger, Step
 from .smi import Smi

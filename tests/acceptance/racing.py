@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.attribution import Shares, shares_of
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event
@@ -19,8 +21,6 @@ from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.profile import Profile
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.model.session import Snapshot
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 
 from .agreement import Row, agree
 from .smi import Smi, Told

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tfmon.analysis.analysis import analyse
+from tfmon.api.headless import run
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
+from tfmon.api.verification import SHORTEST_S, verify_claims
 from tfmon.catalog import find_scenario, list_scenarios
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.headless import run
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
-from tfmon.runner.verification import SHORTEST_S, verify_claims
 
 from .ledger import Ledger, Step
 from .racing import SCENARIO

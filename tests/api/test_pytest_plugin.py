@@ -18,7 +18,7 @@ import functools, json, os
 from pathlib import Path
 from tfmon.lanes.group import LaneGroup
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner import program
+from tfmon.api import program
 
 program.LaneGroup = functools.partial(LaneGroup, script=Path(os.environ["CHILD"]))
 program.find_gpus = lambda python: GpuSearch(reason="no driver")

@@ -12,8 +12,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
-from tfmon.api import progress
-from tfmon.runner import headless
+from tfmon.api import headless, progress
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
 QUICK = {"steps": 100, "record": False, "slice_s": 0.2}

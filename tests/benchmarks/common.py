@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tfmon.api.planner import RaceOptions, plan_race
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
@@ -27,7 +28,6 @@ from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
-from tfmon.runner.planner import RaceOptions, plan_race
 
 GETTING_READY_S = 120.0
 ANSWER_S = 10.0

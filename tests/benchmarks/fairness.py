@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import Watch
 from tfmon.analysis.statistics import log_speeds, ratio
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import Estimate
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 
 PAIRS = {
     "small-dense": ("cpu,batch_size=10", "cpu,batch_size=256"),

@@ -45,6 +45,7 @@ from support.waiting import wait_for
 from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.means import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
+from tfmon.api.planner import RaceOptions, plan_race
 from tfmon.catalog import find_scenario
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
@@ -58,7 +59,6 @@ from tfmon.model.race import TURNS, Machine
 from tfmon.model.requests import Pause
 from tfmon.model.session import Session
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.planner import RaceOptions, plan_race
 
 FAIR_OPTIONS = {"minutes": 8.0, "rounds": 24}
 LEAST_PAIRS = 3

@@ -15,12 +15,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.analysis.verdict import find_verdict
+from tfmon.api.headless import show_progress
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
-from tfmon.runner.headless import show_progress
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 
 LANES = ("cpu", "cpu,batch_size=64")
 SECONDS = 26.0

@@ -17,12 +17,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import Watch, is_steady, options_of
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import WARMING_UP
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 
 PATIENCE_S = 120.0
 

@@ -36,6 +36,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.common import command_of
 from tfmon import units
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import command_scenario
 from tfmon.lanes.running import _with_stops
 from tfmon.lanes.scheduler import Scheduler
@@ -46,8 +48,6 @@ from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.requests import Request, RunSlice
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import LaneControl
 from tfmon.trainer.step_clock import Sampler

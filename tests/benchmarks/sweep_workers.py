@@ -23,16 +23,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.common import met, options_of
+from tfmon.api import program as programs
+from tfmon.api import sweep_places
+from tfmon.api.planner import RaceOptions
+from tfmon.api.sweep import SweepOptions, SweepProgram
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.events import ClockStarted, Event
 from tfmon.model.lane_events import PhaseEntered, SliceEnded
 from tfmon.model.lane_state import BUILDING, READY
 from tfmon.model.session import Session
-from tfmon.runner import program as programs
-from tfmon.runner import sweep_places
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.sweep import SweepOptions, SweepProgram
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 SHARE, TIME = 0.85, 0.6

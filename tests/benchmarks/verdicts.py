@@ -31,14 +31,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import options_of
 from tfmon.analysis.verdict import SAME, Verdict, find_verdict
+from tfmon.api.planner import FRESH_FROM_S, RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.session import Snapshot
-from tfmon.runner.planner import FRESH_FROM_S, RaceOptions
-from tfmon.runner.program import Program
 
 LOOPS = 200
 """Work of a step, some 5 ms; what a step takes besides is about 2 % of it."""

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tfmon.api import program, settings
 from tfmon.cli.main import main
 from tfmon.lanes.group import LaneGroup
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner import program, settings
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 

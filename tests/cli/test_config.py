@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from textual.theme import BUILTIN_THEMES
 
+from tfmon.api import settings as config
+from tfmon.api.settings import SETTINGS
 from tfmon.cli.config import config as command
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import Host
-from tfmon.runner import settings as config
-from tfmon.runner.settings import SETTINGS
 from tfmon.ui.app import MonitorApp
 
 

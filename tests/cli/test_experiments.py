@@ -94,7 +94,7 @@ def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypat
         if "measuring 8" in told:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("tfmon.runner.headless.show_progress", interrupt)
+    monkeypatch.setattr("tfmon.api.headless.show_progress", interrupt)
     lanes = ("--lane", "cpu,prefetch=off", "--lane", "cpu,prefetch=auto")
     done = tfmon("crossover", "small-dense", *lanes, "--slice", "0.2", "--no-record")
     assert done.code == 130

@@ -19,11 +19,11 @@ from support.processes import gone
 from support.waiting import wait_for
 
 import tfmon
+from tfmon.api import settings
 from tfmon.cli.hosts import hosts as command
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.probes.machine import read_machine
-from tfmon.runner import settings
 
 ROOT = Path(tfmon.__file__).parents[1]
 

@@ -228,7 +228,7 @@ def test_the_words_become_the_options_of_the_race(tfmon, monkeypatch, words, sai
         seen.append(race_options)
         raise UsageError("seen")
 
-    monkeypatch.setattr("tfmon.runner.program.Program", program)
+    monkeypatch.setattr("tfmon.api.program.Program", program)
     assert tfmon(words[0], "--json", *words[1:]).code == 2
     (race_options,) = seen
     assert {name: getattr(race_options, name) for name in said} == said

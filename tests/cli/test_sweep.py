@@ -68,7 +68,7 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setenv("FASTER", FASTER)
-    monkeypatch.setattr("tfmon.runner.headless.show_progress", interrupt)
+    monkeypatch.setattr("tfmon.api.headless.show_progress", interrupt)
     done = tfmon("sweep", *GRID, "--record", tmp_path / "night.sweep")
     assert done.code == 130
     assert "ended early: interrupted by SIGINT" in done.out
@@ -105,9 +105,9 @@ def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, 
 def test_two_places_of_this_machine_take_turns_and_a_gpu_has_a_ranking_of_its_own(
     tfmon, scripted, tmp_path, monkeypatch
 ):
+    from tfmon.api import program
     from tfmon.probes.base import Gpu
     from tfmon.probes.gpus import GpuSearch
-    from tfmon.runner import program
 
     gpu = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", physical_gpu=0)
     monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch((gpu,)))
@@ -127,8 +127,8 @@ def test_the_number_of_gpus_is_swept_with_the_idlest_of_each_number_and_too_many
 ):
     from support.eight_gpus import GPUS, samples
 
+    from tfmon.api import program
     from tfmon.probes.gpus import GpuSearch
-    from tfmon.runner import program
 
     claims = tmp_path / "claims"
     monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch(GPUS[:4]))

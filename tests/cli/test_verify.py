@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tfmon.api import verification
 from tfmon.errors import DeviceAbsentError
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import FAILED, RACING, LaneState, Trouble
@@ -15,7 +16,6 @@ from tfmon.model.lane_statistics import Measurements, SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.readings import SPENDING
 from tfmon.model.spec import LaneSpec
-from tfmon.runner import verification
 
 SCENARIO = '''"""Claims about one net."""
 import numpy as np, tensorflow as tf

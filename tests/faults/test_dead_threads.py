@@ -344,7 +344,7 @@ def test_a_process_whose_thread_dies_ends(name):
     code = DIES.format(root=str(ROOT), name=name) + (
         "import time\n"
         + (
-            "from tfmon.runner import live\n"
+            "from tfmon.api import live\n"
             if name == "tfmon-leave"
             else "from tfmon.lanes.remote import ray_bridge\n"
         )

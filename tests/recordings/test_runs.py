@@ -9,13 +9,13 @@ import pytest
 from support.recordings import RECORDED, record
 from support.ui import Demo
 
+from tfmon.api.live import RecordedRuns
 from tfmon.model import codec
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import library
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
-from tfmon.runner.live import RecordedRuns
 
 FIRST, SECOND, THIRD = "20010101-100000-conv", "20010101-110000-dense", "20010102-100000-conv"
 

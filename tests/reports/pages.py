@@ -6,11 +6,11 @@ import json
 import re
 from pathlib import Path
 
+from tfmon.api.repeat import command_of
 from tfmon.recordings.sweeps import is_sweep
 from tfmon.reports.html import writer
 from tfmon.reports.recorded import hides, of_race, of_sweep
 from tfmon.reports.sections import Report
-from tfmon.runner.repeat import command_of
 
 NO_SCRIPT = "window.vegaEmbed = () => {};"
 

@@ -9,11 +9,11 @@ import functools
 import os
 from pathlib import Path
 
+from tfmon.api import program
 from tfmon.cli.main import main
 from tfmon.lanes import watchdog
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.runner import program
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 

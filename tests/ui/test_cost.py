@@ -53,7 +53,7 @@ async def test_nothing_is_drawn_again_where_nothing_is_new_and_little_where_one_
 @pytest.mark.process
 def test_the_monitor_loads_at_first_what_it_needs_at_first():
     found = subprocess.run(
-        [sys.executable, "-c", "import sys, tfmon.cli.main, tfmon.runner.live; print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, tfmon.cli.main, tfmon.api.live; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,

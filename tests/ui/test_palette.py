@@ -70,5 +70,5 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
 
 @pytest.mark.process
 def test_the_screen_does_not_load_it():
-    code = "import sys, tfmon.runner.live; sys.exit('tfmon.ui.screens.palette' in sys.modules)"
+    code = "import sys, tfmon.api.live; sys.exit('tfmon.ui.screens.palette' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

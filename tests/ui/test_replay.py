@@ -8,10 +8,10 @@ import pytest
 from support.recordings import RECORDED
 from textual.command import CommandList
 
+from tfmon.api.live import replay_of
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
-from tfmon.runner.live import replay_of
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, watches
 from tfmon.ui.screens.replay import TAKEN

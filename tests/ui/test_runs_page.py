@@ -9,11 +9,11 @@ from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
 from textual.events import Paste
 
+from tfmon.api.live import replay_of
 from tfmon.model.events import LaneStarted
 from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
-from tfmon.runner.live import replay_of
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
 from tfmon.ui.screens.runs import run_entry

@@ -13,9 +13,9 @@ from typing import Any
 
 from tfmon import units
 from tfmon.api.arguments import refuse
+from tfmon.api.headless import TOLD_EVERY_S, show_progress
+from tfmon.api.variance import state_folder
 from tfmon.errors import TfmonError
-from tfmon.runner.headless import TOLD_EVERY_S, show_progress
-from tfmon.runner.variance import state_folder
 
 Tell = Callable[[str], None]
 

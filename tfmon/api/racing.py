@@ -9,18 +9,18 @@ from typing import Literal
 from tfmon.analysis.analysis import analyse
 from tfmon.api import arguments
 from tfmon.api.arguments import named_as_arguments
+from tfmon.api.headless import follow_race, pause
+from tfmon.api.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, raced, unwatched, with_fresh
+from tfmon.api.planner import check as check_options
+from tfmon.api.program import Program
 from tfmon.api.progress import alone, teller
 from tfmon.api.result import LaneFailedError, RaceResult, result_of
+from tfmon.api.settings import LONGEST_S, LONGEST_WAIT_MIN, resolve
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN, MODES
 from tfmon.model.views import describe
-from tfmon.runner.headless import follow_race, pause
-from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, raced, unwatched, with_fresh
-from tfmon.runner.planner import check as check_options
-from tfmon.runner.program import Program
-from tfmon.runner.settings import LONGEST_S, LONGEST_WAIT_MIN, resolve
 
 LEAST_SLICE_S, LONGEST_SLICE_S = 0.2, 60.0
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 from tfmon.analysis.sweep import LEAST_CI, Found
 from tfmon.api import arguments
 from tfmon.api.arguments import named_as_arguments
+from tfmon.api.headless import follow_sweep, pause
+from tfmon.api.planner import RaceOptions, interpreter, ray_cluster
 from tfmon.api.progress import alone, teller
 from tfmon.api.racing import slice_of
 from tfmon.api.result import Interval
+from tfmon.api.settings import LONGEST_S, resolve
+from tfmon.api.sweep import AS_BEFORE, SweepOptions, SweepProgram, check_start
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import KnobValue, exact
 from tfmon.reports.series_json import sweep_to_json
 from tfmon.reports.sweep import to_text
-from tfmon.runner.headless import follow_sweep, pause
-from tfmon.runner.planner import RaceOptions, interpreter, ray_cluster
-from tfmon.runner.settings import LONGEST_S, resolve
-from tfmon.runner.sweep import AS_BEFORE, SweepOptions, SweepProgram, check_start
 
 if TYPE_CHECKING:
     from pandas import DataFrame

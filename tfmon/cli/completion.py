@@ -65,7 +65,7 @@ def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _hosts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    from tfmon.runner.settings import config_path, read_file
+    from tfmon.api.settings import config_path, read_file
 
     return [CompletionItem(host) for host in read_file(config_path()).hosts if host.startswith(incomplete)]
 

@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import click
 
+from tfmon.api.settings import SETTINGS, ConfigFile, Resolved, config_path, read_file, resolve, template
 from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_USAGE, UsageError
-from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, read_file, resolve, template
 
 
 @click.command(short_help="Show the settings in effect.")

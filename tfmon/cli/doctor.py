@@ -73,8 +73,8 @@ def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
         from tfmon.doctor.report import run_checks
 
         return run_checks(options.interpreter(python), imports=imports)
+    from tfmon.api.settings import find_host
     from tfmon.lanes.remote.connection import examine
-    from tfmon.runner.settings import find_host
 
     named = click.get_current_context().get_parameter_source("python") is ParameterSource.COMMANDLINE
     return examine(find_host(host), python if named and python else "", imports=imports)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfmon.api.settings import Seconds
 from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
-from tfmon.runner.settings import Seconds
 
 if TYPE_CHECKING:
+    from tfmon.api.planner import RaceOptions
     from tfmon.catalog import ScenarioInfo
     from tfmon.model.race import Experiment
     from tfmon.model.spec import LaneSpec
-    from tfmon.runner.planner import RaceOptions
 
 
 @click.command(short_help="Find where one lane overtakes the other.")
@@ -64,12 +64,12 @@ def crossover(
       tfmon crossover large-dense --from 16 --to 1024 --lane cpu --lane gpu
     """
     from tfmon.analysis.crossover import plan_crossover
+    from tfmon.api.planner import RaceOptions
     from tfmon.catalog import find_scenario
     from tfmon.model.ports import ExperimentError
     from tfmon.model.race import CrossoverState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import crossover_to_json
-    from tfmon.runner.planner import RaceOptions
 
     if len(lanes) > 2:
         raise UsageError(f"a crossover compares two lanes, and {len(lanes)} are named", "name two by --lane")
@@ -125,11 +125,11 @@ def tune(
       tfmon tune slow-preprocess
       tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
+    from tfmon.api.planner import RaceOptions
     from tfmon.catalog import command_scenario, find_scenario
     from tfmon.model.race import TuneState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import tuning_to_json
-    from tfmon.runner.planner import RaceOptions
 
     command = options.own_command()
     if bool(command) is (scenario is not None):
@@ -171,10 +171,10 @@ def _run(
         as_json: Whether it is JSON.
     """
     from tfmon.analysis.analysis import analyse
+    from tfmon.api.headless import plan_race, run_experiment
+    from tfmon.api.program import Program
     from tfmon.model.views import describe
     from tfmon.reports.text import fitted
-    from tfmon.runner.headless import plan_race, run_experiment
-    from tfmon.runner.program import Program
 
     program = Program(race_options)
     with options.errors_as_json(as_json):
@@ -208,9 +208,9 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
       tfmon verify
       tfmon verify small-dense large-dense --seconds 10
     """
+    from tfmon.api.verification import verify_claims
     from tfmon.catalog import find_scenario, list_scenarios
     from tfmon.reports.verification import to_json, to_text
-    from tfmon.runner.verification import verify_claims
 
     infos = [find_scenario(name) for name in scenarios] or [
         replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()

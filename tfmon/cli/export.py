@@ -131,9 +131,9 @@ def _report(path: Path) -> Report:
     """Return the report of a race or a sweep."""
     import platform
 
+    from tfmon.api.repeat import command_of
     from tfmon.recordings.sweeps import is_sweep
     from tfmon.reports.recorded import of_race, of_sweep
-    from tfmon.runner.repeat import command_of
 
     if is_sweep(path):
         return of_sweep(path)

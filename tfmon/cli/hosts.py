@@ -44,11 +44,11 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
         _list_nodes(address, ray_python, as_json)
+    from tfmon.api.settings import config_file, find_host
     from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
     from tfmon.reports.hosts import to_json, to_text
-    from tfmon.runner.settings import config_file, find_host
 
     wanted = tuple(dict.fromkeys(names or config_file().hosts))
     if not wanted:
@@ -68,8 +68,8 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
+    from tfmon.api.planner import ray_cluster
     from tfmon.reports.hosts import nodes_to_json, nodes_to_text
-    from tfmon.runner.planner import ray_cluster
 
     with options.errors_as_json(as_json):
         cluster = ray_cluster(address, python, 1.0)

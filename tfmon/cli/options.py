@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tfmon.api.settings import LONGEST_WAIT_MIN, THEME, Seconds, resolve
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model.race import MODES
-from tfmon.runner.settings import LONGEST_WAIT_MIN, THEME, Seconds, resolve
 from tfmon.units import charset
 
 if TYPE_CHECKING:
+    from tfmon.api.planner import RaceOptions
     from tfmon.lanes.remote.ray import RayCluster
-    from tfmon.runner.planner import RaceOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OWN_COMMAND = "tfmon.command"
@@ -56,7 +56,7 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     Raises:
         UsageError: `python` cannot be run.
     """
-    from tfmon.runner import planner
+    from tfmon.api import planner
 
     return planner.interpreter(python, command)
 
@@ -235,7 +235,7 @@ def ray_cluster() -> RayCluster | None:
     address: str | None = context.meta.get(_RAY)
     python: str | None = context.meta.get(f"{_RAY}_python")
     cpus: float = context.meta.get(f"{_RAY}_cpus", 1.0)
-    from tfmon.runner import planner
+    from tfmon.api import planner
 
     return planner.ray_cluster(address, python, cpus)
 

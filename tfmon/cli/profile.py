@@ -16,8 +16,8 @@ from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.runner.headless import Interruption
-    from tfmon.runner.program import Program
+    from tfmon.api.headless import Interruption
+    from tfmon.api.program import Program
 
 LEAST_WINDOWS = 5
 """Windows that a lane trains before it is profiled."""
@@ -51,11 +51,11 @@ def profile(
       tfmon profile small-dense
       tfmon profile conv --lane gpu:0 --steps 50 --chrome trace.json
     """
+    from tfmon.api.headless import interruption
+    from tfmon.api.planner import RaceOptions
+    from tfmon.api.program import Program
     from tfmon.catalog import find_scenario
     from tfmon.reports.profile import to_json, to_text
-    from tfmon.runner.headless import interruption
-    from tfmon.runner.planner import RaceOptions
-    from tfmon.runner.program import Program
 
     info = find_scenario(scenario)
     lanes = (lane,) if lane else ()

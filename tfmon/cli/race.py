@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tfmon.api import settings as configured
 from tfmon.cli import options
 from tfmon.errors import TfmonError, UsageError
-from tfmon.runner import settings as configured
 
 if TYPE_CHECKING:
+    from tfmon.api.planner import RaceOptions
     from tfmon.catalog import ScenarioInfo
-    from tfmon.runner.planner import RaceOptions
 
 
 @click.command(cls=options.TakesCommand, short_help="Race a scenario, or your own script.")
@@ -91,7 +91,7 @@ def race(
       tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 3%
       tfmon race small-dense --seconds 10 --json > result.json
     """
-    from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, PROCESSES_DIFFER, RaceOptions, check, raced
+    from tfmon.api.planner import LEAST_CI, LEAST_MARGIN, PROCESSES_DIFFER, RaceOptions, check, raced
 
     command = options.own_command()
     info = raced(scenario, command)
@@ -150,8 +150,8 @@ def watch(
       tfmon watch -- python train.py --epochs 3
       tfmon watch --lane gpu:0 --headless -- python train.py
     """
+    from tfmon.api.planner import RaceOptions
     from tfmon.catalog import command_scenario
-    from tfmon.runner.planner import RaceOptions
 
     command = options.own_command()
     if not command:
@@ -181,12 +181,12 @@ def _start(
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
+    from tfmon.api.planner import unwatched, with_fresh
+    from tfmon.api.program import Program
     from tfmon.model.views import describe
     from tfmon.reports.race import to_text
     from tfmon.reports.race_json import to_json
     from tfmon.reports.text import fitted
-    from tfmon.runner.planner import unwatched, with_fresh
-    from tfmon.runner.program import Program
 
     headless = headless or as_json
     notes = []
@@ -202,12 +202,12 @@ def _start(
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
     if headless or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
-        from tfmon.runner.headless import plan_race
+        from tfmon.api.headless import plan_race
 
         with options.errors_as_json(as_json):
             plan = plan_race(program, info, race_options.lanes)
     if headless and plan is not None:
-        from tfmon.runner.headless import pass_on, run
+        from tfmon.api.headless import pass_on, run
 
         for note in [*notes, *plan.race.differs, *describe(plan.race.views)]:
             click.echo(f"tfmon: {note}", err=True)
@@ -216,7 +216,7 @@ def _start(
             program.lanes.pass_output(pass_on(sys.stderr if as_json else sys.stdout))
         interrupted = run(program, plan, quiet=passes_output)
     else:
-        from tfmon.runner import live
+        from tfmon.api import live
 
         try:
             interrupted = live.race(program, info, plan, screen)

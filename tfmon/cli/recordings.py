@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfmon import units
+from tfmon.api import settings as configured
 from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
-from tfmon.runner import settings as configured
 
 MOST_SWEEPS = 5
 """Sweeps that `tfmon runs` lists, the latest."""
@@ -71,7 +71,7 @@ def replay(
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
-    from tfmon.runner import live
+    from tfmon.api import live
 
     screen = configured.screen_settings(theme, mouse, None)
     with Recording(path) as opened:

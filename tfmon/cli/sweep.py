@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from tfmon.api import settings as configured
+from tfmon.api.settings import Seconds
 from tfmon.cli import options
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
-from tfmon.runner import settings as configured
-from tfmon.runner.settings import Seconds
 
 if TYPE_CHECKING:
     from tfmon.analysis.sweep import Found
@@ -98,9 +98,9 @@ def sweep(
       tfmon sweep --resume FILE
     """
     from tfmon.analysis.sweep import FAILED, LEAST_CI
+    from tfmon.api.planner import RaceOptions
+    from tfmon.api.sweep import SweepOptions, SweepProgram, check_start
     from tfmon.model.views import describe
-    from tfmon.runner.planner import RaceOptions
-    from tfmon.runner.sweep import SweepOptions, SweepProgram, check_start
 
     command = options.own_command()
     context = click.get_current_context()
@@ -141,11 +141,11 @@ def sweep(
     for line in describe(program.views):
         click.echo(f"tfmon: {line}", err=True)
     if headless:
-        from tfmon.runner.headless import run_sweep
+        from tfmon.api.headless import run_sweep
 
         interrupted = run_sweep(program)
     else:
-        from tfmon.runner import live
+        from tfmon.api import live
 
         interrupted = live.sweep(program, screen)
     found, file = program.sweep.found, program.file

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.host import is_ray, word_of
@@ -17,8 +19,6 @@ from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, counted, devices_of
 from tfmon.model.sweep import kind_of
 from tfmon.model.views import View
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 
 if TYPE_CHECKING:
     from tfmon.lanes.plan import RacePlan

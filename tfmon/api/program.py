@@ -14,6 +14,13 @@ from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.statistics import compare, log_speeds
+from tfmon.api import variance
+from tfmon.api.elsewhere import need_tensorflow
+from tfmon.api.idle import Idle, tell_on_stderr
+from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.repeat import command_line
+from tfmon.api.settings import resolve
+from tfmon.api.views import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
@@ -36,19 +43,12 @@ from tfmon.probes.ticker import Ticker
 from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
-from tfmon.runner import variance
-from tfmon.runner.elsewhere import need_tensorflow
-from tfmon.runner.idle import Idle, tell_on_stderr
-from tfmon.runner.planner import RaceOptions, plan_race
-from tfmon.runner.repeat import command_line
-from tfmon.runner.settings import resolve
-from tfmon.runner.views import Views
 
 if TYPE_CHECKING:
+    from tfmon.api.hosts import Hosts
     from tfmon.lanes.remote.connection import Connection
     from tfmon.lanes.remote.host import Host
     from tfmon.model.spec import LaneSpec
-    from tfmon.runner.hosts import Hosts
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
@@ -250,7 +250,7 @@ class Program:
 
     def examine(self) -> str:
         """Return the doctor's report of the race's machines as text."""
-        from tfmon.runner.examination import examine
+        from tfmon.api.examination import examine
 
         processes = self.lanes.processes().values()
         return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
@@ -320,10 +320,10 @@ class Program:
         )
 
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
+        from tfmon.api.hosts import Hosts
+        from tfmon.api.settings import find_host
         from tfmon.lanes.remote.connection import Connection  # late: most races need none of it
         from tfmon.lanes.remote.ray import gpus_needed
-        from tfmon.runner.hosts import Hosts
-        from tfmon.runner.settings import find_host
 
         def find(name: str) -> Host:
             return find_host(name, self._options.ray, gpus_needed(one for one in specs if one.host == name))

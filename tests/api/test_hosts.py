@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
+from tfmon.api import hosts as hosts_module
+from tfmon.api.hosts import Hosts, command_paths
 from tfmon.catalog import ScenarioInfo, command_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host
@@ -18,8 +20,6 @@ from tfmon.model.race import Machine
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner import hosts as hosts_module
-from tfmon.runner.hosts import Hosts, command_paths
 
 INFO = ScenarioInfo("net", Path("/scenarios/net.py"), "file", "A net", "", (), ("", ""), 1_000)
 FOUND = GpuSearch((Gpu(0, "GPU-b", "B200", 0),), driver="550")

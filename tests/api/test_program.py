@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 from tfmon.analysis.verdict import Rank
+from tfmon.api import program
+from tfmon.api.planner import RaceOptions
+from tfmon.api.program import Program
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import Estimate, Missing
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.host import unknown_host
-from tfmon.runner import program
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.program import Program
 
 
 @pytest.mark.parametrize(

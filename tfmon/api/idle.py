@@ -11,12 +11,12 @@ import click
 
 from tfmon import units
 from tfmon.analysis.gpu_others import is_free, ranked, state, why
+from tfmon.api.devices import candidates, device_of
 from tfmon.errors import GpusBusyError
 from tfmon.model.readings import GpuSample
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.devices import candidates, device_of
 
 LOOK_EVERY_S = 5.0
 
@@ -127,7 +127,7 @@ def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample
 def tell_on_stderr() -> Callable[[str], None]:
     """Return the function that shows the line on a terminal; elsewhere it is written whenever it changes."""
     if sys.stderr.isatty():
-        from tfmon.runner.headless import show_progress
+        from tfmon.api.headless import show_progress
 
         return show_progress
     last = [""]

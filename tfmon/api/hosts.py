@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tfmon.api.settings import find_host
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote.connection import Connection, working_folder
@@ -20,7 +21,6 @@ from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.settings import find_host
 
 
 class Hosts:

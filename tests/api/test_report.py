@@ -7,8 +7,8 @@ import gzip
 import pytest
 from support.recordings import RECORDED
 
+from tfmon.api.live import RecordedRuns
 from tfmon.errors import TfmonError
-from tfmon.runner.live import RecordedRuns
 
 pytestmark = pytest.mark.process
 pytest.importorskip("vl_convert")

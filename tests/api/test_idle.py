@@ -9,12 +9,12 @@ from support.eight_gpus import GPUS, samples, script
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
+from tfmon.api.idle import Idle
+from tfmon.api.planner import RaceOptions, plan_race
 from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.choice import look
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.idle import Idle
-from tfmon.runner.planner import RaceOptions, plan_race
 
 from .test_planner import INFO
 

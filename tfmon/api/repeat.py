@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.api.settings import resolve
 from tfmon.catalog import find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
@@ -18,7 +19,6 @@ from tfmon.model.race import TURNS, CrossoverState, TuneState
 from tfmon.model.records import replace
 from tfmon.model.session import Snapshot
 from tfmon.reports.experiments import is_all
-from tfmon.runner.settings import resolve
 
 
 def command_of(found: Analysis) -> str:

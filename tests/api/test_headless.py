@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tfmon.analysis.analysis import analyse
+from tfmon.api import headless
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
-from tfmon.runner import headless
 
 SECOND = 1_000_000_000
 

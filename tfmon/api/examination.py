@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tfmon.api.hosts import Hosts
 from tfmon.doctor.facts import OthersLoad, Running
 from tfmon.doctor.report import run_checks
 from tfmon.errors import TfmonError
@@ -17,7 +18,6 @@ from tfmon.model.hosts import HostState
 from tfmon.model.readings import Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.reports.doctor import to_text
-from tfmon.runner.hosts import Hosts
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:

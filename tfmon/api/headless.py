@@ -23,6 +23,7 @@ from tfmon.analysis.finish import ending_line
 from tfmon.analysis.lane_series import doing_text
 from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
+from tfmon.api.program import Program
 from tfmon.catalog import ScenarioInfo
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender, suspend_with
@@ -31,10 +32,9 @@ from tfmon.model.lane_state import PAUSED
 from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.reports.sweep import happened, progress_line
-from tfmon.runner.program import Program
 
 if TYPE_CHECKING:
-    from tfmon.runner.sweep import SweepProgram
+    from tfmon.api.sweep import SweepProgram
 
 POLL_S = 0.2
 TOLD_EVERY_S = 1.0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tfmon.api.planner import RaceOptions, plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import COMMON
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.planner import RaceOptions, plan_race
 
 INFO = ScenarioInfo("net", Path("net.py"), "file", "A net", knobs=COMMON, examples=100)
 THREE = GpuSearch(gpus=tuple(Gpu(index, f"GPU-{index}", "L4", physical_gpu=index) for index in range(3)))

@@ -8,8 +8,8 @@ import pytest
 
 from tfmon.analysis.means import Center
 from tfmon.analysis.statistics import MOST_DEGREES, Between, Comparison
+from tfmon.api import variance
 from tfmon.model.race import BetweenProcesses, Machine
-from tfmon.runner import variance
 
 HERE = (Machine(hostname="here", cpu_name="a CPU", usable_cores=2.0),)
 CPUS = ("cpu", "cpu")

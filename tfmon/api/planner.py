@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfmon.api import devices
+from tfmon.api.idle import Idle
+from tfmon.api.settings import resolve
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
@@ -19,9 +22,6 @@ from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, 
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, parse_lane, step_batch
-from tfmon.runner import devices
-from tfmon.runner.idle import Idle
-from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tfmon.api.settings import resolve
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.codec import plain
@@ -17,7 +18,6 @@ from tfmon.model.session import Session
 from tfmon.model.views import IN_PLACE, View, settle, sweep
 from tfmon.probes.views import find_view
 from tfmon.recordings import library
-from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tfmon.api import elsewhere
 from tfmon.errors import TfmonError
-from tfmon.runner import elsewhere
 
 
 @pytest.fixture

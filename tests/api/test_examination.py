@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tfmon.api import examination
 from tfmon.doctor.facts import Facts, Interpreter, OthersLoad
 from tfmon.doctor.report import Report
 from tfmon.errors import TfmonError
@@ -19,7 +20,6 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.host import unknown_host
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
-from tfmon.runner import examination
 
 PYTHON = Path("/here/python")
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo
 
+from tfmon.api.planner import RaceOptions, plan_race
+from tfmon.api.repeat import command_line
 from tfmon.catalog import command_scenario, find_scenario
 from tfmon.cli import race
 from tfmon.cli.main import cli
@@ -18,8 +20,6 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.planner import RaceOptions, plan_race
-from tfmon.runner.repeat import command_line
 
 NO_GPU = GpuSearch((), "no GPU", "")
 

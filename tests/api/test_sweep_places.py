@@ -9,6 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tfmon.api import sweep_places
+from tfmon.api.planner import RaceOptions
+from tfmon.api.sweep_places import close_all, open_stations, split_places
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.ray import RayCluster
@@ -16,9 +19,6 @@ from tfmon.model.knobs import COMMON
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import parse_lane
-from tfmon.runner import sweep_places
-from tfmon.runner.planner import RaceOptions
-from tfmon.runner.sweep_places import close_all, open_stations, split_places
 
 INFO = ScenarioInfo("small", Path("small.py"), "file", "Small")
 

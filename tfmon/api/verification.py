@@ -10,6 +10,9 @@ from pathlib import Path
 from tfmon import units
 from tfmon.analysis.prediction import looks_of
 from tfmon.analysis.statistics import log_speeds, ratio
+from tfmon.api import headless
+from tfmon.api.planner import FRESH_FROM_S, RaceOptions
+from tfmon.api.program import Program
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.model.claims import Claim, ClaimResult, judge
@@ -18,9 +21,6 @@ from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import FAILED
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
-from tfmon.runner import headless
-from tfmon.runner.planner import FRESH_FROM_S, RaceOptions
-from tfmon.runner.program import Program
 
 NARROW = 0.1
 """A race ends early when its claim is decided and half the width of the interval over the ratio is as small."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfmon.analysis.intervals import FEW
+from tfmon.api import devices
+from tfmon.api.planner import RaceOptions, check_settings
+from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
 from tfmon.experiments.sweep import Sweep
@@ -19,9 +22,6 @@ from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.model.views import View
 from tfmon.recordings import sweeps
-from tfmon.runner import devices
-from tfmon.runner.planner import RaceOptions, check_settings
-from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
 
 AS_BEFORE = ("--over", "--set", "--until-ci", "--limit", "--all", "--slice", "--python", "--record")
 """What a sweep that goes on keeps: options that exclude `--resume`."""

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tfmon.analysis.analysis import analyse
+from tfmon.api.headless import go_on_alone, interruption
+from tfmon.api.program import Program
+from tfmon.api.repeat import command_line
+from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launch import yield_to_lanes
@@ -33,15 +37,11 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
-from tfmon.runner.headless import go_on_alone, interruption
-from tfmon.runner.program import Program
-from tfmon.runner.repeat import command_line
-from tfmon.runner.settings import ScreenSettings, config_path
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.source import Say, Source
 
 if TYPE_CHECKING:
-    from tfmon.runner.sweep import SweepProgram
+    from tfmon.api.sweep import SweepProgram
 
 FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 """What tfmon says when it is started for the first time."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tfmon.api.planner import MOST_LANES, RaceOptions, find_python, plan_race
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
 from tfmon.lanes.plan import RacePlan
@@ -15,7 +16,6 @@ from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.planner import MOST_LANES, RaceOptions, find_python, plan_race
 
 FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", physical_gpu=0)
 SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)

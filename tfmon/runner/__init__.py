@@ -1,1 +1,0 @@
-"""Wires a race: its plan, lanes, probes and recorder; with a screen or without one."""
