@@ -8,6 +8,7 @@ prints for each what is expected and what was counted, as a line of JSON.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -232,6 +233,20 @@ def tape_around_a_function():
                 loss = net.test(x, y)
             gradients = tape.gradient(loss, net.model.trainable_variables)
             net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
+
+
+@shape(20, unknown=["examples", "loss"])
+def an_update_in_a_branch_by_an_optimizer_that_has_gone():
+    def train():
+        net = Net()
+        step = tf.function(lambda x, y, new: tf.cond(new, lambda: net.eager(x, y), lambda: tf.constant(0.0)))
+        for _ in range(2):
+            for x, y in data():
+                step(x, y, tf.constant(True))
+            step(x, y, tf.constant(False))
+
+    train()
+    gc.collect()
 
 
 @shape(20, 20, 640, validated=2)

@@ -187,15 +187,13 @@ class Meter(LaneControl):
         return at_ns
 
     def count(self) -> None:
-        """Count the times of the last steps into the window."""
-        if not self._uncounted:
-            return
-        clock, told = self.clock, self._uncounted
-        if missed := self.confirm():
+        """Count the times of the last steps into the window; a sampled step may be the only one that is new."""
+        clock, told, missed = self.clock, self._uncounted, self.confirm()
+        clock.done += missed
+        if missed and told:
             written, steps = clock.kept, max(0, min(told + missed, clock.room))
             each_ns = sum(clock.times[written : written + told]) // max(1, steps)
             clock.times[written : written + steps] = array("q", [each_ns] * steps)
-            clock.done += missed
             self._uncounted = steps
         clock.count(self._uncounted)
         self._uncounted = 0

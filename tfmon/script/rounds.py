@@ -69,10 +69,17 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
     if not hasattr(counter, "numpy"):
         return None
     inner = getattr(counter, "_value", None)
-    kept = weakref.ref(inner if hasattr(inner, "assign_sub") else counter)
+    variable: Any = inner if hasattr(inner, "assign_sub") else counter
+    kept = weakref.ref(variable)
+    plain = type(variable).__name__ == "ResourceVariable"
+    handle, kind = (variable.handle, variable.dtype) if plain else (None, None)
 
     def read() -> int | None:
-        counter: Any = kept()
+        if plain:  # which stays until the last updates are compared, and keeps no optimizer
+            from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
+
+            return int(read_variable_op(handle, kind).numpy())
+        counter = kept()
         return None if counter is None else int(counter.numpy())
 
     return read, every
