@@ -30,6 +30,7 @@ def lanes(first: dict[str, str], second: dict[str, str], host: str = "") -> list
         ({"/tmp/backup": "w"}, {"/tmp/backup": "r"}, "cpu #1 wrote /tmp/backup, and cpu #2 read it"),
         ({"/tmp/out/1": "w"}, {"/tmp/out": "d"}, "cpu #2 removed /tmp/out, and cpu #1 uses it"),
         ({"port 8080": "b"}, {"port 8080": "b"}, "cpu #1 and cpu #2 both bind port 8080"),
+        ({"port 8080": "bb"}, {"port 8080": "b43211b43211"}, "port 8080 is cpu #1's; cpu #2 has 43211 instead"),
     ],
 )
 def test_what_both_use_is_told_once_and_by_name(first, second, text):

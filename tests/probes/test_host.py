@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from tfmon.probes import processes
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.host import HostProbe
 from tfmon.probes.load import Load, read_load
-from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
+from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table, uses_of
 from tfmon.probes.trees import cpu_seconds, find_trees
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -442,3 +443,11 @@ class TestMacFootprint:
         monkeypatch.setattr(processes, "_LIBPROC", "/no/such/library")
         processes._library.cache_clear()
         assert processes.read_footprint(os.getpid()) is None
+
+
+def test_files_and_ports_that_libraries_use_are_seen_by_the_descriptors(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server, (tmp_path / "log").open("w"), socket.socket() as client:
+        client.connect(server.getsockname())
+        uses = uses_of(os.getpid())
+        assert uses[str(tmp_path / "log")] == "w"
+        assert [name for name, use in uses.items() if use == "b"] == [f"port {server.getsockname()[1]}"]

@@ -6,10 +6,14 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -63,9 +67,9 @@ keras.utils.set_random_seed(1)
 model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, "relu"), keras.layers.Dense(10)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 x, y = np.random.rand(2048, 64), np.random.randint(0, 10, 2048)
-if os.environ["TFMON_LANE"] == "A":
+if os.environ.get("TFMON_LANE") == "A":
     shutil.rmtree("backup")
-model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[
+model.fit(x, y, batch_size=16, epochs=4 if "TFMON_LANE" in os.environ else 2, verbose=0, callbacks=[
     keras.callbacks.BackupAndRestore("backup", delete_checkpoint=False),
     keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.CSVLogger("log.csv")])
 """
@@ -81,6 +85,14 @@ def content(folder: Path) -> dict[str, str]:
             f"{about.st_mode} {about.st_mtime_ns} {hashlib.sha1(data).hexdigest()}"
         )
     return found
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder that other users may enter; they may not enter pytest's, once another session of it begins."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 @pytest.fixture
@@ -118,12 +130,12 @@ class Runner:
         stdout, stderr = started.communicate(timeout=HANGS_S)
         return subprocess.CompletedProcess(words, started.returncode, stdout, stderr)
 
-    def race(self, text: str, *words: str) -> dict:
+    def race(self, text: str, *words: str, script: Sequence[str] = ()) -> dict:
         """Race a script, and return the result; a folder that changed fails."""
         (self.folder / "train.py").write_text(text)
         before = content(self.folder)
         lanes = () if "--lane" in words else LANES
-        done = self("race", *lanes, *words, "--json", "--", self._python, "train.py")
+        done = self("race", *lanes, *words, "--json", "--", self._python, "train.py", *script)
         assert done.returncode == 0, done.stdout[-3_000:] + done.stderr
         assert content(self.folder) == before
         return {**json.loads(done.stdout), "stderr": done.stderr}
@@ -147,9 +159,6 @@ def run(request, folder, tmp_path) -> Runner:
         ):
             pytest.skip("needs root, and a Python of the system like this one")
         subprocess.run(["chown", "-R", "nobody:nogroup", str(tmp_path)], check=True)
-        for parent in tmp_path.parents:
-            if not parent.stat().st_mode & 0o001:  # pytest's own, which no other user may enter
-                parent.chmod(0o755)
         return Runner(
             folder, store, python, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"
         )
@@ -167,6 +176,7 @@ def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, tmp_p
     expected = COPY if REFUSED in request.node.name else OVERLAY
     result = run.race(RESTORES, "--no-record")
     assert kind_of(result) == expected, result["stderr"]
+    assert ("(no view: unshare: no more namespaces may be made; " in result["stderr"]) == (expected == COPY)
     assert {lane["steps"] for lane in result["lanes"]} == {450}
     assert not list(run.store.glob("*.files*")), "of a race that is not recorded nothing is kept"
     result = run.race(REMOVES)
@@ -266,10 +276,60 @@ def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
     assert collision in failed["error"]
 
 
+LISTENS = f"""{LOOP}
+import errno, http.server, socket, subprocess, threading, urllib.request
+lane, port, foreign = os.environ["TFMON_LANE"], int(sys.argv[1]), int(sys.argv[2])
+def error_of(connects, number, host="127.0.0.1"):
+    try:
+        with socket.socket() as tested:
+            (tested.connect if connects else tested.bind)((host, number))
+    except OSError as error:
+        return error.errno
+def answer(number, host="localhost"):
+    with socket.create_connection((host, number)) as client:
+        return client.recv(9).decode()
+def serve(**options):
+    server = socket.create_server(("", port), **options)
+    def run():
+        while True:
+            server.accept()[0].sendall(lane.encode())
+    threading.Thread(target=run, daemon=True).start()
+    assert answer(port) == answer(port, socket.gethostname()) == answer(server.getsockname()[1]) == lane
+    assert error_of(False, port) == errno.EADDRINUSE, "the lane has it itself"
+assert error_of(True, port) == errno.ECONNREFUSED, "it sees no other lane's"
+serve()
+port += 1
+serve(reuse_port=True)
+port += 1
+serve(family=socket.AF_INET6, dualstack_ipv6=True)
+port += 1
+Path("lane.txt").write_text(lane)
+child = subprocess.Popen([sys.executable, "-m", "http.server", str(port)], stderr=subprocess.DEVNULL)
+while error_of(True, port):
+    train(1)
+assert urllib.request.urlopen(f"http://localhost:{{port}}/lane.txt").read().decode() == lane
+child.terminate()
+assert error_of(False, foreign) == errno.EADDRINUSE
+assert error_of(True, foreign) is None, "another program's is nobody's"
+train(300)
+"""
+
+
+def test_lanes_that_listen_on_one_port_have_each_its_own(folder, tmp_path):
+    run = Runner(folder, tmp_path / "recordings")
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        port, taken = free_port() - 4, foreign.getsockname()[1]
+        result = run.race(LISTENS, script=(str(port), str(taken)))
+    assert {lane["state"] for lane in result["lanes"]} == {"finished"}, result["lanes"]
+    told = {one["name"]: one["text"] for one in result["collisions"]}
+    for name in (f"port {port + number}" for number in range(4)):
+        assert re.fullmatch(rf"{name} is .+'s; cpu #\d has \d+ instead", told[name])
+    assert not list(run.store.glob("*.files/ports"))
+
+
 @pytest.mark.tensorflow
 def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(folder, tmp_path):
-    (folder / "backup").mkdir()
-    (folder / "backup" / "training_metadata.json").write_text('{"epoch": 2, "batch": 0}')
+    subprocess.run([sys.executable, "-c", KERAS], cwd=folder, check=True)
     run = Runner(folder, tmp_path / "recordings")
     result = run.race(KERAS)
     assert kind_of(result) == OVERLAY

@@ -54,21 +54,19 @@ class Views:
         return replace(plan, race=replace(plan.race, views=views))
 
     def _find(self, host: str) -> View:
-        if host not in self._found:
-            most = int(float(resolve("view_copy").value)) << 20
-            if host:
-                from tfmon.lanes.remote.connection import working_folder
+        most = int(float(resolve("view_copy").value)) << 20
+        if host not in self._found and host:
+            from tfmon.lanes.remote.connection import working_folder  # late: most races need no host
 
-                self._found[host] = self._ask(
-                    host, "view", folder=working_folder(), copy_bytes=most, kept=self._kept
-                )
-            else:
-                sweep(library.folder())
-                self._found[host] = find_view(str(Path.cwd()), library.folder(), most, kept=self._kept)
+            about = {"folder": working_folder(), "copy_bytes": most, "kept": self._kept}
+            self._found[host] = self._ask(host, "view", about)
+        elif host not in self._found:
+            sweep(library.folder())
+            self._found[host] = find_view(str(Path.cwd()), library.folder(), most, kept=self._kept)
         return self._found[host]
 
-    def _ask(self, host: str, question: str, **about: Any) -> View:  # noqa: ANN401
-        from tfmon.lanes.remote.questions import read_part  # late: most races need no host
+    def _ask(self, host: str, question: str, about: dict[str, Any]) -> View:
+        from tfmon.lanes.remote.questions import read_part
 
         return read_part(self._connection(host).ask(question, **about), "view", View)
 
@@ -78,14 +76,13 @@ class Views:
 
     def _settle_first(self) -> dict[str, View]:
         views, began_s = self._races.pop(0)
-        settled = dict(views)
+        age_s, settled = time.monotonic() - began_s, dict(views)
         for host, view in views.items():
             with suppress(TfmonError, OSError):  # what a lost host has is removed by its next race
-                age_s = time.monotonic() - began_s
-                if view.store:
-                    settled[host] = (
-                        self._ask(host, "settle", view=plain(view), age_s=age_s) if host else settle(view, age_s)
-                    )
+                if view.store and host:
+                    settled[host] = self._ask(host, "settle", {"view": plain(view), "age_s": age_s})
+                elif view.store:
+                    settled[host] = settle(view, age_s)
         return settled
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ Source: mount_namespaces(7), user_namespaces(7), Documentation/filesystems/overl
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -82,7 +83,9 @@ def new_namespace() -> bool:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_MOUNTS):
         if libc.unshare(NEW_MOUNTS | NEW_USER):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "unshare")
+            code = ctypes.get_errno()
+            why = "no more namespaces may be made" if code == errno.ENOSPC else os.strerror(code)
+            raise OSError(code, why, "unshare")
         nested = True
         for name, text in (("setgroups", "deny"), ("uid_map", f"{UID} {UID} 1"), ("gid_map", f"{GID} {GID} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:  # noqa: PTH123

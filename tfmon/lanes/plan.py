@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER
+from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
@@ -95,7 +95,10 @@ def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
     spec = lane.spec
     number = [one.spec.name for one in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)
-    named = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes))} if plan.command else {}
+    named: dict[str, str | None] = {}
+    if plan.command:
+        ports = view.ports if view is not None else None
+        named = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes)), PORTS: ports}
     return replace(
         lane,
         environment={**lane.environment, **named},

@@ -16,6 +16,7 @@ APART = 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
 PORTS = 'port = {} + int(os.environ["TFMON_LANE_NUMBER"]) gives each lane its own'
 OWN = "without --in-place each lane has its own"
 NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
+OWN_PORT = "only its own Python processes reach it as {}"
 PORT, IN_USE = "port ", "address already in use"
 FULL = "No space left on device"
 ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
@@ -29,7 +30,8 @@ class Collision:
 
     name: str
     """A file or folder, or such as `port 8080`."""
-    lanes: tuple[str, str]
+    lanes: tuple[str, ...]
+    """The titles of those that it harms."""
     text: str
     """In one line."""
     helps: str
@@ -52,7 +54,17 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
                     continue
                 name, helps = str(PurePath(path).relative_to(view.folder)), NONE if view.reason else OWN
             found.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
-    return list(found.values())
+    return [*found.values(), *(own for lane in lanes for own in _own_ports(lane, lanes))]
+
+
+def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
+    """Yield the ports that a lane with a view has in place of those that another lane has; they harm none."""
+    for port, use in lane.uses.items():
+        if port.startswith(PORT) and (own := re.search(r"\d+", use)):
+            beside = (one for one in lanes if one.spec.host == lane.spec.host)
+            has = (one.title for one in beside if set(one.uses.get(port, "")) == {"b"})
+            text = f"{port} is {next(has, 'another lane')}'s; {lane.title} has {own[0]} instead"
+            yield Collision(port, (), text, OWN_PORT.format(port.removeprefix(PORT)))
 
 
 def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
@@ -71,9 +83,9 @@ def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
             elif "w" in use and "r" in second.uses.get(path, "") and "w" not in second.uses[path]:
                 yield path, f"{first.title} wrote {{}}, and {second.title} read it"
     for path in sorted(set(one.uses) & set(other.uses)):
-        for use, word in (("b", "bind"), ("w", "write")):
-            if use in one.uses[path] and use in other.uses[path]:
-                yield path, f"{one.title} and {other.title} both {word} {{}}"
+        both = one.uses[path], other.uses[path]
+        if all(set(use) == {"b"} for use in both) or all("w" in use for use in both):
+            yield path, f"{one.title} and {other.title} both {'write' if 'w' in both[0] else 'bind'} {{}}"
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -297,7 +297,8 @@ class PathsUsed(LaneEvent):
     """Files, folders and ports that a user's script has used for the first time."""
 
     uses: dict[str, str]
-    """Letters for each: `w` written, `r` read, `d` removed, `m` made as a folder, `b` a port that is bound."""
+    """Letters for each: `w` written, `r` read, `d` removed, `m` made as a folder, `b` a port that is bound, or
+    such as `b43211`, which is bound in its place."""
 
 
 FromLane: TypeAlias = (

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 VARIABLE = "TFMON_PIPES"
 LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
 """For the script's own use: the lane's id, such as A, its number from 0, and how many lanes there are."""
+PORTS = "TFMON_PORTS"
+"""Names the folder by which the lanes of a race tell each other their ports; see `script.uses`."""
 USES = "_tfmon_uses"
 """What `script.uses` is called in the script's process: it is loaded before the script's own modules can be."""
 SETTINGS = "TFMON_SETTINGS"

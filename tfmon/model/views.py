@@ -52,6 +52,11 @@ class View:
             return f"each lane has a copy of {self.folder}; what it writes is {kept} (no view: {self.reason})"
         return f"all lanes write to {self.folder} itself{': ' * bool(self.reason)}{self.reason}"
 
+    @property
+    def ports(self) -> str | None:
+        """The folder by which lanes tell each other their ports; None where they do not see the same store."""
+        return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
+
     def of_race(self, number: int) -> View:
         """Return the view for a race that begins now, with a store of its own beside the one before."""
         if not self.store:
@@ -74,7 +79,7 @@ def describe(views: Mapping[str, View]) -> list[str]:
 # ---------------- what lanes write
 
 
-WRITTEN, WORK = "written", "work"
+WRITTEN, WORK, PORTS = "written", "work", "ports"
 LIMIT_BYTES = 4 * 2**30
 """Most that all kept files take together when a race begins."""
 MOST_ENTRIES = 20_000
@@ -100,6 +105,7 @@ def open_place(view: View) -> None:
     if place.parent not in _locked:
         _locked[place.parent] = os.open(place.parent, os.O_RDONLY)
         lock(_locked[place.parent])
+        (place.parent / PORTS).mkdir(exist_ok=True)
     for path in (place, place / WORK, place / WRITTEN):
         path.mkdir(mode=0o700)
     if view.kind != COPY:  # an overlay shows what its upper folder is like
@@ -126,6 +132,7 @@ def settle(view: View, age_s: float) -> View:
     """
     store, written = Path(view.store), {}
     edited = tuple(itertools.islice(_edited(view, time.time() - age_s), MOST_EDITED))
+    remove(store / PORTS)
     for place in sorted(store.glob("*")) if view.store.endswith(KEPT) else ():
         tidy(place, view)
         sizes = [size for _, size in files_of(place / WRITTEN) if size is not None]

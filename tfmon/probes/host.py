@@ -12,7 +12,7 @@ from tfmon.model.readings import HostSample, Missing, Reading, TreeSample
 from tfmon.probes.base import CounterRate, Readings
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.load import Load, NoReadingError, read_load
-from tfmon.probes.processes import Processes, process_table, written_files
+from tfmon.probes.processes import Processes, process_table, uses_of
 from tfmon.probes.trees import Tree, find_trees
 
 SCAN_EVERY_S = 3.0
@@ -85,7 +85,7 @@ class HostProbe:
         self._clock_ns = clock_ns
         self._trees: dict[str, Tree] = {}
         self._scan_at_ns = 0
-        self._written: dict[str, set[str]] = {}
+        self._used: dict[str, dict[str, str]] = {}
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
@@ -104,14 +104,14 @@ class HostProbe:
         lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
         yield from lanes
         if len(lanes) > 1:
-            yield from (event for sample in lanes if (event := self._new_files(sample)) is not None)
+            yield from (event for sample in lanes if (event := self._new_uses(sample)) is not None)
 
-    def _new_files(self, sample: TreeSample) -> PathsUsed | None:
-        """Return the files that a lane writes and did not before: libraries write what Python does not see."""
-        known = self._written.setdefault(sample.lane, set())
-        new = set().union(*map(written_files, sample.pids)) - known
-        known |= new
-        return PathsUsed(lane=sample.lane, at_ns=sample.at_ns, uses=dict.fromkeys(new, "w")) if new else None
+    def _new_uses(self, sample: TreeSample) -> PathsUsed | None:
+        """Return the files and ports that are new of a lane; Python does not see those of libraries."""
+        known = self._used.setdefault(sample.lane, {})
+        new = {name: use for pid in sample.pids for name, use in uses_of(pid).items() if name not in known}
+        known.update(new)
+        return PathsUsed(lane=sample.lane, at_ns=sample.at_ns, uses=new) if new else None
 
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as missing for that reason."""

@@ -147,13 +147,18 @@ class LinuxProcesses:
         return line[line.rindex(b")") + 2 :].split() if line else None
 
 
-def written_files(pid: int) -> set[str]:
-    """Return the files that a process has open for writing; none without psutil, or where it does not tell."""
+def uses_of(pid: int) -> dict[str, str]:
+    """Return the files that a process has open for writing, as `w`, and the TCP ports that it listens on, as `b`.
+
+    Nothing without psutil, or where it does not tell.
+    """
     try:
-        opened = need_psutil().Process(pid).open_files()
+        process = need_psutil().Process(pid)
+        files = {file.path: "w" for file in process.open_files() if getattr(file, "mode", "r") != "r"}
+        listens = [one for one in process.net_connections("tcp") if one.status == "LISTEN"]
     except Exception:  # noqa: BLE001 - psutil's own types: it ended, is another user's, or psutil is not there
-        return set()
-    return {file.path for file in opened if getattr(file, "mode", "r") != "r"}
+        return {}
+    return files | {f"port {one.laddr.port}": "b" for one in listens}
 
 
 def _read(path: str) -> bytes | None:

@@ -50,14 +50,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
         "views": {
-            host or HERE: {
-                "kind": view.kind,
-                "folder": view.folder,
-                "reason": view.reason or None,
-                "store": view.store or None,
-                "written": {lane: list(one) for lane, one in view.written.items()},
-                "edited": list(view.edited),
-            }
+            host or HERE: {**asdict(view), "reason": view.reason or None, "store": view.store or None}
             for host, view in snapshot.race.views.items()
         },
         "environment": dict(header.environment) if header else None,

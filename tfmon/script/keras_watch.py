@@ -225,7 +225,8 @@ class Watcher:
             self._own_function = model.train_function
             self._timed = model.train_function = Timed(self._own_function, self)
         updater = self._updater
-        if updater is not None and (missed := updater.missed()) > 0:  # a train step may use another optimizer
+        missed = 0 if updater is None else updater.missed()  # a train step may use another optimizer
+        if updater is not None and missed > 0 and self._epoch:  # before the first epoch a backup was restored
             self._lane.cannot_know("steps", MADE_ANEW.format(missed // updater.every))
 
     def begin_call(self, iterator: object) -> None:

@@ -193,9 +193,10 @@ def views(facts: Facts) -> Finding:
         return ok("each lane of a script can have a copy-on-write view of it")
     found = {COPY: "each lane gets a copy", IN_PLACE: "all lanes write to the folder itself"}[facts.view.kind]
     fix = (
-        "allow user namespaces (sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; a container "
+        "allow user namespaces (sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, "
+        "user.max_user_namespaces=10000 where it is 0; a container needs --security-opt seccomp=unconfined), "
+        "or race in a folder on a local disk"
     )
-    fix += "needs --security-opt seccomp=unconfined), or race in a folder on a local disk"
     return warning(found, "a copy-on-write view for each lane", fix, facts.view.reason)
 
 
