@@ -59,7 +59,7 @@ class EagerHooks:
         from tensorflow.python.ops import resource_variable_ops
 
         self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
-        self._tensor, replace = type(tf.constant(0)), self.hooks.replace
+        self._tensor, replace = ops.EagerTensor, self.hooks.replace
         replace(tf.GradientTape, "gradient", self._gradient)
         if backprop._MockOp.__init__.__code__.co_names == OPERATION:
             replace(backprop._MockOp, "__init__", self._goes_back)
