@@ -18,7 +18,7 @@ from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.reports.race_json import to_json
 from tfmon.ui.keys import KEYS
-from tfmon.ui.render.glossary import SECTIONS
+from tfmon.ui.screens.help import SECTIONS
 
 EXAMPLES = Path(__file__).parent / "_build" / "examples"
 """Files that are made for the manual, and copied beside its pages."""
@@ -101,12 +101,13 @@ def example_json() -> str:
 def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
     from tfmon.api.repeat import command_of
-    from tfmon.reports.html import library, writer
-    from tfmon.reports.recorded import hides, of_race
+    from tfmon.reports import html
+    from tfmon.reports.private import hides
+    from tfmon.reports.race import of_race
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)
     report, _ = of_race(EXAMPLE, command_of)
-    page = writer.write(report, hides(report), library.script())
+    page = html.write(report, hides(report), html.charts_script())
     (EXAMPLES / "example-report.html").write_text(page, encoding="utf-8")
     return '<a href="example-report.html">the report of the example race</a>'
 

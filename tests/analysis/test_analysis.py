@@ -1,20 +1,27 @@
-"""The analysis of a snapshot: that of its parts, computed once, with or without the one before."""
+"""What follows from a snapshot, computed once; and the history of a race with what each change did."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
-from support.ui import racing_demo
+from support.ui import Demo, changed_ten_times, racing_demo
 
 from tfmon.analysis import statistics
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.crossover import curve_of
+from tfmon.analysis.history import HEADS
 from tfmon.analysis.verdict import find_verdict
+from tfmon.model.knobs import show
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.race import REVERTED, Attempt, CrossoverState, TuneState
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.series import REVERTED, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
+from tfmon.model.spec import LaneSpec
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
 
 SNAPSHOT = racing_demo().session.snapshot()
 
@@ -61,3 +68,147 @@ def test_what_was_tried_is_not_advised_and_experiments_are_in_it():
     state = CrossoverState("batch_size", tuple(one.spec.name for one in SNAPSHOT.lanes), (1, 2))
     crossed = replace(SNAPSHOT, experiment=state)
     assert analyse(crossed).curve == curve_of(crossed, state)
+
+
+# ---------------- the history of a race
+
+
+SPEEDS = (7_663, 2_420)
+
+
+def of(demo: Demo):
+    return analyse(demo.session.snapshot())
+
+
+class TestChanges:
+    def test_ten_changes_are_ten_rows_with_their_effects_and_verdicts_in_every_report(self):
+        found = of(changed_ten_times())
+        start, *rows = found.history
+        assert [row.what for row in rows] == [f"batch {batch} → {batch + 1}" for batch in range(10, 20)]
+        for number, row in enumerate(rows, 1):
+            assert row.effect.low < 1.05 < row.effect.high
+            ratio = row.verdict.interval
+            assert ratio.low < SPEEDS[0] * 1.05**number / SPEEDS[1] < ratio.high
+        assert start.verdict.winner == "cpu"
+        lines = to_text(found).splitlines()
+        place = next(place for place, line in enumerate(lines) if all(head in line for head in HEADS))
+        assert [line.split()[:3] for line in lines[place + 2 : place + 12]] == [
+            [f"0:{10 * n:02}" if n < 6 else f"1:{10 * n - 60:02}", "C", "batch"] for n in range(1, 11)
+        ]
+        told = to_json(found)["history"]
+        assert len(told) == 11
+        assert [one["effect"] for one in told[1:]] == [row.effect.value for row in rows]
+
+    def test_the_last_one_is_told_until_something_else_comes(self):
+        demo = changed_ten_times()
+        assert of(demo).news.startswith("C batch 19 → 20: +5 % (CI ")
+        demo.apply("cpu", "prefetch", 2)
+        assert of(demo).news == "C prefetch off → 2: too early to say"
+        demo.session.set_mode(CONCURRENT)
+        assert of(demo).news == ""
+        assert of(demo).history[-1].what == "mode concurrent"
+
+    def test_what_one_key_did_to_two_lanes_is_told_together(self):
+        assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"
+
+    def test_one_key_on_two_lanes_is_one_change_also_where_the_next_press_overtakes_it(self):
+        demo = Demo(mode=TURNS)
+        demo.go()
+        demo.race(4)
+        for batch in (16, 32):
+            for name in demo.names:
+                demo.ask(name, "batch_size", batch)
+            demo.clock.ahead(0.1)
+        for name in demo.names:
+            demo.clock.ahead(1)
+            for number, batch in enumerate((16, 32)):
+                demo.apply(name, "batch_size", batch, request=1 + 2 * number + demo.names.index(name))
+        periods = demo.session.snapshot().periods
+        assert [[(one.lane, show(one.after)) for one in period.changes] for period in periods] == [
+            [("cpu", "16"), ("gpu:0", "16")], [("cpu", "32"), ("gpu:0", "32")],
+        ]  # fmt: skip
+        assert [lane.title for lane in periods[0].lanes] == ["cpu", "gpu:0"], "as they were called before"
+
+    @pytest.mark.parametrize(("specs", "mode"), [([LaneSpec("cpu")], TURNS), (None, CONCURRENT)])
+    def test_a_lane_that_does_not_train_in_slices_has_effects_too(self, specs, mode):
+        demo = Demo(*([specs] if specs else []), mode=mode)
+        demo.go()
+        demo.race(20, (1_000,))
+        demo.apply("cpu", "batch_size", 20)
+        demo.race(20, (1_340,))
+        effect = of(demo).history[-1].effect
+        assert effect.low < 1.34 < effect.high < 1.5
+        told = [row.cells(demo.session.snapshot())[-1] for row in of(demo).history]
+        assert any(told) == (mode == CONCURRENT), "one lane has no verdict"
+
+    def test_a_large_effect_is_told_from_four_slices_of_the_lane_on(self):
+        demo = Demo(mode=TURNS)
+        demo.go()
+        demo.race(5)
+        for factor in (2, 4):
+            demo.apply("cpu", "batch_size", 10 * factor)
+            demo.race(5, (SPEEDS[0] * factor, SPEEDS[1]))
+        assert [row.effect.low < 2 < row.effect.high < 3 for row in of(demo).history[1:]] == [True, True]
+
+    def test_what_an_experiment_tries_is_one_row(self):
+        demo = racing_demo()
+        before = len(of(demo).history)
+        demo.session.set_experiment(TuneState("cpu"))
+        for value in (2, "off", 2, "off"):
+            demo.apply("cpu", "prefetch", value)
+            demo.race(2)
+        demo.session.set_experiment(TuneState("cpu", over=True))
+        demo.race(5)
+        row, *none = of(demo).history[before:]
+        assert (row.what, none) == ("C tuned, best: the settings it began with", [])
+        assert row.verdict.winner == "cpu"
+
+
+class TestEarlier:
+    """The last verdict stands until another one replaces it."""
+
+    def test_a_key_before_the_end_does_not_take_the_verdict_away(self):
+        demo = racing_demo()
+        verdict = of(demo).verdict.text
+        demo.apply("cpu", "batch_size", 40)
+        for name in demo.names:
+            demo.enter(name, "done")
+        assert of(demo).earlier == f"until C batch 20 → 40 at 0:42: {verdict}"
+        assert of(demo).earlier in to_text(of(demo))
+        assert of(demo).outcome == of(demo).earlier
+        assert to_json(of(demo))["verdict"]["earlier"] == of(demo).earlier
+
+    def test_nor_does_a_lane_that_fails(self):
+        demo = racing_demo()
+        verdict = of(demo).verdict.text
+        demo.fail("gpu:0")
+        assert of(demo).verdict.text == "no verdict: 1 of 2 lanes can train"
+        assert of(demo).earlier == f"until G failed at 0:42: {verdict}"
+
+    def test_a_new_verdict_replaces_it(self):
+        demo = racing_demo()
+        demo.apply("cpu", "batch_size", 40)
+        demo.race(20)
+        assert of(demo).earlier == ""
+
+    def test_the_next_analysis_computes_no_earlier_period_again(self):
+        demo = changed_ten_times()
+        first = of(demo)
+        demo.race(2)
+        second = analyse(demo.session.snapshot(), first)
+        assert all(one is two for one, two in zip(first.measured[:-1], second.measured[:-1], strict=True))
+
+
+class TestOutcome:
+    def test_a_crossover_is_listed_by_its_answer(self):
+        demo = racing_demo()
+        demo.session.set_experiment(CrossoverState("batch_size", ("cpu", "gpu:0"), (10, 20)))
+        demo.session.set_experiment(CrossoverState("batch_size", ("cpu", "gpu:0"), (10, 20), over=True))
+        assert of(demo).outcome == f"crossover: {of(demo).curve.text}"
+        assert "cpu is faster than gpu:0 throughout" in of(demo).outcome
+
+    def test_one_lane_is_listed_by_what_it_did(self):
+        demo = Demo([LaneSpec("cpu")])
+        demo.go()
+        demo.race(5)
+        assert of(demo).outcome == "cpu: 3 837 steps, 38 370 examples, 7 675 examples/s"

@@ -17,6 +17,7 @@ from tfmon.analysis.crossover import (
     CurvePoint,
     ahead_text,
     curve_of,
+    expected_pairs,
     next_value,
     pairs_left,
     range_around,
@@ -25,8 +26,9 @@ from tfmon.analysis.crossover import (
 from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
-from tfmon.model.race import CrossoverState, Race
+from tfmon.model.race import Race
 from tfmon.model.readings import Estimate
+from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -112,11 +114,12 @@ class TestNext:
 
     @settings(max_examples=40)
     @given(st.floats(0.5, 600), st.floats(0.001, 0.3))
-    def test_it_ends_whatever_is_measured(self, crossing, scatter):
-        pairs = dict.fromkeys(VALUES, 0)
+    def test_it_ends_whatever_is_measured_and_takes_the_least_pairs_expected(self, crossing, scatter):
+        pairs, (least, most) = dict.fromkeys(VALUES, 0), expected_pairs(len(VALUES))
         for _ in range(len(VALUES) * MOST_PAIRS):
             wanted = next_value(curve(constant, rising(crossing), pairs, scatter))
             if wanted is None:
+                assert least <= sum(pairs.values()) <= len(VALUES) * MOST_PAIRS and least < most
                 return
             value, count = wanted
             assert count > pairs[value]

@@ -16,10 +16,9 @@ from tfmon.analysis.finish import finish_lines, seconds_left
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
-from tfmon.model.lane_history import MOST_POINTS, LossCurve
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, LaneState
-from tfmon.model.lane_statistics import Measurements
+from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
 

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import mstats
 
-from tfmon.analysis.intervals import Looks, always_valid
-from tfmon.analysis.means import LEAST_PAIRS, TRIM, WIDEST, Center, trimmed, trimmed_in_time
+from tfmon.analysis.intervals import (
+    LEAST_PAIRS,
+    TRIM,
+    WIDEST,
+    Center,
+    Looks,
+    always_valid,
+    trimmed,
+    trimmed_in_time,
+)
 from tfmon.analysis.statistics import (
     LogSpeed,
     LogSpeeds,

@@ -8,13 +8,23 @@ import random
 import pytest
 from support.sweeps import planned
 
-from tfmon.analysis.sweep import BEATEN, LIMIT, MEASURED, OPEN, choices_of, judge, next_due, rank
-from tfmon.analysis.sweep_grid import combine, parse_over
-from tfmon.analysis.sweep_text import answer, curves_of, scaling_of
+from tfmon.analysis.series_tables import answer, curves_of, scaling_of
+from tfmon.analysis.sweep import (
+    BEATEN,
+    LIMIT,
+    MEASURED,
+    OPEN,
+    choices_of,
+    combine,
+    judge,
+    next_due,
+    parse_over,
+    rank,
+)
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
 from tfmon.model.records import replace
+from tfmon.model.series import Pair, PairMeasured, VisitBegan, after, kind_of, learns_differently
 from tfmon.model.spec import LaneSpec
-from tfmon.model.sweep import Pair, PairMeasured, VisitBegan, after, kind_of, learns_differently
 
 KNOBS = (BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob("rate", default=0.1, help="", low=0.0, high=1.0))
 

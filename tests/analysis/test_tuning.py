@@ -9,7 +9,7 @@ import pytest
 from support.ui import Demo, racing_demo
 
 from tfmon.analysis.advice import Advice
-from tfmon.analysis.attribution import shares_of
+from tfmon.analysis.bottleneck import shares_of
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import (
     LOOKS,
@@ -28,10 +28,10 @@ from tfmon.analysis.tuning import (
 from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
-from tfmon.model.periods import Change
+from tfmon.model.periods import KnobChange
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.readings import SPENDING, Estimate, known
+from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.spec import LaneSpec
 
 OFF, AUTO = {"prefetch": "off"}, {"prefetch": "auto"}
@@ -215,7 +215,7 @@ class TestSeries:
         demo.session.set_experiment(TuneState("cpu"))
         demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
         changes, state = find_change(demo.session.snapshot())
-        assert changes == (Change("cpu", "cache", True, False),)
+        assert changes == (KnobChange("cpu", "cache", True, False),)
         assert [one.outcome for one in state.attempts] == [UNDONE]
 
     def test_undo_takes_back_the_changes_of_keys_one_after_the_other(self):
@@ -223,10 +223,10 @@ class TestSeries:
         demo.clock.ahead(1)
         demo.apply("cpu", "batch_size", 40)
         snapshot = demo.session.snapshot
-        assert find_change(snapshot()) == ((Change("cpu", "batch_size", 20, 40),), None)
+        assert find_change(snapshot()) == ((KnobChange("cpu", "batch_size", 20, 40),), None)
         demo.clock.ahead(1)
         demo.apply("cpu", "batch_size", 20)
-        both = (Change("cpu", "batch_size", 10, 20), Change("gpu:0", "batch_size", 10, 20))
+        both = (KnobChange("cpu", "batch_size", 10, 20), KnobChange("gpu:0", "batch_size", 10, 20))
         assert find_change(snapshot()) == (both, None), "of a key that acted on both lanes"
         demo.ask("gpu:0", "prefetch", 2)
         with pytest.raises(ExperimentError, match="not in effect yet"):

@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from support.events import SECOND, window
 from support.ui import Demo
+from support.verdicts import ended, lane, noisy, snapshot
 
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
-from tfmon.model.hosts import HostState
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, Heartbeat, LaneState
-from tfmon.model.lane_statistics import Measurements, SliceSpeed
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses, Race
-from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, GpuSample, Missing
-from tfmon.model.session import Snapshot
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.model.spec import LaneSpec
-from tfmon.model.window_sums import WindowSums
-
-LONG_NS = 2_000_000_000_000_000
-
-
-def lane(name: str, speeds=(), phase: str = RACING, first: int = 1) -> LaneState:
-    """Make a lane that had one long slice at each of these speeds."""
-    slices = tuple(
-        SliceSpeed(number, number, round(speed * LONG_NS / 1e9), LONG_NS)
-        for number, speed in enumerate(speeds, first)
-    )
-    steady = WindowSums(
-        windows=len(slices),
-        examples=sum(one.examples for one in slices),
-        span_ns=sum(one.span_ns for one in slices),
-    )
-    return LaneState(
-        spec=LaneSpec(name, name=name), phase=phase, measurements=Measurements(slices=slices, steady=steady)
-    )
-
-
-def snapshot(*lanes: LaneState, mode: str = TURNS) -> Snapshot:
-    return Snapshot(at_ns=0, race=Race(mode=mode), lanes=lanes)
-
-
-def noisy(middle: float, number: int = 12, scatter: float = 0.02, seed: int = 1) -> list[float]:
-    return list(middle * np.exp(np.random.default_rng(seed).normal(0, scatter, number)))
 
 
 class TestNothingToSay:
@@ -111,89 +80,6 @@ class TestNothingToSay:
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
         assert verdict.text == "no verdict yet: measured 2 of 3 rounds"
-
-
-EQUAL = {"batch_size": 10, "prefetch": "off"}
-
-
-class TestLongSteps:
-    """Steps of seconds: what is known while the first one runs, after it, and of a lane that hangs."""
-
-    def racing(self, *slow_s: float, runs_s: float = 0.0) -> Snapshot:
-        """Return a race of a lane with steps of 50 ms, and one of long steps, the last of which runs on."""
-        demo = Demo([LaneSpec(device, EQUAL) for device in ("cpu", "gpu:0")], mode=TURNS)
-        demo.go()
-        for number in range(1, max(1, len(slow_s)) + 1):
-            trained = {"round": number, "settings": EQUAL}
-            demo.session.grant_slice("gpu:0")
-            demo.clock.ahead(0.5)
-            steps = {"steps": 10, "examples": 100, "step": 10 * number}
-            demo.session.accept(window(demo.clock(), SECOND // 2, lane="gpu:0", **steps, **trained))
-            for seconds in slow_s[number - 1 : number]:
-                demo.session.grant_slice("cpu")
-                demo.clock.ahead(seconds)
-                steps = {"steps": 1, "examples": 10, "step": number}
-                demo.session.accept(window(demo.clock(), round(seconds * SECOND), lane="cpu", **steps, **trained))
-        demo.session.grant_slice("cpu")
-        demo.clock.ahead(runs_s)
-        return demo.session.snapshot()
-
-    def test_a_step_that_still_runs_is_a_bound(self):
-        verdict = find_verdict(self.racing(runs_s=12.0))
-        assert verdict.text == "gpu:0 at least 240× faster (cpu's first step is still running, 12 s)"
-        assert (verdict.at_least, verdict.winner, verdict.kind) == (pytest.approx(240), None, "")
-
-    def test_the_slices_of_others_are_not_its_running_time(self):
-        known = self.racing(runs_s=6.0)
-        demo_ns = known.at_ns
-        assert known.lane("cpu").step_runs_s(demo_ns) == pytest.approx(6.0)
-        assert known.lane("gpu:0").step_runs_s(demo_ns) == 0.0
-
-    def test_a_bound_that_says_little_is_not_told(self):
-        assert "at least" not in find_verdict(self.racing(runs_s=0.05)).text
-
-    def test_one_that_ended_no_step_keeps_the_bound_at_the_end_of_the_race(self):
-        known = self.racing(runs_s=85.0)
-        lanes = tuple(replace(lane, phase=DONE, phase_since_ns=known.at_ns) for lane in known.lanes)
-        verdict = find_verdict(replace(known, lanes=lanes, at_ns=known.at_ns + 99 * SECOND))
-        assert verdict.text == "gpu:0 at least 1700× faster (cpu did not end its first step in 85 s)"
-
-    def test_after_the_first_steps_the_ratio_is_told_without_an_interval_and_from_three_on_with_one(self):
-        one = find_verdict(self.racing(6.0))
-        assert (one.text, one.at_least) == ("gpu:0 about 120× faster (1 step of cpu so far)", None)
-        three = find_verdict(self.racing(6.0, 6.06, 5.94))
-        assert (three.winner, three.interval.pairs) == ("gpu:0", 3)
-        assert three.interval.low < 120 < three.interval.high
-
-    def test_equal_lanes_are_told_how_long_it_takes_and_the_figure_falls_until_it_has_passed(self):
-        slices = [5.0, 5.05, 4.95, 5.1]
-        first = find_verdict(snapshot_of(slices[:3]))
-        assert first.kind == NOT_YET and " rounds)" in first.text
-        less = find_verdict(snapshot_of([*slices[:3], 7.5]), before=first)
-        alone = find_verdict(snapshot_of([*slices[:3], 7.5]))
-        assert less.answer_ns == first.answer_ns < alone.answer_ns, "a disturbed pair does not raise it"
-
-    def test_a_lane_that_hangs_is_out_of_the_race(self):
-        known = self.racing(6.0, 6.1, 6.0, 6.1)
-        hung = replace(known.lane("cpu"), heartbeat=Heartbeat(stalled_since_ns=known.at_ns - 80 * SECOND))
-        verdict = find_verdict(replace(known, lanes=(hung, known.lane("gpu:0"))))
-        assert verdict.text == "no verdict: cpu hangs, has said nothing for 80.0 s, and is out of the race"
-        assert verdict.winner is None
-
-
-def snapshot_of(seconds: list[float]) -> Snapshot:
-    """Return a race of two lanes whose slices are one step each; one lane's take so long, the other's 5 s."""
-    lanes = []
-    for place, name in enumerate(("cpu", "gpu:0")):
-        at_ns, slices = 0, []
-        for number, took in enumerate(seconds, 1):
-            span_ns = round((took if place else 5.0) * SECOND)
-            at_ns = round((10 * number + 5 * place) * SECOND)
-            slices.append(SliceSpeed(number, at_ns, 32, span_ns))
-        steady = WindowSums(len(slices), len(slices), 32 * len(slices), sum(one.span_ns for one in slices))
-        measured = Measurements(slices=tuple(slices), steady=steady)
-        lanes.append(LaneState(LaneSpec(name, name=name), phase=RACING, measurements=measured))
-    return replace(snapshot(*lanes), at_ns=round(10 * len(seconds) + 5) * SECOND)
 
 
 class TestInterleaved:
@@ -285,24 +171,6 @@ class TestInterleaved:
         assert verdict.note == (f"{disturbed} outlying pairs: something else disturbs the lanes" if noted else "")
 
 
-def ended(*lanes: LaneState, **race) -> Snapshot:
-    """Return a race whose lanes are done; its slices last a second each, a round two."""
-    done = [
-        replace(
-            one,
-            phase=DONE,
-            measurements=replace(
-                one.measurements,
-                slices=tuple(
-                    replace(each, at_ns=(2 * each.round + at) * SECOND, span_ns=SECOND) for each in one.slices
-                ),
-            ),
-        )
-        for at, one in enumerate(lanes)
-    ]
-    return Snapshot(at_ns=0, race=Race(mode=TURNS, started_ns=0, **race), lanes=tuple(done))
-
-
 class TestAnswers:
     """Faster, the same, or not known: by the interval, the margin and what the interval is made for."""
 
@@ -364,63 +232,6 @@ class TestAnswers:
         lanes = [lane(f"gpu:{at}", noisy(100, 30, seed=at)) for at in range(5)]
         two, five = (find_verdict(ended(*some, interval=FIXED)).interval for some in (lanes[:2], lanes))
         assert five.half_width > 1.3 * two.half_width
-
-
-class TestHowLongStill:
-    """The prediction comes true where the scatter and the ratio stay as they are."""
-
-    @pytest.mark.parametrize(("factor", "answer"), [(1.035, FASTER), (1.01, SAME), (1.0, SAME)])
-    @pytest.mark.parametrize("interval", [ALWAYS_VALID, SPENDING, FIXED])
-    def test_an_answer_comes_after_about_that_time(self, factor, answer, interval):
-
-        def after(pairs: int):
-            """Race in fresh processes every 12 rounds."""
-            spread = [0.12 * math.sin(2.4 * at) for at in range(pairs)]
-            lanes = [
-                lane("cpu", [100 * factor * math.exp(one) for one in spread]), lane("gpu:0", [100.0] * pairs)
-            ]  # fmt: skip
-            race = ended(*lanes, interval=interval, seconds=120.0, fresh=True)
-            renewed = [
-                replace(
-                    one,
-                    measurements=replace(
-                        one.measurements,
-                        slices=tuple(replace(each, process=each.round // 12) for each in one.slices),
-                    ),
-                )
-                for one in race.lanes
-            ]
-            return find_verdict(replace(race, lanes=tuple(renewed)))
-
-        early = after(24)
-        assert early.kind == TOO_CLOSE
-        assert early.text.endswith(" more would settle it")
-        pairs = 24 + early.left_s / 2
-        assert after(round(1.4 * pairs)).kind == answer
-        assert after(round(0.7 * pairs)).kind == TOO_CLOSE
-
-    def test_what_two_processes_differ_by_needs_fresh_ones(self):
-        lanes = lane("cpu", noisy(101.5, 400, 0.005)), lane("gpu:0", noisy(100, 400, 0.005, seed=2))
-        verdict = find_verdict(ended(*lanes))
-        assert (verdict.kind, verdict.left_s) == (TOO_CLOSE, None)
-        assert verdict.text.endswith("; between-process variance is too large; use --fresh")
-
-    def test_a_race_until_a_width_says_how_long_that_takes(self):
-        lanes = lane("cpu", noisy(300, 20, 0.1)), lane("gpu:0", noisy(100, 20, 0.1, seed=2))
-        racing = ended(*lanes, until_ci=0.05)
-        racing = replace(racing, lanes=tuple(replace(one, phase=RACING) for one in racing.lanes))
-        verdict = find_verdict(racing)
-        assert verdict.kind == FASTER and verdict.left_s > 20
-        assert find_verdict(replace(racing, race=replace(racing.race, until_ci=0.5))).left_s is None
-
-    def test_a_width_is_awaited_for_every_lane(self):
-        """The two fastest are known well; the slowest scatters, and the race goes on for it."""
-        even = [lane("gpu:1", noisy(400, 40, 0.002)), lane("gpu:0", noisy(200, 40, 0.002, seed=2))]
-        lanes = *even, lane("cpu", noisy(100, 40, 0.2, seed=3))
-        racing = ended(*lanes, until_ci=0.05)
-        racing = replace(racing, lanes=tuple(replace(one, phase=RACING) for one in racing.lanes))
-        assert find_verdict(racing).left_s > 80
-        assert find_verdict(replace(racing, lanes=racing.lanes[:2])).left_s is None
 
 
 class TestConcurrent:
@@ -514,36 +325,3 @@ class TestMoreThanTheContrast:
         verdict = find_verdict(demo.session.snapshot())
         assert verdict.text.endswith("; also differs: batch")
         assert " than gpu:0 batch_size=64 (" in verdict.text
-
-
-class TestWhatLimitsIt:
-    def gpu_samples(self, *clocks: float):
-        unread = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
-        missing = dict.fromkeys(unread, Missing("not read"))
-        return tuple(
-            GpuSample(at_ns=at, key="GPU-1", index=0, name="GPU", busy_source="", sm_clock_mhz=clock, **missing)
-            for at, clock in enumerate(clocks)
-        )
-
-    @pytest.mark.parametrize(
-        ("clocks", "noted"), [((2_000, 1_499, 2_000), True), ((2_000, 1_500), False), ((345,), False)]
-    )
-    def test_clocks_that_fall_between_slices_are_noted(self, clocks, noted):
-        samples = self.gpu_samples(*clocks)
-        raced = replace(
-            snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))),
-            hosts={"": HostState(gpus=samples[-1:], gpu_history={"GPU-1": samples})},
-        )
-        text = "the GPU clock of gpu:0 falls between slices (1499 to 2000 MHz); a longer --slice hides it"
-        assert find_verdict(raced).note == (text if noted else "")
-
-    def test_surroundings_that_no_lane_here_would_have_are_noted(self):
-        slow = replace(lane("cpu", noisy(100)), unlike=("nice value 15 in place of 0",))
-        note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
-        assert note == "cpu is disturbed: nice value 15 in place of 0"
-
-    def test_a_disturbance_that_is_always_there_is_noted(self):
-        slow = lane("cpu", noisy(100))
-        slow = replace(slow, measurements=replace(slow.measurements, constant=("cgroup throttled",)))
-        note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
-        assert note == "the container's CPU quota is used up most of the time; the figures include that"

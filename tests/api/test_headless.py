@@ -30,6 +30,10 @@ class Lanes:
     suspension: object = None
 
     @property
+    def running(self) -> Lanes:
+        return self
+
+    @property
     def all_over(self) -> bool:
         self.looks -= 1
         return self.looks < 0

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tfmon.analysis.means import Center
-from tfmon.analysis.statistics import MOST_DEGREES, Between, Comparison
+from tfmon.analysis.intervals import Center
+from tfmon.analysis.statistics import MOST_DEGREES, Between, LogRatio
 from tfmon.api import variance
 from tfmon.model.race import BetweenProcesses, Machine
 
@@ -73,7 +73,7 @@ def test_the_oldest_are_dropped(monkeypatch, file):
 def test_a_race_that_is_too_noisy_to_tell_is_not_remembered(error, remembered):
     learnt = BetweenProcesses(2e-4, 2.0, 1)
     for between in (None, Between(0.01, 6.0, 3.0), Between(0.01, 6.0, 3.0, learnt)):
-        found = Comparison(Center(0.0, error, 30, 50), between)
+        found = LogRatio(Center(0.0, error, 30, 50), between)
         assert variance.recall(HERE, "one", CPUS) is None
         variance.remember_race(HERE, "one", CPUS, found)
     assert (variance.recall(HERE, "one", CPUS) == learnt) is remembered

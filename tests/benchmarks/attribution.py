@@ -37,15 +37,14 @@ from tests.benchmarks.common import (
     plan_one_lane,
     racing,
 )
-from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.bottleneck import find_bottleneck, shares_of
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.reports.profile import to_text
+from tfmon.reports.steps import to_text
 
 POINTS = 5.0
 TABLE_S = 2.0

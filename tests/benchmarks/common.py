@@ -127,7 +127,7 @@ def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan, script)
-    ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
+    ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
         lanes.pause([plan.lanes[0].spec.name])

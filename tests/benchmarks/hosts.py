@@ -43,7 +43,7 @@ from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
 
 from tests.benchmarks.common import Watch, command_of, met
-from tfmon.analysis.means import trimmed
+from tfmon.analysis.intervals import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
 from tfmon.api.planner import RaceOptions, plan_race
 from tfmon.catalog import find_scenario
@@ -155,7 +155,7 @@ def start(sshd: Sshd, options: argparse.Namespace) -> None:
 
 
 def keys(sshd: Sshd, options: argparse.Namespace) -> None:
-    from tfmon.lanes.local import LocalProcess
+    from tfmon.lanes.process import LocalProcess
     from tfmon.lanes.reader import PipeReader
 
     reader, script = PipeReader(sys.exit), CHILDREN / "speaker.py"

@@ -48,7 +48,7 @@ def _record(file: Path) -> None:
     try:
         program.begin(program.plan(find_scenario("small-dense")))
         changes = list(CHANGES)
-        while not program.lanes.all_over:
+        while not program.lanes.running.all_over:
             started_ns = program.session.snapshot().race.started_ns
             raced_s = 0.0 if started_ns is None else (time.monotonic_ns() - started_ns) / 1e9
             while changes and raced_s >= changes[0][0]:

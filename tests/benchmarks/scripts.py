@@ -66,7 +66,7 @@ def lane_of(what: str, pairs: int, units: int, hear: Callable[[Event], None]) ->
         session = Session(read_machine(), time.monotonic_ns)
         session.listen(hear)
         lanes = LaneGroup(session, lambda _scenario: plan)
-        ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
+        ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
         try:
             lanes.begin(plan)
             ticker.start()
@@ -85,7 +85,7 @@ def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], f
             windows.append(event)
 
     with lane_of(what, pairs, units, hear) as (session, lanes, output):
-        while not lanes.all_over:
+        while not lanes.running.all_over:
             time.sleep(0.2)
         lines = [line.split() for line in output.read_text().splitlines()]
     said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]

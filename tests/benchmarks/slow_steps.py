@@ -39,7 +39,7 @@ from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.api.planner import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import command_scenario
-from tfmon.lanes.running import _with_stops
+from tfmon.lanes.rounds import without_breaks
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered, SliceEnded, Window
@@ -171,7 +171,7 @@ class SimulatedMachine:
     def take(self, event: Event) -> None:
         """Take an event of a lane."""
         if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
-            event = _with_stops(event, stops)
+            event = without_breaks(event, stops)
         self.session.accept(event)
         if isinstance(event, PhaseEntered) and event.phase == "ready":
             self.scheduler.ready(event.lane)
@@ -299,7 +299,7 @@ def race(steps_ms: Sequence[float], number: int, options: Any) -> dict[str, Any]
         began, known = time.monotonic(), program.session.snapshot()
         try:
             program.begin(program.plan(command_scenario((sys.executable, str(script)))))
-            while time.monotonic() < began + LONGEST_S and not program.lanes.all_over:
+            while time.monotonic() < began + LONGEST_S and not program.lanes.running.all_over:
                 time.sleep(0.1)
                 known = program.session.snapshot()
                 if judge.look(known):
@@ -418,7 +418,7 @@ def switch(options: Any) -> None:
         program = Program(race_options)
         try:
             program.begin(program.plan(command_scenario(command)))
-            while not program.lanes.all_over:
+            while not program.lanes.running.all_over:
                 time.sleep(0.1)
         finally:
             program.close()

@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import psutil
 from support.sweeps import SimulatedStation, planned
 
-from tfmon.analysis.sweep_text import sweep_table
+from tfmon.analysis.series_tables import sweep_table
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window
 from tfmon.recordings import sweeps
-from tfmon.ui.render.experiments import entry_of, places_in
+from tfmon.ui.render.table import entry_of, places_in
 
 MIB = 2**20
 

@@ -105,7 +105,7 @@ def race(scenario: str, lanes: Sequence[str], seconds: float) -> list[Snapshot]:
     program.session.listen(hear)
     try:
         program.begin(program.plan(find_scenario(scenario)))
-        while not program.lanes.all_over:
+        while not program.lanes.running.all_over:
             time.sleep(0.1)
     finally:
         program.close()

@@ -72,7 +72,7 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
     done = tfmon("sweep", *GRID, "--record", tmp_path / "night.sweep")
     assert done.code == 130
     assert "ended early: interrupted by SIGINT" in done.out
-    assert f"tfmon sweep --resume {tmp_path / 'night.sweep'} goes on with it" in done.out
+    assert f"tfmon sweep --resume {tmp_path / 'night.sweep'} continues it" in done.out
 
 
 @pytest.mark.process

@@ -15,7 +15,7 @@ from tfmon.doctor.facts import Facts, Import, Interpreter, OthersLoad, Platform
 from tfmon.doctor.gather import Roots
 from tfmon.doctor.report import CHECKS, Report, report_on, run_checks
 from tfmon.probes.obstacles import GpuVisibility
-from tfmon.reports.doctor import to_json, to_text
+from tfmon.reports.checks import to_json, to_text
 
 from .bench import H200, QUIET, with_gpu
 

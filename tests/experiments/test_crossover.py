@@ -8,7 +8,8 @@ from support.waiting import wait_for
 from tfmon.analysis.crossover import curve_of
 from tfmon.model.lane_state import RACING
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.series import CrossoverState
 
 from .conftest import ended
 

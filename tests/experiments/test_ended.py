@@ -11,7 +11,7 @@ from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
 from tfmon.model.events import EndRequested, LaneStarted
 from tfmon.model.lane_state import READY, TRACING
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import KEPT, Attempt, TuneState
+from tfmon.model.series import KEPT, Attempt, TuneState
 
 
 @pytest.mark.parametrize("ended", [True, False])

@@ -6,11 +6,11 @@ import pytest
 from support.sweeps import BASE, CHANGED, GRID, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
 
+from tfmon.analysis.series_tables import answer
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
-from tfmon.analysis.sweep_text import answer
 from tfmon.experiments.sweep import Sweep
-from tfmon.model.sweep import PairMeasured, VisitBegan, after
-from tfmon.reports.sweep import to_text
+from tfmon.model.series import PairMeasured, VisitBegan, after
+from tfmon.reports.series import to_text
 
 from .conftest import ended
 

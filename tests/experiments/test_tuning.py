@@ -8,10 +8,11 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.analysis.tuning import best_of, news
-from tfmon.experiments import tuning
+from tfmon.experiments import lane_series
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import CONCURRENT, KEPT, REFUSED, REVERTED, STOPPED, TURNS, UNDONE
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE
 
 from .conftest import ended
 
@@ -25,8 +26,8 @@ START = ("prefetch=off", "parallel_calls=off")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """These children take no time to settle."""
-    monkeypatch.setattr(tuning, "SHORTEST_S", 0.05)
-    monkeypatch.setattr(tuning, "STEADY_NS", 100_000_000)
+    monkeypatch.setattr(lane_series, "SHORTEST_S", 0.05)
+    monkeypatch.setattr(lane_series, "STEADY_NS", 100_000_000)
 
 
 def begin(group, *lanes: str, mode: str = TURNS, **environment: str) -> None:

@@ -26,9 +26,9 @@ class FaultyGroup(RacingGroup):
 
     def __init__(self, logs: Path) -> None:
         super().__init__(logs, FAULTY)
-        note_gap = self.suspension.record
-        self.watchdog = Watchdog(self.session.snapshot, self, note_gap, slice_s=0.1, least_s=STALL_S)
-        self.watchdog.start(self.thread_failed)
+        note_gap = self.running.suspension.record
+        self.watchdog = Watchdog(self.session.snapshot, self.running, note_gap, slice_s=0.1, least_s=STALL_S)
+        self.watchdog.start(self.running.thread_failed)
 
     def race_with(self, fault: str, *, mode: str, **environment: str) -> None:
         """Race a sound lane against one with a fault."""

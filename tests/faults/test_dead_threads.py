@@ -35,9 +35,10 @@ from tfmon.model import threads
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import StackReported
 from tfmon.model.lane_state import FAILED
-from tfmon.model.race import Machine, TuneState
+from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
+from tfmon.model.series import TuneState
 from tfmon.model.session import Session
 from tfmon.probes.base import within
 from tfmon.probes.host import HostProbe
@@ -71,10 +72,15 @@ OF_THE_GROUP: dict[str, Callable[[RacingGroup], object]] = {
     "tfmon-reader": lambda _: None,
     "tfmon-watchdog": lambda group: watch(group),
     "tfmon-change": lambda group: group.finish(),
-    "tfmon-seconds": lambda group: group.suspension.call_after(0.0, group.finish),
-    "tfmon-suspension": lambda group: (group.suspension.suspend_lanes(), group.suspension.continue_lanes()),
+    "tfmon-seconds": lambda group: group.running.suspension.call_after(0.0, group.finish),
+    "tfmon-suspension": lambda group: (
+        group.running.suspension.suspend_lanes(),
+        group.running.suspension.continue_lanes(),
+    ),
     "tfmon-spare": lambda group: group._children.load_spare(group.finish),
-    "tfmon-reconnect": lambda group: threads.start_thread("tfmon-reconnect", group.finish, group.thread_failed),
+    "tfmon-reconnect": lambda group: threads.start_thread(
+        "tfmon-reconnect", group.finish, group.running.thread_failed
+    ),
 }
 """How each thread of a group is started whose death ends the race."""
 OF_A_CHILD = ("tfmon-inbox", "tfmon-build", "tfmon-discard")
@@ -82,16 +88,8 @@ OF_A_SCRIPT = ("tfmon-inbox",)
 OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
 OTHERS = {
     *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),
-    *(
-        "tfmon-end",
-        "tfmon-exit",
-        "tfmon-",
-        "tfmon-driver",
-        "tfmon-answer",
-        "tfmon-readings",
-        "tfmon-ui",
-        "tfmon-leave",
-    ),
+    *("tfmon-end", "tfmon-exit", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui"),
+    "tfmon-leave",
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
 OF_A_LINK = {"tfmon-host-", "tfmon-tell-"}
@@ -103,7 +101,8 @@ def die() -> None:
 
 
 def watch(group: RacingGroup) -> None:
-    Watchdog(group.session.snapshot, group, group.suspension.record).start(group.thread_failed)
+    running = group.running
+    Watchdog(group.session.snapshot, running, running.suspension.record).start(running.thread_failed)
 
 
 @pytest.fixture
@@ -166,11 +165,11 @@ def test_the_race_ends_with_the_reason_and_leaves_no_process(group, deadly, monk
     OF_THE_GROUP[name](group)
     wait_for(lambda: group.lane("cpu").phase == FAILED, what="the lane has failed")
     assert group.lane("cpu").trouble.message.startswith(reason)
-    assert group.all_over
+    assert group.running.all_over
     wait_for(lambda: gone(process.pid) or process.poll(), what="the process is gone")
     group.restart(["cpu"])
     group.begin(group.plan("cpu"))
-    assert not [pid for pid in group.processes().values() if pid != process.pid]
+    assert not [pid for pid in group.running.processes().values() if pid != process.pid]
 
 
 @pytest.mark.process
@@ -178,10 +177,10 @@ def test_processes_that_could_not_be_ended_at_once_are_ended_with_the_program(gr
     group.begin(group.plan("cpu"))
     group.wait_for_steps("cpu")
     deadly("tfmon-end")
-    group.thread_failed("a thread has died")
-    assert group.all_over and group.lane("cpu").phase == FAILED
+    group.running.thread_failed("a thread has died")
+    assert group.running.all_over and group.lane("cpu").phase == FAILED
     group.stop()
-    assert not group.processes()
+    assert not group.running.processes()
 
 
 @pytest.mark.process
@@ -286,7 +285,7 @@ def test_a_lane_of_a_scenario_fails_with_the_reason(name, tmp_path):
     try:
         race.until(lambda: race.lane.phase == FAILED, "the lane has failed")
         assert race.lane.trouble.message.startswith(f"tfmon's thread {name} failed: RuntimeError: injected")
-        wait_for(lambda: race.lanes.all_over, what="its process has ended")
+        wait_for(lambda: race.lanes.running.all_over, what="its process has ended")
     finally:
         race.lanes.stop()
 

@@ -12,7 +12,7 @@ from support.lanes import CHILDREN, Heard, group, patient
 from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes.local import LocalProcess
+from tfmon.lanes.process import LocalProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import Event, LaneEnded
 
@@ -38,6 +38,12 @@ class Child(Heard, LocalProcess):
         (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
         assert self.events[-1] is end
         return end
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A file that a lane waits for before it is ready."""
+    return tmp_path / "gate"
 
 
 @pytest.fixture

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
-import psutil
 import pytest
-from support.lanes import CHILDREN, RacingGroup
+from support.lanes import RacingGroup
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import UsageError
-from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S
 from tfmon.model.events import UserRequested
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
@@ -23,12 +20,6 @@ from tfmon.model.race import CONCURRENT, TURNS
 pytestmark = pytest.mark.process
 
 BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
-
-
-@pytest.fixture
-def gate(tmp_path):
-    """A file that a lane waits for before it is ready."""
-    return tmp_path / "gate"
 
 
 # ---------------------------------------------------------------- the start signal
@@ -58,7 +49,7 @@ def test_a_lane_is_told_what_to_train(group):
 
 def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(group):
     group.begin(group.plan("cpu", "gpu", python="/nowhere/python"))
-    assert group.all_over
+    assert group.running.all_over
     for lane in group.session.snapshot().lanes:
         assert lane.phase == FAILED
         assert lane.trouble.message == "/nowhere/python did not start: No such file or directory"
@@ -156,7 +147,7 @@ def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(g
 def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
     group.wait_for_steps("cpu")
-    before = group.processes()
+    before = group.running.processes()
     group.set_knob("cpu", "width", 256)
     wait_for(lambda: group.lane("cpu").settings["width"] == 256, what="width 256")
     group.wait_for_steps("cpu")
@@ -174,7 +165,7 @@ def test_a_request_for_a_lane_that_is_not_there_is_ignored(group):
     group.resume(["gpu:7"])
     group.restart(["gpu:7"])
     group.wait_for_steps("cpu")
-    assert list(group.processes()) == ["cpu"]
+    assert list(group.running.processes()) == ["cpu"]
 
 
 # ---------------------------------------------------------------- restarts and other races
@@ -189,7 +180,7 @@ def test_what_is_meant_for_a_dead_lane_does_not_reach_another_and_it_can_be_star
     assert group.lane("cpu").trouble.message == "the lane was ended by SIGKILL"
     before = group.pid("gpu:0")
     group.restart(["gpu:0"])  # Its pipes get the numbers that those of cpu had.
-    wait_for(lambda: group.processes().get("gpu:0", before) != before, what="a new child")
+    wait_for(lambda: group.running.processes().get("gpu:0", before) != before, what="a new child")
     group.wait_for_steps("gpu:0")
     group.set_knob("cpu", "batch_size", 64)
     # It would come before this one, on the same pipe.
@@ -212,7 +203,7 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
         assert group.about_to_hear.wait(PATIENCE_S)
         gate.unlink()
         group.restart(["cpu"])
-        wait_for(lambda: "cpu" not in group.processes(), what="the lane is taken from its child")
+        wait_for(lambda: "cpu" not in group.running.processes(), what="the lane is taken from its child")
         group.go_on.set()
         wait_for(lambda: len(group.requests("cpu")) == 2, what="the new process is told what to train")
         assert group.session.snapshot().race.started_ns is None
@@ -245,12 +236,12 @@ class SlowToHear(RacingGroup):
 def test_another_race_takes_the_place_of_this_one(group):
     group.begin(group.plan("cpu", "gpu"))
     group.wait_for_steps("cpu")
-    before = list(group.processes().values())
+    before = list(group.running.processes().values())
     group.race("another")
     wait_for(lambda: group.session.snapshot().race.scenario == "another", what="the other race")
     assert all(gone(pid) for pid in before)
     group.wait_for_steps("cpu")
-    assert list(group.processes()) == ["cpu"]
+    assert list(group.running.processes()) == ["cpu"]
 
 
 def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch):
@@ -262,101 +253,6 @@ def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch)
     with pytest.raises(UsageError, match="nothing"):
         group.race("nothing")
     group.wait_for_steps("cpu")
-
-
-# ---------------------------------------------------------------- the end
-
-
-def test_lanes_that_have_done_their_steps_end_by_themselves(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, steps=100))
-    wait_for(lambda: group.all_over, what="both are over")
-    for lane in group.session.snapshot().lanes:
-        assert (lane.phase, lane.steps) == (DONE, 100)
-        assert (lane.ended.exit_code, lane.ended.requested) == (0, False)
-
-
-def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(group, gate, monkeypatch):
-    timers = []
-    monkeypatch.setattr(group.suspension, "call_after", lambda *timer: timers.append(timer))
-    environment = {"cpu": {"GATE": str(gate)}}
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, seconds=0.5, environment=environment))
-    group.wait_for(READY, "gpu:0")
-    wait_for(lambda: group.requests("cpu"), what="the other lane listens")
-    assert not timers
-    gate.touch()
-    group.wait_for_steps("cpu")
-    group.wait_for_steps("gpu:0")
-    ((seconds, end),) = timers
-    assert seconds == 0.5
-    end()
-    wait_for(lambda: group.all_over, what="both are over")
-    for lane in group.session.snapshot().lanes:
-        assert (lane.phase, lane.ended.requested, lane.trouble) == (DONE, True, None)
-        assert lane.steps > 0
-
-
-@BOTH_MODES
-def test_stop_leaves_no_child(group, mode):
-    group.begin(group.plan("cpu", "gpu", "cpu,batch_size=64", mode=mode))
-    group.wait_for_steps("gpu:0")
-    pids = list(group.processes().values())
-    began = time.monotonic()
-    group.stop()
-    assert time.monotonic() - began < PATIENCE_S / 2, "it waited longer than they needed to end by themselves"
-    assert len(pids) == 3
-    assert all(gone(pid) for pid in pids)
-    assert group.all_over
-    assert [lane.ended.exit_code for lane in group.session.snapshot().lanes] == [0, 0, 0]
-
-
-def test_stop_takes_children_along_that_a_restart_has_just_told_to_end(group):
-    group.begin(group.plan("cpu", "gpu"))
-    group.wait_for_steps("cpu")
-    pids = list(group.processes().values())
-    group.restart(["cpu", "gpu:0"])
-    group.stop()
-    wait_for(lambda: all(gone(pid) for pid in pids), what="both are gone")
-    assert not psutil.Process().children()
-
-
-def test_stop_may_come_twice_and_before_any_race_and_nothing_starts_afterwards(group):
-    group.stop()
-    group.stop()
-    assert group.all_over
-    group.begin(group.plan("cpu"))
-    assert group.processes() == {}
-    assert not psutil.Process().children()
-
-
-def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_path, monkeypatch):
-    monkeypatch.setenv("SAYS", "defiance")
-    group = RacingGroup(tmp_path, CHILDREN / "speaker.py")
-    group.begin(group.plan("cpu"))
-    child = group.pid("cpu")
-    # Its hello tells of its grandchild, which holds on too.
-    wait_for(lambda: group.lane("cpu").pid != child, what="a hello")
-    grandchild = group.lane("cpu").pid
-    assert ASK_S + TERM_S + KILL_S <= 3
-    group.stop()
-    assert gone(child)
-    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
-    assert group.lane("cpu").ended.signal == "SIGKILL"
-
-
-def test_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):
-    def round_trip() -> None:
-        group = RacingGroup(tmp_path)
-        group.begin(group.plan("cpu"))
-        group.wait_for_steps("cpu")
-        group.stop()
-
-    here = psutil.Process()
-    round_trip()
-    files, threads = here.num_fds(), here.num_threads()
-    for _ in range(6):
-        round_trip()
-    wait_for(lambda: here.num_fds() <= files and here.num_threads() <= threads, what="all is given back")
-    assert here.children() == []
 
 
 def test_what_a_user_requests_is_an_event(group):

@@ -77,7 +77,7 @@ def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
     spares = set()
 
     def renewed() -> bool:
-        spares.update(pid for name, pid in group.processes().items() if not name.strip())
+        spares.update(pid for name, pid in group.running.processes().items() if not name.strip())
         return all(processes_of(group, lane)[:2] == [1, 2] for lane in group.pids_of)
 
     wait_for(renewed, what="slices of fresh processes of both lanes")
@@ -85,18 +85,18 @@ def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
     wait_for(lambda: all(gone(pids[0]) for pids in group.pids_of.values()), what="the old ones are gone")
     pairs = zip(group.lane("cpu").slices, group.lane("gpu:0").slices, strict=False)
     assert all((first.round, first.process) == (second.round, second.process) for first, second in pairs)
-    assert not group.all_over
+    assert not group.running.all_over
 
 
 @pytest.mark.process
 def test_the_end_of_the_race_comes_during_a_renewal(begin):
     group = begin(fresh_every_s=1.0)
-    wait_for(lambda: group._renewing, what="a renewal")
-    assert not group.all_over, "the race is not over though no process runs"
+    wait_for(lambda: group.running.renewing, what="a renewal")
+    assert not group.running.all_over, "the race is not over though no process runs"
     group.finish()
-    wait_for(lambda: group.all_over, what="the end")
+    wait_for(lambda: group.running.all_over, what="the end")
     assert [group.lane(name).phase for name in ("cpu", "gpu:0")] == [DONE, DONE]
-    assert not [name for name in group.processes() if name.strip()]
+    assert not [name for name in group.running.processes() if name.strip()]
 
 
 @pytest.mark.process
@@ -117,7 +117,7 @@ def test_a_spare_worker_that_loads_at_the_lowest_priority_is_replaced_when_it_is
     group = RacingGroup(tmp_path, keep_spare=True)
     try:
         group.begin(group.plan("cpu", "gpu", mode=TURNS, fresh_every_s=1.0, fresh_spares=2))
-        slow = group.processes()[""]
+        slow = group.running.processes()[""]
         monkeypatch.setenv("LOADS", "0")
         wait_for(lambda: processes_of(group, "cpu")[:2] == [1, 2], what="slices of fresh processes")
         wait_for(lambda: gone(slow), what="the slow one is gone")

@@ -1,19 +1,23 @@
-"""A measured result: no request changes it once the lanes have ended, and a new race leaves it recorded."""
+"""The end of a race: no child is left, no request changes its result, and a new race leaves it recorded."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.lanes import RacingGroup
-from support.waiting import wait_for
+from support.lanes import CHILDREN, RacingGroup
+from support.processes import gone
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model.lane_state import DONE
+from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S
+from tfmon.model.lane_state import DONE, READY
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Session
 from tfmon.recordings.player import play_all
@@ -43,7 +47,7 @@ def raced(group: RacingGroup, mode: str) -> str:
     """Race to the end, and return the result."""
     group.begin(group.plan("cpu,batch_size=16", "cpu,batch_size=64", mode=mode, steps=600))
     group.wait_for(DONE, *LANES)
-    wait_for(lambda: group.all_over, what="every process has ended")
+    wait_for(lambda: group.running.all_over, what="every process has ended")
     told = result(group.session)
     assert all(lane["examples_per_s"] for lane in json.loads(told)["lanes"])
     assert mode == CONCURRENT or json.loads(told)["verdict"]["ratio"]
@@ -63,7 +67,7 @@ def test_no_request_after_the_end_changes_a_byte_of_the_result(tmp_path_factory,
                 getattr(group, name)(*arguments)
             group.finish()
             assert result(group.session) == told
-            assert group.all_over
+            assert group.running.all_over
 
         unchanged()
     finally:
@@ -87,3 +91,98 @@ def test_racing_again_begins_a_new_race_with_the_same_settings_and_the_result_st
     kept = to_json(analyse(play_all(tmp_path / "race.jsonl")[1]))
     assert (kept["verdict"], kept["lanes"]) == (told["verdict"], told["lanes"])
     assert (tmp_path / "race-2.jsonl").is_file()
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_lanes_that_have_done_their_steps_end_by_themselves(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, steps=100))
+    wait_for(lambda: group.running.all_over, what="both are over")
+    for lane in group.session.snapshot().lanes:
+        assert (lane.phase, lane.steps) == (DONE, 100)
+        assert (lane.ended.exit_code, lane.ended.requested) == (0, False)
+
+
+def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(group, gate, monkeypatch):
+    timers = []
+    monkeypatch.setattr(group.running.suspension, "call_after", lambda *timer: timers.append(timer))
+    environment = {"cpu": {"GATE": str(gate)}}
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, seconds=0.5, environment=environment))
+    group.wait_for(READY, "gpu:0")
+    wait_for(lambda: group.requests("cpu"), what="the other lane listens")
+    assert not timers
+    gate.touch()
+    group.wait_for_steps("cpu")
+    group.wait_for_steps("gpu:0")
+    ((seconds, end),) = timers
+    assert seconds == 0.5
+    end()
+    wait_for(lambda: group.running.all_over, what="both are over")
+    for lane in group.session.snapshot().lanes:
+        assert (lane.phase, lane.ended.requested, lane.trouble) == (DONE, True, None)
+        assert lane.steps > 0
+
+
+@pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
+def test_stop_leaves_no_child(group, mode):
+    group.begin(group.plan("cpu", "gpu", "cpu,batch_size=64", mode=mode))
+    group.wait_for_steps("gpu:0")
+    pids = list(group.running.processes().values())
+    began = time.monotonic()
+    group.stop()
+    assert time.monotonic() - began < PATIENCE_S / 2, "it waited longer than they needed to end by themselves"
+    assert len(pids) == 3
+    assert all(gone(pid) for pid in pids)
+    assert group.running.all_over
+    assert [lane.ended.exit_code for lane in group.session.snapshot().lanes] == [0, 0, 0]
+
+
+def test_stop_takes_children_along_that_a_restart_has_just_told_to_end(group):
+    group.begin(group.plan("cpu", "gpu"))
+    group.wait_for_steps("cpu")
+    pids = list(group.running.processes().values())
+    group.restart(["cpu", "gpu:0"])
+    group.stop()
+    wait_for(lambda: all(gone(pid) for pid in pids), what="both are gone")
+    assert not psutil.Process().children()
+
+
+def test_stop_may_come_twice_and_before_any_race_and_nothing_starts_afterwards(group):
+    group.stop()
+    group.stop()
+    assert group.running.all_over
+    group.begin(group.plan("cpu"))
+    assert group.running.processes() == {}
+    assert not psutil.Process().children()
+
+
+def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_path, monkeypatch):
+    monkeypatch.setenv("SAYS", "defiance")
+    group = RacingGroup(tmp_path, CHILDREN / "speaker.py")
+    group.begin(group.plan("cpu"))
+    child = group.pid("cpu")
+    # Its hello tells of its grandchild, which holds on too.
+    wait_for(lambda: group.lane("cpu").pid != child, what="a hello")
+    grandchild = group.lane("cpu").pid
+    assert ASK_S + TERM_S + KILL_S <= 3
+    group.stop()
+    assert gone(child)
+    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
+    assert group.lane("cpu").ended.signal == "SIGKILL"
+
+
+def test_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):
+    def round_trip() -> None:
+        group = RacingGroup(tmp_path)
+        group.begin(group.plan("cpu"))
+        group.wait_for_steps("cpu")
+        group.stop()
+
+    here = psutil.Process()
+    round_trip()
+    files, threads = here.num_fds(), here.num_threads()
+    for _ in range(6):
+        round_trip()
+    wait_for(lambda: here.num_fds() <= files and here.num_threads() <= threads, what="all is given back")
+    assert here.children() == []

@@ -1,11 +1,16 @@
-"""Lanes that hang: the others go on, and they come back when they say something."""
+"""Lanes that hang, and steps that last longer than a slice."""
 
 from __future__ import annotations
 
 import pytest
+from support.events import window
 
-from tfmon.lanes.scheduler import HUNG_EVERY
+from tfmon.lanes.rounds import SliceBreak, without_breaks
+from tfmon.lanes.scheduler import COMPUTING_S, HUNG_EVERY, LONGEST_PART_S, SHARE
+from tfmon.model.lane_events import SliceEnded
+from tfmon.model.lane_state import IN_A_STEP
 from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.readings import SliceLoad
 
 
 def others_train(race, scheduler, lanes: str = "B") -> None:
@@ -93,3 +98,147 @@ def test_one_that_is_paused_while_it_hangs_is_not_said_to_be_paused_and_comes_ba
     scheduler.resume("A")
     others_train(race, scheduler)
     assert race.slice_of == "A"
+
+
+# ---------------- slices that do not end soon: steps of seconds, and lanes that do other work than steps
+
+
+def after(race, scheduler, seconds: float) -> None:
+    """Let time pass, and have the scheduler look twice a second."""
+    for _ in range(round(2 * seconds)):
+        race.now_s += 0.5
+        scheduler.check()
+
+
+def test_a_lane_that_computes_is_suspended_in_a_step_and_the_others_train_in_the_same_round(race, begin):
+    scheduler = begin()
+    after(race, scheduler, COMPUTING_S - 0.5)
+    assert (race.slice_of, race.taken()) == ("A", "")
+    after(race, scheduler, 0.5)
+    assert (race.slice_of, race.suspended, race.taken()) == ("B", {"A"}, "B1")
+    race.now_s += 0.5
+    scheduler.idle("B")
+    assert (race.slice_of, race.suspended, race.taken()) == ("A", {"B"}, ""), "it is sent no other slice"
+    began_ns = round((100 + COMPUTING_S) * 1e9)
+    assert list(scheduler.stops("A")) == [SliceBreak(began_ns, began_ns + 500_000_000, True)]
+    scheduler.idle("A")
+    assert (race.slice_of, race.taken()) == ("B", "B2")
+
+
+def test_its_parts_get_longer_and_a_lane_of_short_slices_gets_more_of_them_in_the_round(race, begin):
+    scheduler = begin()
+    parts = []
+    for _ in range(6):
+        began_s = race.now_s
+        while race.slice_of == "A":
+            after(race, scheduler, 0.5)
+        parts.append(race.now_s - began_s)
+        race.now_s += 0.5
+        scheduler.idle("B")
+    assert parts == [min(COMPUTING_S * 2**number, LONGEST_PART_S) for number in range(6)]
+    assert race.taken() == ", ".join(["B1"] * 6)
+
+
+def test_two_lanes_of_long_steps_get_one_slice_each_in_a_round(race, begin):
+    scheduler = begin()
+    after(race, scheduler, COMPUTING_S)
+    after(race, scheduler, COMPUTING_S)
+    assert (race.slice_of, race.taken()) == ("A", "B1")
+    scheduler.idle("A")
+    assert race.slice_of == "B"
+    scheduler.idle("B")
+    assert (race.slice_of, race.taken()) == ("B", "B2"), "nobody got another one meanwhile"
+
+
+def test_a_step_that_may_wait_is_not_suspended_until_it_does_something_else(race, begin):
+    race.computing, race.patience = False, 9.0
+    scheduler = begin()
+    after(race, scheduler, 8.5)
+    assert race.slice_of == "A"
+    after(race, scheduler, 0.5)
+    assert race.slice_of == "B"
+    scheduler.idle("B")
+    assert not scheduler.stops("A")[0].computing
+
+
+def test_the_slice_beside_a_long_one_is_longer_and_beside_short_ones_as_set(race, begin):
+    scheduler = begin()
+    race.now_s += 30
+    scheduler.idle("A")
+    race.now_s += 0.5
+    scheduler.idle("B")
+    race.now_s += 0.5
+    scheduler.idle("B")
+    assert race.seconds == [0.5, 30 * SHARE, 30 * SHARE, 0.5]
+
+
+def test_where_nobody_else_may_train_it_goes_on(race, begin):
+    scheduler = begin()
+    scheduler.pause("B")
+    after(race, scheduler, 60)
+    assert (race.slice_of, race.suspended) == ("A", {"B"})
+
+
+def test_lanes_that_train_at_once_or_exclusively_are_not_suspended(race, begin):
+    scheduler = begin(mode=CONCURRENT)
+    after(race, scheduler, 60)
+    assert race.suspended == set()
+    scheduler = begin()
+    scheduler.set_exclusive("A")
+    after(race, scheduler, 60)
+    assert race.suspended == {"B"}
+
+
+def test_on_another_machine_nobody_waits_for_it(race, begin):
+    scheduler = begin("AB", machines={"A": "one", "B": "two"})
+    scheduler.idle("B")
+    after(race, scheduler, 60)
+    assert race.suspended == {"B"}
+
+
+@pytest.mark.parametrize("end", ["ended", "restarting"])
+def test_one_that_ends_or_restarts_in_the_middle_has_no_slice_to_end(race, begin, end):
+    scheduler = begin()
+    after(race, scheduler, COMPUTING_S)
+    getattr(scheduler, end)("A")
+    scheduler.ready("A")
+    race.taken()
+    scheduler.idle("B")
+    assert race.taken().startswith("A")
+
+
+def test_fresh_processes_do_not_come_in_the_middle_of_a_step(race, begin):
+    scheduler = begin()
+    for lane in "ABBA" * 4:
+        scheduler.idle(lane)
+    race.renewals = 1
+    after(race, scheduler, COMPUTING_S)
+    scheduler.idle("B")
+    assert (race.slice_of, race.renewals) == ("A", 1)
+    scheduler.idle("A")
+    assert race.renewals == 0
+
+
+# ---------------------------------------------------------------- windows in which a lane was suspended
+
+LOAD = SliceLoad(span_ns=1, examples=1, cpu_ns=1)
+STOPS = [SliceBreak(3 * 10**9, 5 * 10**9, True), SliceBreak(6 * 10**9, 7 * 10**9, True)]
+
+
+def test_a_window_of_a_step_in_which_the_lane_was_suspended_has_its_running_time():
+    one = window(9 * 10**9, 8 * 10**9, call_ns=8 * 10**9, longest_ns=8 * 10**9, steps=1)
+    assert without_breaks(one, STOPS).span_ns == 5 * 10**9
+    before = window(10**9, 10**9 // 2)
+    assert without_breaks(before, STOPS) is before
+    assert without_breaks(SliceEnded(at_ns=1, round=1, load=LOAD), STOPS).load is None
+
+
+@pytest.mark.parametrize(
+    ("stops", "call_s"),
+    [([STOPS[0]._replace(computing=False)], 8), ([STOPS[0]._replace(since_ns=0)], 8), (STOPS, 2)],
+    ids=["it waited", "it began before the window", "it was not in the call"],
+)
+def test_a_window_whose_running_time_is_not_known_is_discarded(stops, call_s):
+    one = window(9 * 10**9, 8 * 10**9, call_ns=call_s * 10**9, steps=1)
+    found = without_breaks(one, stops)
+    assert (found.marks, found.span_ns) == ((IN_A_STEP,), one.span_ns)

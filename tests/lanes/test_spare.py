@@ -40,15 +40,15 @@ def begin(tmp_path, monkeypatch):
 
 
 def spare_of(group: RacingGroup) -> int:
-    wait_for(lambda: "" in group.processes(), what="a spare")
-    return group.processes()[""]
+    wait_for(lambda: "" in group.running.processes(), what="a spare")
+    return group.running.processes()[""]
 
 
 def ready(group: RacingGroup) -> None:
     """A race of one lane leaves no time between rounds: pause it until the spare has loaded."""
     names = [lane.spec.name for lane in group.session.snapshot().lanes]
     group.pause(names)
-    wait_for(lambda: group.spare_ready, 150, "the spare is ready")
+    wait_for(lambda: group.running.children.spare.ready, 150, "the spare is ready")
     group.resume(names)
 
 
@@ -57,7 +57,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     ready(group)
     pid = spare_of(group)
     group.restart(["cpu"])
-    wait_for(lambda: group.processes().get("cpu") == pid, what="the spare is the lane")
+    wait_for(lambda: group.running.processes().get("cpu") == pid, what="the spare is the lane")
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
     assert (lane.pid, lane.versions["python"]) == (pid, platform.python_version())
@@ -69,7 +69,7 @@ def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
     group = begin("gpu")
     ready(group)
     environment = lane_environment(LaneSpec("gpu:0"), "GPU-42")
-    group._plan = group.plan("gpu", environment={"gpu:0": environment})
+    group.running.plan = group.plan("gpu", environment={"gpu:0": environment})
     group.restart(["gpu:0"])
     wait_for(lambda: group.lane("gpu:0").gpu_uuids == ("GPU-42",), what="what the lane says CUDA shows it")
 
@@ -79,7 +79,7 @@ def test_another_race_takes_it_too(begin):
     ready(group)
     pid = spare_of(group)
     group.race("other")
-    wait_for(lambda: group.processes().get("cpu") == pid, what="the spare is the lane")
+    wait_for(lambda: group.running.processes().get("cpu") == pid, what="the spare is the lane")
     group.wait_for(RACING, "cpu")
 
 
@@ -121,7 +121,7 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
 
 def test_between_rounds_it_gets_on_until_it_is_ready(begin):
     group = begin("cpu", "gpu", loads=0.6, slice_s=0.1)
-    wait_for(lambda: group.spare_ready, what="the spare is ready")
+    wait_for(lambda: group.running.children.spare.ready, what="the spare is ready")
     rounds = len(group.lane("cpu").slices)
     wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, what="the race goes on")
 
@@ -129,10 +129,10 @@ def test_between_rounds_it_gets_on_until_it_is_ready(begin):
 def test_a_spare_that_dies_is_done_without(begin):
     group = begin("cpu")
     os.kill(spare_of(group), signal.SIGKILL)
-    wait_for(lambda: "" not in group.processes(), what="it is gone")
+    wait_for(lambda: "" not in group.running.processes(), what="it is gone")
     before = group.pid("cpu")
     group.restart(["cpu"])
-    wait_for(lambda: group.processes().get("cpu", before) != before, what="a new child")
+    wait_for(lambda: group.running.processes().get("cpu", before) != before, what="a new child")
     group.wait_for(RACING, "cpu")
 
 
@@ -141,12 +141,12 @@ def test_a_spare_of_another_python_does_not_fit(begin, tmp_path):
     ready(group)
     pid = spare_of(group)
     other = tmp_path / "python"
-    other.symlink_to(group._plan.python)
-    group._plan = group.plan("cpu", python=str(other))
+    other.symlink_to(group.running.plan.python)
+    group.running.plan = group.plan("cpu", python=str(other))
     group.restart(["cpu"])
     wait_for(lambda: gone(pid), what="the spare is ended")
     group.wait_for(RACING, "cpu")
-    assert group.processes()["cpu"] != pid
+    assert group.running.processes()["cpu"] != pid
 
 
 def test_stopping_leaves_none(begin):
@@ -160,7 +160,7 @@ def test_without_one_nothing_is_started(tmp_path):
     group = RacingGroup(tmp_path)
     group.begin(group.plan("cpu"))
     group.wait_for(RACING, "cpu")
-    assert list(group.processes()) == ["cpu"]
+    assert list(group.running.processes()) == ["cpu"]
     group.stop()
 
 
@@ -170,10 +170,10 @@ def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
 
     group = RacingGroup(tmp_path, BOOTSTRAP, keep_spare=True)
     try:
-        group._plan = group.plan("cpu")
+        group.running.plan = group.plan("cpu")
         with group._lock:
             # One that loads at the lowest priority would not come to it beside other programs.
-            group._children.spare.prepare(group._plan.python, quiet=False, once=True)
+            group._children.spare.prepare(group.running.plan.python, quiet=False, once=True)
         ready(group)
         child = group._children.spare.process
         maps = Path(f"/proc/{child.pid}/maps")

@@ -18,9 +18,9 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.begin(group.plan("cpu", "gpu", mode=CONCURRENT))
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
-    group.suspension.suspend_lanes()
-    wait_for(lambda: all(map(suspended, group.processes().values())), what="both are stopped")
-    group.suspension.continue_lanes()
+    group.running.suspension.suspend_lanes()
+    wait_for(lambda: all(map(suspended, group.running.processes().values())), what="both are stopped")
+    group.running.suspension.continue_lanes()
     wait_for(lambda: len(group.lane("gpu:0").heartbeat.suspensions) == 1, what="the gap is known")
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
@@ -35,16 +35,16 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
 def test_a_lane_whose_turn_it_is_not_stays_suspended(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
     trains, waits = group.order_of_two()
-    group.suspension.suspend_lanes()
+    group.running.suspension.suspend_lanes()
     wait_for(lambda: suspended(group.pid(trains)), what="stopped")
-    group.suspension.continue_lanes()
+    group.running.suspension.continue_lanes()
     group.wait_for_steps(trains)
     assert suspended(group.pid(waits))
 
 
 def test_what_was_not_stopped_need_not_go_on(group):
     group.begin(group.plan("cpu"))
-    group.suspension.continue_lanes()
+    group.running.suspension.continue_lanes()
     group.wait_for_steps("cpu")
     assert group.lane("cpu").heartbeat.suspensions == ()
 

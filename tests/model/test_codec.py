@@ -41,8 +41,8 @@ from tfmon.model.lane_events import (
     SliceEnded,
     Window,
 )
-from tfmon.model.race import CrossoverState
 from tfmon.model.requests import Assign, Request, Run, RunSlice, SetKnob
+from tfmon.model.series import CrossoverState
 from tfmon.recordings.header import Closed, Header
 
 MESSAGES = get_args(FromLane) + get_args(Request)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.model.collisions import collision_lines, collisions, explained
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import LaneState, Trouble
+from tfmon.model.lanes_together import collision_lines, collisions, explained
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import IN_PLACE, OVERLAY, View
 

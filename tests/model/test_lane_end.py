@@ -1,4 +1,4 @@
-"""How a lane ends: as requested, well, or with the reason that is told."""
+"""How a lane ends: as requested, well, or with the reason that is told; and its log."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 from support.events import SECOND, ended, lane, phase, requested, started, tree_sample, window
+from support.shared_gpu import shared_demo
 
-from tfmon.model.events import EndRequested, LaneStalled
-from tfmon.model.lane_end import reason_in, trouble_of
+from tfmon.model.events import EndRequested, LaneEnded, LanePrinted, LaneStalled
+from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import DONE, FAILED, OUT_OF_MEMORY, RACING
+from tfmon.model.lane_state import DONE, FAILED, LOWER_THE_BATCH, OUT_OF_MEMORY, RACING
+from tfmon.model.lane_texts import LOG_LINES, reason_in, trouble_of, without_chatter
 
 TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
 KILLED = "the kernel killed a process on this machine for lack of memory just then"
@@ -124,3 +126,103 @@ class TestReason:
     )
     def test_it_is_the_line_that_says_why(self, output, reason):
         assert reason_in(output) == reason
+
+
+# ---------------- out of memory on a GPU that others fill is told as that, with who
+
+
+SAID = "out of memory: net.py:9: ResourceExhaustedError: OOM when allocating tensor with shape[4096,4096]"
+
+
+def failed(demo, lane="gpu:0", message=SAID, kind=OUT_OF_MEMORY):
+    demo.session.accept(
+        LaneFailed(lane=lane, at_ns=demo.clock(), kind=kind, message=message, hint=LOWER_THE_BATCH)
+    )
+    return demo.session.snapshot().lane(lane).trouble
+
+
+def test_it_is_told_who_holds_the_memory_and_what_to_do():
+    trouble = failed(shared_demo([0]))
+    assert trouble.message == (
+        "out of memory, because another process holds 60.0 of the 80.0 GiB of gpu:0: "
+        f"ana: python train.py --epochs 300 (pid 777). The lane said: {SAID}"
+    )
+    assert trouble.kind == OUT_OF_MEMORY  # so that b still starts it again with a smaller batch
+    assert trouble.hint.startswith("--lane gpu takes the idlest GPU") and trouble.hint.endswith(LOWER_THE_BATCH)
+
+
+def test_a_lane_that_fills_the_gpu_itself_is_told_as_before():
+    trouble = failed(shared_demo([0], held_gib=2))
+    assert (trouble.message, trouble.hint) == (SAID, LOWER_THE_BATCH)
+
+
+def test_other_failures_and_lanes_on_the_cpu_are_left_alone():
+    assert failed(shared_demo([0]), message="ValueError: no", kind="scenario").message == "ValueError: no"
+    assert failed(shared_demo([0]), lane="cpu").message == SAID
+
+
+@pytest.mark.parametrize("said", ["ResourceExhaustedError: x", "CUDA_ERROR_OUT_OF_MEMORY: out of memory"])
+def test_the_last_words_of_a_script_are_enough(said):
+    demo = shared_demo([0])
+    lane = demo.session.snapshot().lane("gpu:0")
+    assert not lane.over
+    demo.session.accept(
+        LaneFailed(
+            lane="gpu:0", at_ns=demo.clock(), kind="error", message=f"the script exited with code 1: {said}"
+        )
+    )
+    demo.session.accept(LaneEnded(lane="gpu:0", at_ns=demo.clock(), exit_code=1, signal=None, requested=False))
+    message = demo.session.snapshot().lane("gpu:0").trouble.message
+    assert message.count("another process holds 60.0 of the 80.0 GiB") == 1
+
+
+# ---------------- the log of a lane: what it printed, and in words what happened to it
+
+
+def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:
+    return LanePrinted(lane="cpu", at_ns=at_ns, lines=lines, dropped_bytes=dropped_bytes)
+
+
+class TestLog:
+    def test_printed_lines_and_events_are_in_their_order(self):
+        log = lane(
+            "cpu",
+            started(1),
+            printed("hello", "world", at_ns=2),
+            phase("racing", 3),
+            KnobApplied(at_ns=4, request=1, knob="prefetch", value="auto", step=1_200, gap_ns=4_000_000),
+            LaneFailed(at_ns=5, kind="error", message="no memory", hint="use less"),
+            ended(1),
+            started(6),
+        ).log
+        assert [(line.kind, line.text) for line in log] == [
+            ("event", "started, process 43; prefetch=2"),
+            ("printed", "hello"),
+            ("printed", "world"),
+            ("event", "racing"),
+            ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
+            ("trouble", "no memory · use less"),
+            ("trouble", "process exited with code 1"),
+            ("event", "started, process 43; prefetch=2"),
+        ]
+
+    def test_it_keeps_the_newest_lines(self):
+        log = lane("cpu", *(printed(*(f"{n}.{place}" for place in range(30))) for n in range(100))).log
+        assert (len(log), log[-1].text) == (LOG_LINES, "99.29")
+
+    def test_dropped_output_is_counted_in_one_line(self):
+        *_, line = lane("cpu", *(printed(str(n), at_ns=n, dropped_bytes=1_000) for n in range(1, 600))).log
+        assert line.text == "dropped 599,000 bytes in all, printed faster than they are shown"
+        log = lane("cpu", *(printed("a", at_ns=n, dropped_bytes=9) for n in range(9))).log
+        assert [one.kind for one in log] == ["printed"] * 9 + ["trouble"]
+
+
+def test_what_tensorflow_says_of_itself_is_not_what_a_process_said_last():
+    chatter = [
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+        "I0000 00:00:1795423724.468137   27579 port.cc:153] oneDNN custom operations are on.",
+        "2026-11-23 08:40:00.123456: I tensorflow/core/platform/cpu_feature_guard.cc:210] AVX2 FMA",
+        "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow",
+    ]
+    said = ["2026-11-23 08:40:00.1: W tensorflow/core/framework/op.cc:84] out of memory", "I am done at 3.cc"]
+    assert without_chatter([*chatter, *said]) == said

@@ -10,10 +10,9 @@ from support.recordings import record, small_race
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.hosts import take_gpu_sample
-from tfmon.model.lane_history import COARSE_NS, FINE_NS, MOST_COARSE, MOST_FINE, History
 from tfmon.model.lane_reducer import advance
 from tfmon.model.readings import Missing
-from tfmon.model.window_sums import add, quantile_ns
+from tfmon.model.window_sums import COARSE_NS, FINE_NS, MOST_COARSE, MOST_FINE, History, add, quantile_ns
 from tfmon.recordings.player import play_all
 
 

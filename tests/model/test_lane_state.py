@@ -24,7 +24,6 @@ from support.gpu_profile import gpu_profile
 from tfmon.model.events import (
     BadLine,
 )
-from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.hosts import trains_on
 from tfmon.model.lane_events import (
     Built,
@@ -37,7 +36,6 @@ from tfmon.model.lane_events import (
     Profiled,
     SliceEnded,
 )
-from tfmon.model.lane_log import append_log
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import (
     ABSENT,
@@ -50,6 +48,8 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Point
+from tfmon.model.lane_texts import append_log
+from tfmon.model.lane_use import NO_GPU
 from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, SliceLoad
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums

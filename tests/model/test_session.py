@@ -15,8 +15,9 @@ from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbanc
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.periods import why_mode_stays
-from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, TuneState
+from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
+from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.model.window_sums import WindowSums

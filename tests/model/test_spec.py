@@ -6,7 +6,7 @@ import pytest
 from support.ui import Demo
 
 from tfmon.model.knobs import COMMON, KnobError
-from tfmon.model.naming import ordered_settings
+from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane, short_title, title
 
 

@@ -13,7 +13,7 @@ from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.trace import TraceError
-from tfmon.reports.profile import WIDTH, to_json, to_text
+from tfmon.reports.steps import WIDTH, to_json, to_text
 
 NAMES = [
     "train", "step", "TFE_Py_ExecuteCancelable", "TFE_Py_FastPathExecute_C", "EagerExecute",

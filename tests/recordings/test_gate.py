@@ -12,7 +12,7 @@ from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.means import trimmed
+from tfmon.analysis.intervals import trimmed
 from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot

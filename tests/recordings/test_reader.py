@@ -22,7 +22,7 @@ from tfmon.recordings.reader import Recording, guard, peek
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
 from tfmon.ui.render.race import draw
-from tfmon.ui.view import View
+from tfmon.ui.source import View
 
 LINES = RECORDED.read_bytes().splitlines(keepends=True)
 

@@ -32,7 +32,7 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, peek
 from tfmon.recordings.recorder import Recorder
 from tfmon.ui.render.bars import status_row
-from tfmon.ui.view import View
+from tfmon.ui.source import View
 
 LANES = name_lanes([LaneSpec("cpu")])
 

@@ -14,7 +14,7 @@ from tfmon.cli.recordings import runs
 from tfmon.errors import TfmonError, UsageError
 from tfmon.experiments.sweep import Sweep
 from tfmon.model import codec
-from tfmon.model.sweep import Pair, PairMeasured, VisitBegan
+from tfmon.model.series import Pair, PairMeasured, VisitBegan
 from tfmon.recordings import sweeps
 
 

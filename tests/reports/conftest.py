@@ -8,13 +8,13 @@ import pytest
 
 from tfmon.cli.main import main
 from tfmon.recordings.library import FOLDER_VARIABLE
-from tfmon.reports.html import library
+from tfmon.reports import html
 
 
 @pytest.fixture
 def without_charts(monkeypatch):
     """Reports without the script that draws, which takes seconds to put together."""
-    monkeypatch.setattr(library, "script", lambda: "window.vegaEmbed = () => {};")
+    monkeypatch.setattr(html, "charts_script", lambda: "window.vegaEmbed = () => {};")
 
 
 @pytest.fixture

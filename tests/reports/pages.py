@@ -8,9 +8,11 @@ from pathlib import Path
 
 from tfmon.api.repeat import command_of
 from tfmon.recordings.sweeps import is_sweep
-from tfmon.reports.html import writer
-from tfmon.reports.recorded import hides, of_race, of_sweep
+from tfmon.reports import html
+from tfmon.reports.private import hides
+from tfmon.reports.race import of_race
 from tfmon.reports.sections import Report
+from tfmon.reports.series import of_sweep
 
 NO_SCRIPT = "window.vegaEmbed = () => {};"
 
@@ -23,7 +25,7 @@ def described(path: Path) -> Report:
 def page_of(path: Path, script: str = NO_SCRIPT, *, everything: bool = False) -> str:
     """Return it as HTML."""
     report = described(path)
-    return writer.write(report, hides(report, everything=everything), script)
+    return html.write(report, hides(report, everything=everything), script)
 
 
 def data_of(page: str, name: str):

@@ -14,8 +14,8 @@ from support.waiting import PATIENCE_S
 
 from tfmon.recordings.compare import compare
 from tfmon.recordings.figures import read_recorded
+from tfmon.reports import html
 from tfmon.reports.diff import describe
-from tfmon.reports.html import library, writer
 from tfmon.reports.private import keep
 
 from .pages import page_of
@@ -40,7 +40,7 @@ def browser():
 def files(tmp_path_factory) -> dict[str, Path]:
     """Reports of a race with a GPU, of a hostile script, of a crossover, of two races, and of sweeps."""
     folder = tmp_path_factory.mktemp("reports")
-    made, script = {}, library.script()
+    made, script = {}, html.charts_script()
     for name, happen in (("race", racing_demo), ("hostile", hostile_race), ("crossover", crossover_demo)):
         record(folder / f"{name}.jsonl", happen)
         made[name] = folder / f"{name}.html"
@@ -51,7 +51,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
         made[name].write_text(page_of(path, script), encoding="utf-8")
     made["pair"] = folder / "pair.html"
     pair = (read_recorded(folder / f"{name}.jsonl")[0] for name in ("race", "crossover"))
-    made["pair"].write_text(writer.write(describe(compare(*pair)), keep, script), encoding="utf-8")
+    made["pair"].write_text(html.write(describe(compare(*pair)), keep, script), encoding="utf-8")
     return made
 
 

@@ -12,8 +12,9 @@ from support.ui import Demo, crossover_demo
 
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.model.events import RecordingChanged
-from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, RecordingState, TuneState
+from tfmon.model.race import RecordingState
 from tfmon.model.readings import Estimate
+from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
 from tfmon.reports.series_json import crossover_to_json, tuning_to_json

@@ -8,7 +8,7 @@ from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.host import Host
 from tfmon.model.events import LinkMeasured
 from tfmon.model.race import Machine
-from tfmon.reports.hosts import to_json, to_text
+from tfmon.reports.checks import hosts_to_json, hosts_to_text
 
 HERE = Machine(hostname="desk", boot="desk-boot")
 GPU2 = Machine(
@@ -38,7 +38,7 @@ LOST = Surveyed(Host("gpu4"), error="gpu4 cannot be reached: \x9b2Jno route", hi
 
 
 def test_the_table_has_what_matters_for_a_race():
-    head, row, *_ = to_text([USABLE], HERE).splitlines()
+    head, row, *_ = hosts_to_text([USABLE], HERE).splitlines()
     assert " ".join(head.split()) == "host Python TensorFlow GPUs cores memory round trip clock offset"
     assert row.split("  ")[0] == "gpu2"
     for word in ("3.12.1", "2.21.0", "2 × NVIDIA H200, NVIDIA L4", "16 of 64", "512 GiB", "0.84 ms"):
@@ -47,19 +47,19 @@ def test_the_table_has_what_matters_for_a_race():
 
 
 def test_one_that_cannot_be_used_has_its_line_and_the_others_their_rows():
-    lines = to_text([LOST, USABLE], HERE).splitlines()
+    lines = hosts_to_text([LOST, USABLE], HERE).splitlines()
     assert lines[1].startswith("gpu2 ")
     assert lines[2:] == ["gpu4 cannot be used: gpu4 cannot be reached: no route", "  `ssh gpu4 true` tries it"]
-    assert to_text([LOST], HERE).startswith("gpu4 cannot be used")
+    assert hosts_to_text([LOST], HERE).startswith("gpu4 cannot be used")
 
 
 def test_what_is_missing_is_said_and_nothing_steers_the_terminal():
-    text = to_text([BARE], HERE)
+    text = hosts_to_text([BARE], HERE)
     assert "\x1b" not in text and "\x9b" not in text
     assert 'me@gpu3: /opt/py/python has no TensorFlow; python = "~/…/bin/python" under [hosts."me@gpu3"]' in text
     assert "me@gpu3: no GPU: no driver here\n" in text + "\n"
     assert text.splitlines()[1].split()[-2:] == ["n/a", "n/a"], "an unknown clock is no offset of 0"
-    assert to_text([BARE, USABLE], HERE, ascii_only=True).isascii()
+    assert hosts_to_text([BARE, USABLE], HERE, ascii_only=True).isascii()
 
 
 def test_names_of_one_machine_are_told():
@@ -67,15 +67,15 @@ def test_names_of_one_machine_are_told():
         return Surveyed(Host(name), machine=Machine(boot=boot, tensorflow="2.21.0"))
 
     hosts = [named("a", "one"), named("b", "desk-boot"), named("c", "one"), named("d", ""), named("e", "")]
-    notes = to_text(hosts, HERE).partition("\n\n")[2].splitlines()
+    notes = hosts_to_text(hosts, HERE).partition("\n\n")[2].splitlines()
     assert notes[0] == "a and c: one machine; their lanes take turns"
     assert notes[1:] == ["b: this machine; lanes here and there take turns"]
-    unknown = to_text([named("d", ""), named("e", "")], Machine())
+    unknown = hosts_to_text([named("d", ""), named("e", "")], Machine())
     assert "machine" not in unknown, "what is unknown is not the same"
 
 
 def test_json_has_a_number_or_null_for_everything():
-    written = json.loads(json.dumps(to_json([USABLE, BARE, LOST], HERE), allow_nan=False))["hosts"]
+    written = json.loads(json.dumps(hosts_to_json([USABLE, BARE, LOST], HERE), allow_nan=False))["hosts"]
     first, second, third = written
     assert (first["reachable"], first["clock_offset_ms"], first["round_trip_ms"]) == (True, -3_600_000.12, 0.84)
     assert (first["power_limits_w"], first["quota_cores"]) == ([700.0, None, 72.0], 16.0)

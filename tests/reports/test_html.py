@@ -15,9 +15,8 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.header import SCHEMA
-from tfmon.reports import charts
+from tfmon.reports import charts, html
 from tfmon.reports.gather import gather
-from tfmon.reports.html import library
 from tfmon.reports.private import HIDDEN, hider
 
 from .pages import data_of, page_of, visible
@@ -247,7 +246,7 @@ class TestFiles:
         monkeypatch.undo()
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
         with pytest.raises(Exception, match="extra `report`") as problem:
-            library.script()
+            html.charts_script()
         assert "pip install 'tfmon[report]'" in problem.value.hint
 
     def test_diff_writes_the_comparison_of_recordings_and_of_json(self, run, tmp_path):

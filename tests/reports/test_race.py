@@ -173,12 +173,12 @@ def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_me
         "memory_bytes": 2**37,
         "gpus": ["NVIDIA H200"],
         "no_gpu": None,
-        "boot": "",
+        "boot": None,
         "quota_cores": None,
         "nice": None,
         "python": None,
-        "tensorflow": "",
-        "driver": "",
+        "tensorflow": None,
+        "driver": None,
         "power_limits_w": [],
     }
     (lane,) = told["lanes"]

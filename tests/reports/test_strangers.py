@@ -11,10 +11,10 @@ from support.shared_gpu import ANA, shared_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import LaneFailed
 from tfmon.recordings.export import samples_of
-from tfmon.reports.html import writer
-from tfmon.reports.private import HIDDEN, hider, strangers_in
+from tfmon.reports import html
+from tfmon.reports.private import HIDDEN, hider, hides, other_processes
+from tfmon.reports.race import of_race
 from tfmon.reports.race_json import to_json
-from tfmon.reports.recorded import hides, of_race
 
 
 def happened():
@@ -30,7 +30,7 @@ def page(tmp_path):
     file = tmp_path / "race.jsonl"
     record(file, happened)
     report, _ = of_race(file, lambda _: "")
-    return lambda **wanted: writer.write(report, hides(report, **wanted), "")
+    return lambda **wanted: html.write(report, hides(report, **wanted), "")
 
 
 def test_a_report_tells_what_others_took_but_not_who_they_are(page):
@@ -44,7 +44,7 @@ def test_a_report_tells_what_others_took_but_not_who_they_are(page):
 def test_the_json_of_a_race_says_who_for_its_owner():
     found = analyse(happened().session.snapshot())
     assert ANA.command in json.dumps(to_json(found))
-    hide = hider({"node7"}, strangers_in(found.snapshot))
+    hide = hider({"node7"}, other_processes(found.snapshot))
     assert hide("the most: ana: python train.py --epochs 300; banana") == f"the most: {HIDDEN}: {HIDDEN}; banana"
 
 

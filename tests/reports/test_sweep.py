@@ -15,9 +15,9 @@ from support.sweeps import planned
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import Machine
-from tfmon.model.sweep import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
+from tfmon.model.series import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
 from tfmon.recordings import sweeps
-from tfmon.reports.sweep import command_line
+from tfmon.reports.series import command_line
 
 from .pages import data_of, page_of, visible
 

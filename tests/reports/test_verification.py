@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfmon.model.claims import Claim, ClaimResult
 from tfmon.model.readings import Estimate
-from tfmon.reports.verification import prediction, to_json, to_text
+from tfmon.reports.checks import claims_to_json, claims_to_text, prediction
 
 
 def claim(**fields) -> Claim:
@@ -27,7 +27,7 @@ def test_predictions_are_written_as_comparisons():
 
 
 def test_the_text_has_the_claims_by_scenario_and_counts_the_outcomes():
-    assert to_text(RESULTS, "interrupted by SIGINT").splitlines() == [
+    assert claims_to_text(RESULTS, "interrupted by SIGINT").splitlines() == [
         "net",
         "  supported          an-id  says so",
         "                     cpu,graph=on > cpu,graph=off: measured 15.6× (15.4 to 15.8, 12 pairs)",
@@ -44,7 +44,7 @@ def test_the_text_has_the_claims_by_scenario_and_counts_the_outcomes():
 
 
 def test_the_json_says_the_same():
-    told = to_json(RESULTS)
+    told = claims_to_json(RESULTS)
     assert (told["schema"], told["interrupted"]) == (3, None)
     first, second, third = told["claims"]
     assert (first["ratio"], first["ratio_ci95"], first["pairs"], first["reason"]) == (15.6, [15.4, 15.8], 12, None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.reports import markdown, text
-from tfmon.reports.html import writer
+from tfmon.reports import html, text
 from tfmon.reports.private import HIDDEN, keep
 from tfmon.reports.sections import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 
@@ -92,7 +91,7 @@ def test_sentences_are_broken_at_the_width():
 
 
 def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
-    lines = markdown.write(REPORT, hide).splitlines()
+    lines = text.to_markdown(REPORT, hide).splitlines()
     assert lines[:5] == ["**A is faster**", "", f"on {HIDDEN}", "", r"Two \<lanes\> · 2026-01-02"]
     table = lines.index("| lane | rate | more |")
     assert lines[table - 4 : table] == ["### Result", "", "of lanes", ""]
@@ -105,12 +104,12 @@ def test_markdown_escapes_hides_and_leaves_out_what_is_folded():
 
 
 def test_a_long_table_is_cut_in_markdown_and_says_so():
-    rows = [["n"], *([str(number)] for number in range(markdown.MOST_ROWS + 2))]
-    assert "… and 2 more rows" in markdown.write(Report("", [Section("", (Table(rows),))]), keep)
+    rows = [["n"], *([str(number)] for number in range(text.MOST_ROWS + 2))]
+    assert "… and 2 more rows" in text.to_markdown(Report("", [Section("", (Table(rows),))]), keep)
 
 
 def test_html_has_every_block_and_hides_in_all_of_it():
-    page = writer.write(REPORT, hide, NO_SCRIPT)
+    page = html.write(REPORT, hide, NO_SCRIPT)
     assert "secret" not in page and data_of(page, "tfmon-result") == {"host": HIDDEN}
     assert data_of(page, "tfmon-charts") == {"chart-1": {"mark": HIDDEN}}
     assert '<p class="verdict">A is faster</p>' in page and "<h1>Two &lt;lanes&gt;</h1>" in page
@@ -125,5 +124,5 @@ def test_html_has_every_block_and_hides_in_all_of_it():
 
 @pytest.mark.parametrize("form", ["keep", "hide"])
 def test_html_says_what_is_hidden_only_where_something_is(form):
-    page = visible(writer.write(REPORT, {"keep": keep, "hide": hide}[form], NO_SCRIPT))
+    page = visible(html.write(REPORT, {"keep": keep, "hide": hide}[form], NO_SCRIPT))
     assert (f"{HIDDEN} stands for" in page) == (form == "hide")

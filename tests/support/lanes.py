@@ -92,7 +92,7 @@ class RacingGroup(LaneGroup):
         return self.session.snapshot().lane(name)
 
     def pid(self, name: str) -> int:
-        return self.processes()[name]
+        return self.running.processes()[name]
 
     def requests(self, name: str) -> list[str]:
         """Return the requests that the lane's process got, in words."""

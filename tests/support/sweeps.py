@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfmon.analysis.sweep_grid import combine
+from tfmon.analysis.sweep import combine
 from tfmon.errors import TfmonError
 from tfmon.model import window_sums as histogram
 from tfmon.model.codec import decode_event, encode_message
@@ -17,9 +17,9 @@ from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.race import TURNS, Machine, Race
+from tfmon.model.series import SweepPlan, SweepState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
-from tfmon.model.sweep import SweepPlan, SweepState
 
 BASELINE = {"batch_size": 32, "mixed_precision": "off"}
 GRID: dict[str, tuple[KnobValue, ...]] = {"batch_size": (16, 32, 64, 128), "mixed_precision": ("off", "bfloat16")}

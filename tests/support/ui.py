@@ -21,8 +21,9 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import Controls, ExperimentError, RunInfo
-from tfmon.model.race import CrossoverState, Machine, Race
+from tfmon.model.race import Machine, Race
 from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample
+from tfmon.model.series import CrossoverState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 

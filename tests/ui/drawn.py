@@ -7,7 +7,7 @@ from support.ui import Demo
 from tfmon.analysis.analysis import analyse
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.view import View
+from tfmon.ui.source import View
 
 
 def frame(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon.model.lane_statistics import KnobMark, Point
-from tfmon.ui.render import chart
+from tfmon.ui.render import chart, series
 from tfmon.ui.render.series import throughput_parts
 
 SECOND = 1_000_000_000
@@ -27,13 +27,13 @@ def points(speed: float, begin_s: float, end_s: float, span_s: float = 0.25) -> 
     ]
 
 
-def throughput(points: list[Point], axis: chart.TimeAxis, per_cell: int) -> list[float | None]:
-    return chart.columns(throughput_parts(points, axis.start_ns), axis, per_cell)
+def throughput(points: list[Point], axis: series.TimeAxis, per_cell: int) -> list[float | None]:
+    return series.columns(throughput_parts(points, axis.start_ns), axis, per_cell)
 
 
 @given(st.floats(1e-6, 1e12))
 def test_the_top_is_round_and_holds_the_peak(peak: float):
-    top = chart.nice_top(peak)
+    top = series.nice_top(peak)
     assert top >= peak
     mantissa = top / 10 ** math.floor(math.log10(top) + 1e-9)
     assert round(mantissa, 6) in (1, 2, 5, 10)
@@ -49,13 +49,13 @@ def test_the_top_stays_while_the_peak_wanders_near_its_edge_and_without_one():
         (0, 0, 0),
         (0, 500, 500),
     ):
-        assert chart.nice_top(peak, before) == top  # fmt: skip
+        assert series.nice_top(peak, before) == top  # fmt: skip
     assert chart.scale_label("").strip() == "┤"
     assert chart.scale_label("5k") == "  5k ┤"
 
 
 def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
-    axis = chart.time_axis(100 * SECOND, 40)
+    axis = series.time_axis(100 * SECOND, 40)
     values = throughput(points(1_000, 70, 90), axis, 2)
     known = [value for value in values if value is not None]
     assert len(values) == 80
@@ -69,7 +69,7 @@ def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
 
 
 def test_a_window_longer_than_a_cell_is_spread_over_all_its_cells():
-    axis = chart.time_axis(100 * SECOND, 60)
+    axis = series.time_axis(100 * SECOND, 60)
     values = throughput([Point(95 * SECOND, 5 * SECOND, 1_000, 1)], axis, 1)
     assert [round(value) for value in values if value is not None] == [200] * 5
 
@@ -77,10 +77,10 @@ def test_a_window_longer_than_a_cell_is_spread_over_all_its_cells():
 def test_finished_cells_stay_as_they_are_while_time_goes_on():
     history = points(1_000, 60, 100)
     width = 60
-    before = throughput(history, chart.time_axis(round(99.2 * SECOND), width), 2)
-    later = throughput([*history, *points(2_000, 100, 101)], chart.time_axis(round(99.9 * SECOND), width), 2)
+    before = throughput(history, series.time_axis(round(99.2 * SECOND), width), 2)
+    later = throughput([*history, *points(2_000, 100, 101)], series.time_axis(round(99.9 * SECOND), width), 2)
     assert before[:-2] == later[:-2]
-    moved = throughput(history, chart.time_axis(round(100.1 * SECOND), width), 2)
+    moved = throughput(history, series.time_axis(round(100.1 * SECOND), width), 2)
     assert moved[:-4] == before[2:-2]
 
 
@@ -126,7 +126,7 @@ def mark(at_s: float, text: str) -> KnobMark:
 
 
 def test_a_knob_change_is_a_tick_with_its_words_at_its_time():
-    axis = chart.time_axis(60 * SECOND - 1, 60)
+    axis = series.time_axis(60 * SECOND - 1, 60)
     row = chart.axis_row((mark(20, "prefetch auto"),), axis)
     assert len(row) == 60
     assert row.index("┬") == 20
@@ -135,15 +135,15 @@ def test_a_knob_change_is_a_tick_with_its_words_at_its_time():
 
 
 def test_words_stand_left_of_a_tick_without_room_at_its_right_and_are_never_cut():
-    axis = chart.time_axis(60 * SECOND - 1, 60)
+    axis = series.time_axis(60 * SECOND - 1, 60)
     row = chart.axis_row((mark(50, "batch_size 20"),), axis)
     assert row.index("┬") == 50
     assert row[:50].endswith(" batch 20 ")
-    assert "┬" not in chart.axis_row((mark(20, "batch_size 1"),), chart.time_axis(200 * SECOND, 40))
+    assert "┬" not in chart.axis_row((mark(20, "batch_size 1"),), series.time_axis(200 * SECOND, 40))
 
 
 def test_the_newest_change_keeps_its_words_where_ticks_crowd():
-    axis = chart.time_axis(60 * SECOND - 1, 40)
+    axis = series.time_axis(60 * SECOND - 1, 40)
     row = chart.axis_row(tuple(mark(30 + place, f"batch_size {2**place}") for place in range(4)), axis)
     assert row.count("┬") >= 3
     assert "batch 8" in row
@@ -151,7 +151,7 @@ def test_the_newest_change_keeps_its_words_where_ticks_crowd():
 
 
 def test_marks_leave_the_ends_of_the_axis_readable():
-    axis = chart.time_axis(60 * SECOND - 1, 40)
+    axis = series.time_axis(60 * SECOND - 1, 40)
     for at in range(50, 60):
         row = chart.axis_row((mark(at, "batch_size 20"),), axis)
         assert row.endswith(" now") and "batch 20 ┬" in row

@@ -6,13 +6,13 @@ import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.curve_chart import LABEL_CELLS
-from tfmon.analysis.lane_series import crossover_table
-from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
+from tfmon.analysis.series import LABEL_CELLS
+from tfmon.analysis.series_tables import crossover_table
 from tfmon.model.readings import Estimate
+from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.experiments import curve_rows
 from tfmon.ui.render.rows import plain
+from tfmon.ui.render.table import curve_rows
 from tfmon.ui.screens.crossover import candidates
 
 from .drawn import frame

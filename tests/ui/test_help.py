@@ -13,10 +13,9 @@ from tfmon.model.lane_events import KnobRefused
 from tfmon.model.readings import HostSample
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
 from tfmon.ui.render import hosts
-from tfmon.ui.render.glossary import IN_PANE, ON_LANE_PAGE, SECTIONS
 from tfmon.ui.render.rows import cells, plain
+from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
-from tfmon.ui.screens.text import help_rows
 
 from .drawn import frame
 

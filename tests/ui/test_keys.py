@@ -1,20 +1,28 @@
-"""What all bindings have in common, and how keys are written."""
+"""All keys: their ids, how they are written, the palette that lists them; what is read only; and what W saves."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
+import sys
 from itertools import combinations
 
 import pytest
-from support.ui import racing_demo
+from support.ui import FakeRuns, racing_demo
 from textual.binding import Binding
+from textual.command import CommandList, CommandPalette
 from textual.screen import Screen
+from textual.widgets import Input
 
 import tfmon.ui.screens
-from tfmon.ui.keys import KEYS, RACE_KEYS, label
+from tfmon.model.events import RecordingChanged
+from tfmon.model.race import RecordingState
+from tfmon.ui.keys import KEYS, RACE_KEYS, key_of, label, without_arrows
+from tfmon.ui.render.style import TEXT, to_ascii
+from tfmon.ui.screens.race import RaceScreen
 
-from .pilot import app_of, press, shown
+from .pilot import app_of, press, shown, until
 
 
 def screens() -> list[type[Screen]]:
@@ -64,3 +72,114 @@ async def test_a_terminal_without_arrows_names_keys_in_words():
         assert "Left Right change" in shown(pilot) and "Up Down choose" in shown(pilot)
         await press(pilot, "down", "left", "question_mark")
         assert "  Down         down by a line" in shown(pilot)
+
+
+def options(pilot) -> list[str]:
+    commands = pilot.app.screen.query_one(CommandList)
+    return [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
+
+
+async def search(pilot, words: str = "") -> None:
+    """Type words once the palette listens, and wait for what is found."""
+    await until(pilot, lambda: isinstance(pilot.app.focused, Input))
+    await press(pilot, *words)
+    await until(pilot, lambda: options(pilot) and words in options(pilot)[0])
+
+
+async def test_it_lists_every_action_with_its_key():
+    async with app_of(racing_demo(), characters="ascii").run_test(size=(120, 80)) as pilot:
+        for key in ("colon", "ctrl+p"):
+            await press(pilot, key)
+            await search(pilot)
+            await until(pilot, lambda: pilot.app.screen.has_class("-ready"))
+            listed = options(pilot)
+            for one in RACE_KEYS:
+                if one.id != "palette":
+                    ((words, _),) = to_ascii(((f"{one.help}  ({key_of(one.id, without_arrows())})", TEXT),))
+                    assert any(words in text for text in listed), one.id
+            strips = pilot.app.screen._compositor.render_strips()
+            assert "".join(segment.text for strip in strips for segment in strip).isascii()
+            await press(pilot, "escape")
+            await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
+
+
+async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "colon")
+        await search(pilot, "prefetch:")
+        await press(pilot, "enter")
+        await until(pilot, lambda: demo.controls.calls)
+        assert demo.controls.calls[0] == ("set_knob", "cpu", "prefetch", 1)
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        await press(pilot, "question_mark", "colon")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await search(pilot, "theme nord")
+        before = app.monitor.palette["text"].bgcolor
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.theme == "nord" and app.monitor.palette["text"].bgcolor != before)
+        await press(pilot, "colon")
+        await search(pilot, "all the knobs")
+        await press(pilot, "enter")
+        await until(pilot, lambda: not isinstance(app.screen, CommandPalette) and "Knobs of" in shown(pilot))
+
+
+@pytest.mark.process
+def test_the_screen_does_not_load_it():
+    code = "import sys, tfmon.api.live; sys.exit('tfmon.ui.screens.help' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+SAID = "read only: this screen shows the race and changes nothing"
+CHANGES = {
+    "prefetch.next", "batch.down", "batch.up", "graph", "xla", "mixed", "pause", "mode", "try", "undo", "restart",
+    "scenario", "lane.profile",
+}  # fmt: skip
+OTHERS = {"quit", "picture", "palette"}
+
+
+async def test_keys_and_clicks_change_nothing_and_say_so_if_they_would_and_q_leaves():
+    demo = racing_demo()
+    app = app_of(demo, readonly=True)
+    async with app.run_test(size=(120, 36)) as pilot:
+        assert "read only: keys change nothing" in shown(pilot) and "to undo" not in shown(pilot)
+        for key in RACE_KEYS:
+            if key.id in OTHERS:
+                continue
+            app.monitor.say("")
+            await press(pilot, key.keys.split(",")[0])
+            assert (SAID in shown(pilot)) == (key.id in CHANGES), key.id
+            if key.id in CHANGES:
+                assert isinstance(app.screen, RaceScreen), key.id
+            elif not isinstance(app.screen, RaceScreen):
+                await press(pilot, "escape")
+            assert isinstance(app.screen, RaceScreen), key.id
+        for keys in (("k", "right"), ("i", "K"), ("E", "enter"), ("E", "u")):
+            app.monitor.say("")
+            await press(pilot, *keys)
+            assert SAID in shown(pilot), keys
+            await press(pilot, "escape")
+        app.monitor.say("")
+        bottom = shown(pilot).splitlines()[-1]
+        assert "prefetch" not in bottom and "restart" not in bottom and "? help" in bottom
+        assert demo.controls.calls == [] and demo.experiments.calls == []
+        await press(pilot, "q")
+    assert app.return_value == "quit"
+
+
+async def test_w_saves_a_report_and_says_where_or_why_not():
+    demo, runs = racing_demo(), FakeRuns()
+    app = app_of(demo, runs=runs)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "W")
+        assert "no report: this is not recorded" in shown(pilot)
+        recording = RecordingState("/runs/race.jsonl")
+        demo.session.accept(RecordingChanged(at_ns=demo.clock(), recording=recording))
+        app.monitor.pull()
+        await press(pilot, "W")
+        await until(pilot, lambda: "saved race.html" in shown(pilot))
+        assert runs.calls == [("report", "/runs/race.jsonl")]
+        runs.refusal = "no space left"
+        await press(pilot, "W")
+        await until(pilot, lambda: "no space left" in shown(pilot))

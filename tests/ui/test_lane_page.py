@@ -70,7 +70,7 @@ def test_what_a_driver_is_slow_to_answer_is_told_with_its_age_on_the_page_and_in
     slow = (SlowReading("load", 118.4, 11.84, before.at_ns - 7 * SECOND),)
     demo.session.accept(replace(before, slow=slow))
     text = page(demo, "gpu:0")
-    assert "load: the driver took 118 ms, so it is asked every 11.8 s; read 7.0 s ago" in text
+    assert "load: the driver took 118 ms, so it is read every 11.8 s; read 7.0 s ago" in text
     assert "6 %, 7 s ago" in race(demo)
     demo.session.accept(replace(before, slow=(replace(slow[0], at_ns=before.at_ns),)))
     assert "6 % busy" in race(demo)
@@ -154,8 +154,6 @@ async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thre
         await press(pilot, "escape", "tab", "tab", "P")
         await until(pilot, lambda: "20 steps of 1.2 ms" in shown(pilot))
         assert profiled == ["cpu", "gpu:0"] and "Profile of lane G: gpu:0" in shown(pilot)
-        bars = {line.split("%")[0].strip(): line.count("▓") for line in shown(pilot).splitlines() if "▓" in line}
-        assert list(bars.values()) == [28, 2], "shares as bars of 30 cells"
         await press(pilot, "escape", "escape")
         for name in demo.names:
             demo.fail(name)

@@ -15,7 +15,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells
-from tfmon.ui.view import View
+from tfmon.ui.source import View
 
 from .pilot import app_of, press, until
 

@@ -8,7 +8,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
-from tfmon.model.lane_log import LogLine
+from tfmon.model.lane_state import LogLine
 from tfmon.ui.screens.log import VIEWS, log_entries, source_of
 from tfmon.ui.screens.race import RaceScreen
 

@@ -12,7 +12,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.screens.text import CopyPage, continued, verdict_lines
-from tfmon.ui.view import OWN
+from tfmon.ui.source import OWN
 
 from .pilot import app_of, press, shown, until
 
@@ -87,7 +87,7 @@ async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
         assert app.monitor.view.scale == OWN and shown(pilot).count("loss · own scale") == 2
         await press(pilot, "h")
         assert shown(pilot).count("5 min ago") == 2
-        await press(pilot, "h", "h", "a", "a", *("v" for _ in range(4)))
+        await press(pilot, "h", "h", "a", *("v" for _ in range(4)))
         assert (app.monitor.view.metric, app.monitor.view.scale, app.monitor.view.span_s) == (
             "throughput",
             "shared",
@@ -95,47 +95,14 @@ async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
         )
 
 
-# ---------------------------------------------------------------- a display that stands still
-
-
-async def test_the_display_stands_still_while_training_goes_on_and_comes_back_to_now():
-    demo = racing_demo()
-    demo.race(60)
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "F")
-        still = shown(pilot).splitlines()[:-2]
-        demo.race(12, (3_000, 1_000))
-        app.monitor.pull()
-        assert shown(pilot).splitlines()[:-2][3:20] == still[3:20], "figures, readings"
-        assert "not following · 0:12 behind · F to now" in shown(pilot)
-        await press(pilot, "B")
-        assert len(demo.controls.calls) == 2, "keys act on the lanes as they are now"
-        await press(pilot, "F")
-        assert "not following" not in shown(pilot) and not app.monitor.view.frozen
-        assert shown(pilot).splitlines()[3:6] != still[3:6]
-
-
-async def test_a_failure_is_said_although_the_display_stands_still():
+async def test_another_race_ends_the_zoom():
     demo = racing_demo()
     app = app_of(demo)
     async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "F")
-        demo.fail("gpu:0")
-        app.monitor.pull()
-        assert "failed" in shown(pilot).splitlines()[-2] and "keras_hub" in shown(pilot).splitlines()[-2]
-        assert "not following" in shown(pilot)
-
-
-async def test_another_race_ends_zoom_and_standing_still():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "z", "F")
+        await press(pilot, "z")
         demo.session.begin(demo.session.snapshot().race, demo.specs)
         app.monitor.pull()
-        assert (app.monitor.view.zoomed, app.monitor.view.frozen, app.monitor.view.focused) == (False, False, None)
-        assert app.monitor.shown is app.monitor.analysis
+        assert (app.monitor.view.zoomed, app.monitor.view.focused) == (False, None)
 
 
 # ---------------------------------------------------------------- copy

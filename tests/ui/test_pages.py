@@ -8,16 +8,24 @@ from textual.events import MouseScrollDown
 
 from tfmon.errors import TfmonError
 from tfmon.ui.keys import KEYS
+from tfmon.ui.render.layout import TABS, Hint, hint_row, tab_row
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.style import to_ascii
-from tfmon.ui.render.table import Column, Entry, Order, arranged, entry_rows, in_view, whole_rows, widths
-from tfmon.ui.render.tabs import TABS, Hint, hint_row, tab_row
+from tfmon.ui.render.table import (
+    Column,
+    Entry,
+    Order,
+    arranged,
+    entry_rows,
+    in_view,
+    matching_rows,
+    whole_rows,
+    widths,
+)
 from tfmon.ui.screens.choices import _scenario_entry
+from tfmon.ui.screens.help import _actions, help_rows
 from tfmon.ui.screens.page import Page
-from tfmon.ui.screens.palette import _actions
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.screens.scroll import matching_rows
-from tfmon.ui.screens.text import help_rows
 
 from .pilot import app_of, press, shown, until, wheel
 
@@ -140,6 +148,9 @@ async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offere
             await press(pilot, key)
             foot = shown(pilot).splitlines()[-1]
             assert "change" not in foot and "end the lane" not in foot
+        await press(pilot, "escape", "H")
+        assert "takes back" not in shown(pilot).splitlines()[-1]
+        await press(pilot, "escape", "k")
         assert "R runs" not in shown(pilot), "there is no list of them here"
         await press(pilot, "R")
         assert pilot.app.screen.tab == "knobs"

@@ -12,10 +12,10 @@ from tfmon.model.lane_events import KnobRefused, LaneFailed, Progressed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render import lane_gpus, readings
+from tfmon.ui.render import hosts, readings
 from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
-from tfmon.ui.view import SHARED, Scale, View
+from tfmon.ui.source import SHARED, Scale, View
 
 from .drawn import frame, text
 
@@ -74,7 +74,7 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     def words(**more) -> str:
         lane = snapshot.lane("gpu:0")
         lane = replace(lane, gpu_use=replace(lane.gpu_use, **more))
-        return plain([lane_gpus.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
+        return plain([hosts.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
 
     of_all = "gpu mem GPU 1.2 GiB of 139 GiB · 38 MiB allocated (peak 51 MiB)"
     assert words(used_bytes=Missing("hidden")) == of_all
@@ -90,10 +90,7 @@ def test_importing_is_never_a_blank_screen():
     assert "stage 2 of 6: loading TensorFlow · 2 s  " in rows[1]
     assert [row[2:7] for row in rows[2:5]] == ["  ✓ s", "  ▸ l", "  · b"]
     assert "2 s since its start" in rows[8]
-    low = drawn(demo, "cpu", 64, 12)
-    assert "✓ start  ▸ import  · build" in low[2]
-    narrow = drawn(demo, "cpu", 40, 12)
-    assert narrow[2].count("■") == 2 * narrow[2].split()[1].count("■")
+    assert "2 s since its start" in drawn(demo, "cpu", 40, 12)[2], "the list has no room"
 
 
 def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
@@ -273,4 +270,4 @@ def test_the_bar_beside_the_epochs_shows_how_much_of_all_is_done():
             )
         )
         row = plain([readings.done_row(demo.session.snapshot().lane("cpu"), 80)])[0]
-        assert (row.count("━"), row.count("─")) == (filled, 16 - filled)
+        assert (row.count("▓"), row.count("░")) == (filled, 16 - filled)

@@ -146,13 +146,8 @@ def test_a_chart_of_another_metric(snap_compare, metric):
     assert snap_compare(app_of(sampled()), terminal_size=USUAL, press=["v"] * presses)
 
 
-@pytest.mark.parametrize(("scale", "presses"), [("own", 1), ("log", 2)], ids=["own", "log"])
-def test_an_own_and_a_logarithmic_axis(snap_compare, scale, presses):
-    assert snap_compare(app_of(sampled()), terminal_size=SMALL, press=["a"] * presses)
-
-
-def test_a_display_that_does_not_follow(snap_compare):
-    assert snap_compare(app_of(sampled()), terminal_size=SMALL, press=["F"])
+def test_an_axis_for_each_lane(snap_compare):
+    assert snap_compare(app_of(sampled()), terminal_size=SMALL, press=["a"])
 
 
 def test_what_is_copied(snap_compare):

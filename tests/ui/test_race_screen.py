@@ -15,11 +15,10 @@ from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
-from tfmon.ui.render.compared import awaited
-from tfmon.ui.render.final import elapsed
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.view import SHARED, Scale, View
+from tfmon.ui.render.verdict import awaited, elapsed
+from tfmon.ui.source import SHARED, Scale, View
 
 from .drawn import frame, text
 
@@ -269,7 +268,7 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     said = awaited(analyse(demo.session.snapshot()))
     assert said.startswith("measuring again: batch size of C changed")
     demo.session.set_exclusive("cpu")
-    assert awaited(analyse(demo.session.snapshot())).endswith("the race goes on after what is being tried")
+    assert awaited(analyse(demo.session.snapshot())).endswith("the race continues after the experiment")
     demo.session.set_exclusive("")
     demo.enter("cpu", "paused")
     assert awaited(analyse(demo.session.snapshot())).endswith("no verdict while a lane is paused")

@@ -13,7 +13,7 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import LaneFailed
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, to_improve
-from tfmon.ui.view import View, acknowledged, with_failures
+from tfmon.ui.source import View, acknowledged, with_failures
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
+from tfmon.ui.screens.choices import run_entry
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
-from tfmon.ui.screens.runs import run_entry
 
 from .pilot import app_of, press, shown, until
 

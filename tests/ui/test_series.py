@@ -11,9 +11,9 @@ from support.ui import CPU_MACHINE, racing_demo
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, plots, series
+from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import plain
-from tfmon.ui.view import LOG, OWN, SHARED, Scale, View
+from tfmon.ui.source import OWN, SHARED, Scale, View
 
 
 def trained(seconds: int) -> LaneState:
@@ -32,7 +32,7 @@ def trained(seconds: int) -> LaneState:
 
 def columns(state: LaneState, metric: str, seconds: int, span_s: int, width: int = 30) -> list[float | None]:
     until_ns = (5_000 + seconds) * SECOND
-    axis = chart.time_axis(until_ns, width, span_s)
+    axis = series.time_axis(until_ns, width, span_s)
     return list(series.values(state, series.BY_ID[metric], until_ns, axis, 1))
 
 
@@ -59,7 +59,7 @@ def test_half_an_hour_is_there_and_scrolled_back_to():
     values = columns(state, "throughput", 1_700, 1_800)
     assert sum(value is not None for value in values) >= 28
     until_ns = (5_000 + 700) * SECOND
-    minute = series.values(state, series.THROUGHPUT, until_ns, chart.time_axis(until_ns, 30, 60), 2)
+    minute = series.values(state, series.THROUGHPUT, until_ns, series.time_axis(until_ns, 30, 60), 2)
     assert minute[2:-3] == (1_000.0,) * 55, "a minute of long ago comes from five seconds"
 
 
@@ -85,9 +85,9 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
     assert series.absent(lane("cpu", window(examples=0)), series.THROUGHPUT) == "it reports no examples"
     assert series.absent(lane("cpu", window(loss=None)), series.BY_ID["loss"]) == "it reports no loss"
     view = View(metric="gpu", scales={SHARED: Scale(0, 100)})
-    rows = plain(plots.chart_rows(cpu, snapshot, view, 60, 9, "lane0"))
+    rows = plain(chart.chart_rows(cpu, snapshot, view, 60, 9, "lane0"))
     assert "n/a (no GPU in this lane)" in "\n".join(rows) and not set("".join(rows)) & set("⣿⣀⣤⣶")
-    assert set("".join(plain(plots.chart_rows(gpu, snapshot, view, 60, 9, "lane0")))) & set("⣿⣀⣤⣶⢀⡀⢠⡄")
+    assert set("".join(plain(chart.chart_rows(gpu, snapshot, view, 60, 9, "lane0")))) & set("⣿⣀⣤⣶⢀⡀⢠⡄")
 
 
 def test_the_key_goes_through_the_metrics_that_some_lane_has():
@@ -108,20 +108,10 @@ def scales(view: View) -> dict[str, Scale]:
     return series.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
 
 
-def test_a_shared_scale_holds_all_lanes_an_own_one_each_and_a_logarithmic_one_is_in_decades():
-    shared, own, log = (scales(View(scale=kind)) for kind in (SHARED, OWN, LOG))
+def test_a_shared_scale_holds_all_lanes_and_an_own_one_each():
+    shared, own = (scales(View(scale=kind)) for kind in (SHARED, OWN))
     assert shared["cpu"] == shared["gpu:0"] == Scale(0.0, 10_000.0)
     assert own["cpu"] == Scale(0.0, 10_000.0) and own["gpu:0"] == Scale(0.0, 5_000.0)
-    assert log["cpu"] == log["gpu:0"] == Scale(1_000.0, 10_000.0, log=True)
-
-
-@given(st.floats(1e-3, 1e9), st.floats(1.0, 1e6))
-def test_on_a_logarithmic_scale_equal_ratios_are_equal_heights(low, ratio):
-    found = [low, low * ratio]
-    scale = series._scale(series.THROUGHPUT, [found], None, LOG)
-    assert scale.low <= low * (1 + 1e-6) and low * ratio <= scale.high * (1 + 1e-6)
-    heights = [series.share(scale, value) for value in (scale.low * 2, scale.low * 4, scale.low * 8)]
-    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1])
 
 
 def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_negative():
@@ -130,15 +120,15 @@ def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_neg
     assert series._scale(series.BY_ID["memory"], [[300 * 2.0**20]], None, SHARED) == Scale(0.0, 512 * 2.0**20)
     loss = series._scale(series.BY_ID["loss"], [[-3.0, 1.0, float("nan")]], None, SHARED)
     assert loss == Scale(-5.0, 1.0)
-    assert series.share(loss, -5.0) == 0 and series.share(loss, 1.0) == 1
-    assert series.share(loss, float("nan")) is None and series.share(loss, None) is None
+    assert chart.share(loss, -5.0) == 0 and chart.share(loss, 1.0) == 1
+    assert chart.share(loss, float("nan")) is None and chart.share(loss, None) is None
 
 
 @given(st.floats(1e-5, 4e10))
 def test_a_value_of_a_scale_has_four_characters_at_most(value):
     for metric in (series.THROUGHPUT, series.BY_ID["memory"]):
         scale = series._scale(metric, [[value]], None, OWN)
-        assert len(series.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
+        assert len(chart.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
 
 
 # ---------------------------------------------------------------- what is drawn
@@ -148,20 +138,12 @@ def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scal
     demo = racing_demo()
 
     def drawn(**view) -> str:
-        return "\n".join(plain(plots.chart_rows(lanes[0], demo.session.snapshot(), View(**view), 60, 9, "lane0")))
+        return "\n".join(plain(chart.chart_rows(lanes[0], demo.session.snapshot(), View(**view), 60, 9, "lane0")))
 
     lanes = demo.session.snapshot().lanes
     assert "examples/s" not in drawn()
     assert "step p95, ms · own scale" in drawn(metric="p95", scale=OWN)
     assert "5 min ago" in drawn(span_s=300) and "30 min ago" in drawn(span_s=1_800)
-
-
-def test_a_frozen_chart_has_the_time_of_the_race_at_its_ends():
-    snapshot = racing_demo().session.snapshot()
-    assert plots.time_words(snapshot, View()) == ("60 s ago", "now")
-    assert plots.time_words(snapshot, View(frozen=True)) == ("-0:18", "0:42")
-    said = "".join(text for text, _ in plots.frozen_row(View(frozen=True, behind_s=12.0)))
-    assert said == "not following · 0:12 behind · F to now"
 
 
 def test_a_chart_is_not_computed_again_until_a_second_has_passed():
@@ -173,7 +155,7 @@ def test_a_chart_is_not_computed_again_until_a_second_has_passed():
     assert after.lanes[0].history != before.lanes[0].history
     for metric in (one for one in series.METRICS if one.id != "gpu"):
         view = View(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
-        first, second = (plots.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
+        first, second = (chart.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
         assert all(one is other for one, other in zip(first[:-1], second[:-1], strict=True)), metric.id
 
 
@@ -185,7 +167,7 @@ def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
     snapshot, view = demo.session.snapshot(), View()
     scale = series.scales(snapshot, view, 50, 2)[SHARED]
     assert scale.high == 10_000
-    rows = plain(plots.chart_rows(snapshot.lanes[0], snapshot, View(scales={SHARED: scale}), 56, 8, "a"))
+    rows = plain(chart.chart_rows(snapshot.lanes[0], snapshot, View(scales={SHARED: scale}), 56, 8, "a"))
     assert "▲" in rows[0] and "▲" not in "".join(rows[1:])
     few = series._scale(series.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
     assert few.high == 50, "what lasts sets the scale"

@@ -12,8 +12,7 @@ from support.ui import GPU_MACHINE, Clock, FakeRuns
 
 from tfmon.analysis.sweep import rank
 from tfmon.model.records import replace
-from tfmon.model.session import Session
-from tfmon.model.sweep import (
+from tfmon.model.series import (
     Figures,
     Pair,
     PairMeasured,
@@ -22,6 +21,7 @@ from tfmon.model.sweep import (
     VisitEnded,
     after,
 )
+from tfmon.model.session import Session
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.experiments import SweepPage
 from tfmon.ui.source import Source

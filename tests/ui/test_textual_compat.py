@@ -22,14 +22,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 import tfmon.ui
-from tfmon.ui.textual_compat import (
-    IDLE_S,
-    RATE_S,
-    ByteRate,
-    PatientSelector,
-    TerminalOutput,
-    wait_for_keys,
-)
+from tfmon.ui.textual_compat import IDLE_S, RATE_S, ByteRate, PatientSelector, TerminalOutput, wait_for_keys
 
 from .pilot import app_of, until
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
@@ -36,35 +36,30 @@ class Advice:
         return f"{self.knob.removesuffix('_size').replace('_', ' ')} {show(self.value)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Try:
-    knob: str
-    value: KnobValue
-    purpose: str
-
-
 _COMPUTE = (
-    _Try("xla", True, "fuse operations"),
-    _Try("mixed_precision", "bfloat16", "compute in 16 bits"),
-    _Try("mixed_precision", "float16", "compute in 16 bits"),
-    _Try("batch_size", 0, "fill the processor better"),
+    Advice("xla", True, "fuse operations"),
+    Advice("mixed_precision", "bfloat16", "compute in 16 bits"),
+    Advice("mixed_precision", "float16", "compute in 16 bits"),
+    Advice("batch_size", 0, "fill the processor better"),
 )
 _TRIES = {
     "input": (
-        _Try("parallel_calls", "auto", "prepare several examples at once"),
-        _Try("prefetch", "auto", "make batches while the step runs"),
-        _Try("cache", True, "prepare each example only once; its random changes are then the same in each epoch"),
+        Advice("parallel_calls", "auto", "prepare several examples at once"),
+        Advice("prefetch", "auto", "make batches while the step runs"),
+        Advice(
+            "cache", True, "prepare each example only once; its random changes are then the same in each epoch"
+        ),
     ),
-    "sync": (_Try("sync_every_step", False, "let the device run ahead instead of reading each loss"),),
+    "sync": (Advice("sync_every_step", False, "let the device run ahead instead of reading each loss"),),
     "transfer": (
-        _Try("prefetch", "auto", "make and copy batches while the step runs"),
-        _Try("mixed_precision", "bfloat16", "half the bytes"),
+        Advice("prefetch", "auto", "make and copy batches while the step runs"),
+        Advice("mixed_precision", "bfloat16", "half the bytes"),
     ),
-    "all-reduce": (_Try("batch_size", 0, "more work between two all-reduces"),),
-    "eager": (_Try("graph", True, "start one graph instead of every operation"),),
+    "all-reduce": (Advice("batch_size", 0, "more work between two all-reduces"),),
+    "eager": (Advice("graph", True, "start one graph instead of every operation"),),
     "dispatch": (
-        _Try("batch_size", 0, "more work for each start"),
-        _Try("xla", True, "fewer, larger operations"),
+        Advice("batch_size", 0, "more work for each start"),
+        Advice("xla", True, "fewer, larger operations"),
     ),
     "compute": _COMPUTE,
     "step": _COMPUTE,
@@ -144,19 +139,19 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
         knob = _find(knobs, one.knob)
         by_code = lane.command and lane.versions["tensorflow"] and one.knob != "batch_size"
         if knob is None and by_code and _makes_sense(lane, one):
-            yield Advice(one.knob, one.value, one.purpose, by_hand=True)
+            yield replace(one, by_hand=True)
         if knob is None or not _makes_sense(lane, one):
             continue
         value = _larger_batch(knob, lane) if one.knob == "batch_size" else one.value
         if value is not None:
-            yield Advice(one.knob, value, one.purpose)
+            yield replace(one, value=value)
     variant = _find(knobs, "variant")
     if variant is not None and kind in _VARIANTS_HELP:
         for choice in variant.remedies:
             yield Advice("variant", choice, "the same work in another way")
 
 
-def _makes_sense(lane: LaneState, one: _Try) -> bool:
+def _makes_sense(lane: LaneState, one: Advice) -> bool:
     if one.knob == "xla" and not lane.settings.get("graph", True):
         return False
     if one.knob != "batch_size" and obstacle({**lane.settings, one.knob: one.value}, lane.spec.devices):

@@ -10,13 +10,14 @@ from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.crossover import Curve, curve_of
 from tfmon.analysis.finish import time_to_finish
-from tfmon.analysis.history import Measured, Row, change_news, earlier_text, history_of, measure
+from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
+from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
+from tfmon.model.window_sums import WindowSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class LaneAnalysis:
     bottleneck: Bottleneck | None
     """What limits it, with the advice that was not tried yet; None before enough is measured."""
     throughput: Throughput
+    recent: WindowSums
+    """What it did in the last seconds: the throughput that is shown as current."""
 
     @property
     def speed(self) -> Estimate | None:
@@ -68,9 +71,9 @@ class Analysis:
     """The crossover that runs or ran last; None if the last experiment is none."""
     tuning: tuning.Best | None
     """What the tuning that runs or ran last came to so far; None if nothing was tuned."""
-    history: tuple[Row, ...] = ()
+    history: tuple[HistoryRow, ...] = ()
     """Every change of the race and what came of it, oldest first; empty if nothing was changed."""
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredPeriod, ...] = ()
     """What each period of the race came to, the present one last."""
     earlier: str = ""
     """The last verdict, and until when it was measured, while the present settings have none."""
@@ -128,7 +131,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         snapshot=snapshot,
         verdict=verdict,
         lanes=tuple(
-            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name])
+            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name], lane.recent())
             for lane in snapshot.lanes
         ),
         news=change_news(snapshot, rows) or tuning.news(snapshot),

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.means import LEAST_PAIRS
+from tfmon.analysis.intervals import LEAST_PAIRS
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import BetweenProcesses, CrossoverState
+from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
+from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, title
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.crossover import curve_of
-from tfmon.analysis.intervals import Looks
-from tfmon.analysis.means import Center, trimmed_in_time
+from tfmon.analysis.intervals import Center, Looks, trimmed_in_time
 from tfmon.analysis.tuning import best_of, best_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import concurrent_slices
 from tfmon.model.periods import Period, in_slices
-from tfmon.model.race import CrossoverState, Race
+from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, Estimate
+from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
 
 TOO_WIDE = 4.0
@@ -29,7 +29,7 @@ HEADS = ("time", "change", "examples/s", "effect", "pairs", "verdict from then o
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredPeriod:
     """What one period came to."""
 
     period: Period | None
@@ -40,7 +40,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HistoryRow:
     """One change, and what came of it."""
 
     at_s: float
@@ -83,7 +83,9 @@ class Row:
         )
 
 
-def measure(snapshot: Snapshot, verdict: Verdict, before: Sequence[Measured] = ()) -> tuple[Measured, ...]:
+def measure(
+    snapshot: Snapshot, verdict: Verdict, before: Sequence[MeasuredPeriod] = ()
+) -> tuple[MeasuredPeriod, ...]:
     """Return the outcome of each period, the present one last; its verdict is known.
 
     `before` is what an earlier snapshot of the race came to: periods that it knows are taken from it.
@@ -93,9 +95,9 @@ def measure(snapshot: Snapshot, verdict: Verdict, before: Sequence[Measured] = (
     for period in snapshot.periods:
         if id(period) not in known:
             then = replace(snapshot, at_ns=period.until_ns, lanes=period.lanes, race=period.race)
-            known[id(period)] = Measured(period, find_verdict(then), _centers(period.lanes, period.race))
+            known[id(period)] = MeasuredPeriod(period, find_verdict(then), _centers(period.lanes, period.race))
         found.append(known[id(period)])
-    return (*found, Measured(None, verdict, _centers(snapshot.lanes, snapshot.race) if found else {}))
+    return (*found, MeasuredPeriod(None, verdict, _centers(snapshot.lanes, snapshot.race) if found else {}))
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
@@ -111,16 +113,16 @@ def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | Non
     return {lane.spec.name: center_of(lane, sliced=in_slices(race, lanes)) for lane in lanes}
 
 
-def history_of(snapshot: Snapshot, measured: Sequence[Measured]) -> tuple[Row, ...]:
+def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[HistoryRow, ...]:
     """Return the rows of a race, oldest first; none for one in which nothing was changed."""
-    rows = [Row(0.0, "start", verdict=one.verdict) for one in measured[:-1][:1]]
+    rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[:-1][:1]]
     for one, then in itertools.pairwise(measured):
         *several, last = _rows_of(one, then, snapshot)
         rows += [*several, replace(last, verdict=then.verdict)]
     return tuple(rows)
 
 
-def _rows_of(one: Measured, then: Measured, snapshot: Snapshot) -> Iterator[Row]:
+def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[HistoryRow]:
     """Yield the rows of what ended a period, before another one."""
     period, now = one.period, then.period.lanes if then.period is not None else snapshot.lanes
     assert period is not None, "the present period has not ended"
@@ -134,14 +136,14 @@ def _rows_of(one: Measured, then: Measured, snapshot: Snapshot) -> Iterator[Row]
         effect = _effect(*centers, snapshot.race, same_process=lane.process == after.process)
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
         early = enough and then.period is None
-        yield Row(at_s, change.text, lane.spec.id, first, second, effect, early=early)
+        yield HistoryRow(at_s, change.text, lane.spec.id, first, second, effect, early=early)
     if isinstance(experiment, CrossoverState):
-        yield Row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), experiment).text}")
+        yield HistoryRow(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), experiment).text}")
     elif experiment is not None:
         best = best_of(experiment)
-        yield Row(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {best_text(best)}")
+        yield HistoryRow(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {best_text(best)}")
     elif not period.changes:
-        yield Row(at_s, period.event)
+        yield HistoryRow(at_s, period.event)
 
 
 def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
@@ -159,7 +161,7 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
     return max(0, period.until_ns - (snapshot.race.started_ns or period.until_ns)) / 1e9
 
 
-def change_news(snapshot: Snapshot, rows: Sequence[Row]) -> str:
+def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
     """Say what the last change of the user did to its lanes; "" where something else came after it."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
     last = rows[len(rows) - count :]
@@ -167,7 +169,7 @@ def change_news(snapshot: Snapshot, rows: Sequence[Row]) -> str:
     return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in told)
 
 
-def earlier_text(snapshot: Snapshot, measured: Sequence[Measured]) -> str:
+def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
     """Return the last verdict and until when it was measured, while the present settings have none; else ""."""
     for one in reversed(measured):
         if one.verdict.kind in (FASTER, SAME):

@@ -1,4 +1,4 @@
-"""How wide a 95 % interval must be for how it is used. Pure.
+"""How wide a 95 % interval must be for how it is used, and the robust means that have one. Pure.
 
 An interval for one look at the end is wrong far more often than in 5 % of cases when it is looked at all the time,
 and the race ends when somebody likes what he sees. So there are three kinds:
@@ -11,6 +11,9 @@ and the race ends when somebody likes what he sees. So there are three kinds:
   (O'Brien and Fleming), a part of it is spent by an always valid interval, so that a large difference shows early.
 - **fixed**: holds at one look, at the end of a length that is known before.
 
+Means are robust: a few disturbed slices hardly move a trimmed mean, and of some races one that is far off counts
+little.
+
 Sources: Wang, Ramdas (2023), arXiv 2310.03722; O'Brien, Fleming (1979), Biometrics 35; Lan, DeMets (1983),
 Biometrika 70.
 """
@@ -18,11 +21,13 @@ Biometrika 70.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
+from statistics import NormalDist, median, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 
 ERROR = 0.05
 """How often an interval may miss the truth."""
@@ -150,3 +155,170 @@ def _beta(x: float, a: float, b: float) -> float:
         if abs(change - 1) < 1e-13:
             break
     return math.exp(log_front) * fraction / a
+
+
+# ---------------- the trimmed mean, without the lowest and the highest fifth
+#
+# Its standard error is Tukey and McLaughlin's, with winsorised variance. A few disturbed slices hardly move it or
+# widen its interval, unlike those of the plain mean. A test compares with `scipy.stats.mstats.trimmed_mean_ci`.
+# Source: Tukey, McLaughlin (1963), Sankhyā A 25.
+
+
+TRIM = 0.2
+"""Share of the values cut off at each end."""
+LEAST_PAIRS = 5
+"""Fewer slices of a lane give no interval, and fewer pairs of a process nothing about it."""
+FEWEST, UNTRIMMED = 2, 8
+"""Pairs of two lanes from which their ratio has an interval, and from which on some are cut off."""
+STRETCHES = 5
+"""Stretches of a race whose scatter tells of slow changes: batch means, with Student's t."""
+WIDEST = math.log(1_000)
+"""Half an interval from which on it says nothing, so that there is none."""
+AT_THE_END = Looks()
+"""One look, at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Center:
+    """A trimmed mean."""
+
+    value: float
+    error: float
+    """Its standard error."""
+    degrees: int
+    """Degrees of freedom of the standard error."""
+    count: int
+    """Values behind it."""
+    estimated: int = 0
+    """Figures besides the mean that were estimated from them."""
+
+    def reach(self, looks: Looks = AT_THE_END) -> float:
+        """Return half the 95 % interval; infinite where there is none yet."""
+        errors = looks.errors(self.count - self.estimated, self.degrees)
+        return errors * self.error if errors < NONE else NONE
+
+    def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
+        """Return the mean with its interval, None where there is none yet."""
+        return estimate_of(self.value, self.reach(looks), self.count, looks)
+
+
+def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False) -> Center | None:
+    """Return the trimmed mean of values; None for fewer than `LEAST_PAIRS`.
+
+    Args:
+        values: The values.
+        estimated: How many figures besides the mean were estimated from them, and taken out.
+        few: Whether `FEWEST` values do; fewer than `UNTRIMMED` are then all kept.
+    """
+    count = len(values)
+    if count < (FEWEST if few else LEAST_PAIRS):
+        return None
+    ordered = sorted(values)
+    cut = 0 if few and count < UNTRIMMED else int(TRIM * count)
+    kept = ordered[cut : count - cut]
+    low, high, sum_kept = kept[0], kept[-1], math.fsum(kept)
+    mean = sum_kept / len(kept)
+    middle = (sum_kept + cut * (low + high)) / count  # The mean of the winsorised values.
+    squares = math.fsum([(value - middle) ** 2 for value in kept])
+    variance = (squares + cut * ((low - middle) ** 2 + (high - middle) ** 2)) / (count - 1 - estimated)
+    error = math.sqrt(variance / count) / (1 - 2 * TRIM if cut or not few else 1)
+    if not math.isfinite(error):
+        return None
+    return Center(mean, error, len(kept) - 1 - estimated, count, estimated)
+
+
+def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | None:
+    """Return the trimmed mean of values in their order, as unsure as slow changes of the machine make it.
+
+    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
+    stretches tells of slow changes, and the wider interval counts. None from too few values, see `trimmed`.
+    """
+    center = trimmed(values, few=few)
+    if center is None or len(values) < 2 * STRETCHES:
+        return center
+    edges = [round(place * len(values) / STRETCHES) for place in range(STRETCHES + 1)]
+    middles = [median(values[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
+    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
+    return max(center, slow, key=Center.reach)
+
+
+def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
+    """Return a value with its interval; None for one so wide that it says nothing."""
+    return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
+
+
+# ---------------- two groups of races, where a few may be far off
+#
+# Equal races on a quiet machine differ by about 1 %, and now and then one is 10 to 50 % slower, because something
+# else had the hardware. One such race among five spoils a mean and its standard error. So the logarithms of both
+# groups are supposed to follow Student's t with few degrees of freedom, whose tails hold such races: a center for
+# each group, and one scale for both. The interval has the most probable differences of the centers.
+# Sources: Lange, Little, Taylor (1989), JASA 84, for the distribution; Gelman (2006), Bayesian Analysis 1, for the
+# half-Cauchy prior of the scale. `tests/benchmarks/gate.py` measures how often a gate made of it is right.
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+TAILS = 2.0
+"""Degrees of freedom of the races: the fewer, the less a race that is far off counts."""
+SCALE = 0.01
+"""Median of the prior of the scale: what equal races differ by on a machine that has nothing else to do."""
+SCALES = (0.0005, 1.0, 30)
+"""Smallest and largest scale that is considered, and how many between them, in equal ratios."""
+CENTERS = 1_000
+"""How many centres are considered."""
+CAUTION = 0.6
+"""Share of the error that the interval is allowed: races of thinner tails than supposed are missed more often.
+
+With it, 95 % intervals of 3 and 5 races on each side held the truth in 93 to 99 % of simulated groups, where races
+scatter by 0.3 to 8 % as a normal or a t distribution, or where every seventh of them is up to 30 % slower.
+"""
+LEAST_SPREAD = 0.02
+"""What races that are all alike are taken to be apart at least, for the range of the centres."""
+
+
+class Shift(NamedTuple):
+    """How much the second group lies above the first."""
+
+    value: float
+    low: float
+    high: float
+
+
+def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shift:
+    """Return the difference of two groups of values, with its interval.
+
+    Args:
+        before: Logarithms of the first group's speeds, at least two.
+        after: Those of the second group.
+        error: How often the interval may miss the truth.
+    """
+    import numpy as np
+
+    middles = median(before), median(after)
+    spread = max(LEAST_SPREAD, max(before) - min(before), max(after) - min(after))
+    centers, scales = np.linspace(-3 * spread, 3 * spread, CENTERS), np.geomspace(*SCALES)
+    first, second = (
+        _likelihood(np.subtract(values, middle), centers, scales)
+        for values, middle in zip((before, after), middles, strict=True)
+    )
+    prior = scales / (1 + (scales / SCALE) ** 2)  # half-Cauchy, for scales in equal ratios
+    density = sum(share * np.convolve(b, a[::-1]) for share, a, b in zip(prior, first, second, strict=True))
+    apart = np.linspace(-6 * spread, 6 * spread, 2 * CENTERS - 1) + middles[1] - middles[0]
+    below = (np.cumsum(density) - density / 2) / np.sum(density)
+    tail = CAUTION * error / 2
+    return Shift(*(float(np.interp(share, below, apart)) for share in (0.5, tail, 1 - tail)))
+
+
+def _likelihood(values: Floats, centers: Floats, scales: Floats) -> Floats:
+    """Return how probable values are by scale and centre, over the most probable ones."""
+    import numpy as np
+
+    total: Any = -len(values) * np.log(scales)[:, None]
+    for value in values:
+        total = total - (TAILS + 1) / 2 * np.log1p(((value - centers) / scales[:, None]) ** 2 / TAILS)
+    return np.asarray(np.exp(total - total.max()))

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.finish import ended_itself
-from tfmon.analysis.intervals import FEW, Looks
-from tfmon.analysis.means import FEWEST, TRIM, UNTRIMMED, WIDEST
-from tfmon.analysis.statistics import Between, Comparison
+from tfmon.analysis.intervals import FEW, FEWEST, TRIM, UNTRIMMED, WIDEST, Looks
+from tfmon.analysis.statistics import Between, LogRatio
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
@@ -64,7 +63,7 @@ def round_s(slices: Slices) -> float | None:
     return sum(paces) / len(paces) if paces else None
 
 
-def seconds_left(race: Race, slices: Slices, comparison: Comparison, looks: Looks) -> float | None:
+def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
     """Return about how many seconds more give an answer, or the width that ends the race.
 
     None if there is one, or if more time of this race gives none.
@@ -84,7 +83,7 @@ def seconds_left(race: Race, slices: Slices, comparison: Comparison, looks: Look
 
 
 def more_pairs(
-    comparison: Comparison, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
+    comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
     """Return after how many more pairs the comparison is known well enough; None if that never comes.
 
@@ -108,7 +107,7 @@ def more_pairs(
     return high - count
 
 
-def _reach(comparison: Comparison, looks: Looks, pairs: int, *, fresh: bool) -> float:
+def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> float:
     """Return half the interval after so many pairs."""
     center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
     cut = int(TRIM * pairs) if pairs >= UNTRIMMED else 0
@@ -187,7 +186,7 @@ def falling(
 
 
 def longer_text(
-    left_s: float | None, snapshot: Snapshot, comparison: Comparison, looks: Looks, *, over: bool
+    left_s: float | None, snapshot: Snapshot, comparison: LogRatio, looks: Looks, *, over: bool
 ) -> str:
     """Say how much longer it takes, or that no time of this race is enough."""
     if left_s is not None and not (over and ended_itself(snapshot.lanes)):

@@ -1,12 +1,15 @@
-"""The table of a series, whichever it is: crossover, tuning or sweep. Pure.
+"""The table of a series, whichever it is: crossover, tuning or sweep; and its curves as characters. Pure.
 
-A row for each combination that was or will be measured, also for one that failed; the answer; and a curve for each
-knob that is a number. Screen, text, Markdown and HTML show this table.
+A row for each combination that was or will be measured, also for one that failed; the answer; and a curve for
+each knob that is a number. Screen, text, Markdown and HTML show this table. Both axes of a curve are logarithmic:
+values of the knob stand at even distances, and a factor is as high anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import itertools
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -116,3 +119,139 @@ def rates(speed: Estimate) -> str:
 def settings_text(settings: Settings) -> str:
     """Name settings as the command line takes them: "batch_size=512 mixed_precision=off"."""
     return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
+
+
+# ---------------- curves as characters
+
+
+LABEL_CELLS = 8
+"""Cells before the chart: the scale and its axis."""
+_BOTH = "*"
+"""Stands where both lanes are at the same height."""
+_Grid = list[list[tuple[str, int | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveChart:
+    """The chart of a curve, from top to bottom."""
+
+    labels: tuple[str, ...]
+    """The scale beside each row of the grid."""
+    grid: tuple[tuple[tuple[str, int | None], ...], ...]
+    """Rows of characters, each with the place of the series that it belongs to, such as a lane; or None."""
+    foot: tuple[str, str]
+    """The axis, with a mark at each crossing, and the values below it."""
+
+    @property
+    def lines(self) -> list[str]:
+        """The chart as plain text."""
+        rows = [
+            label + "".join(character for character, _ in row)
+            for label, row in zip(self.labels, self.grid, strict=True)
+        ]
+        return [line.rstrip() for line in (*rows, *self.foot)]
+
+
+def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
+    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw.
+
+    Each line is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell,
+    and dots from one value to the next.
+
+    Args:
+        curve: What is drawn.
+        width: Cells at most.
+        height: Rows.
+        most: How many lines are drawn.
+    """
+    values, lines = curve.values, curve.lines[:most]
+    columns, rows = width - LABEL_CELLS, height - 2
+    scale = _scale([one for line in lines for one in line.points if one is not None])
+    if columns < 2 * len(values) or rows < 3 or scale is None:
+        return None
+    grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
+    for line in lines:
+        points = [
+            (_column(at, len(values), columns), one) for at, one in enumerate(line.points) if one is not None
+        ]
+        _draw(grid, points, scale, line.id, line.place)
+    axis = ["─"] * columns
+    for mark in curve.marks:
+        axis[_column_of(values, mark, columns)] = "▲"
+    return CurveChart(
+        labels=tuple(_label(at, rows, scale) for at in range(rows)),
+        grid=tuple(map(tuple, grid)),
+        foot=("└".rjust(LABEL_CELLS) + "".join(axis), " " * LABEL_CELLS + _ticks(values, columns)),
+    )
+
+
+def _scale(found: Sequence[Estimate]) -> tuple[float, float] | None:
+    """Return the logs of the lowest and the highest value of the scale; None while nothing is measured."""
+    if not found:
+        return None
+    low, high = min(one.low for one in found), max(one.high for one in found)
+    middle = math.log(low) / 2 + math.log(high) / 2
+    half = max(math.log(high) - middle, math.log(1.2))
+    return middle - half, middle + half
+
+
+def _row(value: float, scale: tuple[float, float], rows: int) -> int:
+    low, high = scale
+    share = (math.log(value) - low) / (high - low)
+    return min(rows - 1, max(0, round((1 - share) * (rows - 1))))
+
+
+def _column(at: int, places: int, columns: int) -> int:
+    """Return the column of a value: each has a stretch of the same width, and stands in its middle."""
+    return int((at + 0.5) * columns / places)
+
+
+def _column_of(values: Sequence[KnobValue], value: float, columns: int) -> int:
+    logs = [math.log2(float(one)) for one in values]
+    at = (math.log2(value) - logs[0]) / (logs[-1] - logs[0]) * (len(logs) - 1)
+    return min(columns - 1, max(0, int((at + 0.5) * columns / len(logs))))
+
+
+def _draw(
+    grid: _Grid, points: Sequence[tuple[int, Estimate]], scale: tuple[float, float], id: str, lane: int
+) -> None:
+    rows = len(grid)
+    for (left, one), (right, other) in itertools.pairwise(points):
+        for column in range(left + 1, right):
+            share = (column - left) / (right - left)
+            value = math.exp(math.log(one.value) * (1 - share) + math.log(other.value) * share)
+            _put(grid, _row(value, scale, rows), column, "·", lane)
+    for column, one in points:
+        for row in range(_row(one.high, scale, rows), _row(one.low, scale, rows) + 1):
+            _put(grid, row, column, "│", lane)
+        row = _row(one.value, scale, rows)
+        taken = grid[row][column][0]
+        grid[row][column] = (_BOTH, None) if taken.isalpha() else (id, lane)
+
+
+def _put(grid: _Grid, row: int, column: int, character: str, lane: int) -> None:
+    """Draw a cell that is still free, or over a dot."""
+    if grid[row][column][0] in " ·":
+        grid[row][column] = (character, lane)
+
+
+def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
+    """Write the scale beside the highest, the middle and the lowest row."""
+    if at not in (0, rows // 2, rows - 1):
+        return "│".rjust(LABEL_CELLS)
+    low, high = scale
+    value = math.exp(high - (high - low) * at / (rows - 1))
+    return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"
+
+
+def _ticks(values: Sequence[KnobValue], columns: int) -> str:
+    """Write the values below the axis; every other one, and so on, where they do not all have room."""
+    words = [show(value) for value in values]
+    every = 1
+    while every < len(words) and columns / len(words) * every < max(map(len, words)) + 1:
+        every += 1
+    line = [" "] * columns
+    for at in range(0, len(words), every):
+        start = max(0, min(columns - len(words[at]), _column(at, len(words), columns) - len(words[at]) // 2))
+        line[start : start + len(words[at])] = words[at]
+    return "".join(line).rstrip()

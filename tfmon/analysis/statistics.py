@@ -2,7 +2,7 @@
 
 Slices of one round are measured right after each other, so each round gives one ratio, a pair, which slow changes
 (heat, other load) hardly touch. What coming first in a round makes is estimated and taken out. The centre is
-the trimmed mean of the logarithms, see `means`.
+the trimmed mean of the logarithms, see `intervals`.
 
 How many standard errors the interval reaches depends on how it is looked at, see `intervals`. Two equal processes
 differ in speed as long as they live, by how their memory is laid out. That is a part of every interval: its
@@ -15,12 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from tfmon.analysis.intervals import Looks, student
-from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, estimate_of, trimmed, trimmed_in_time
+from tfmon.analysis.intervals import (
+    AT_THE_END,
+    LEAST_PAIRS,
+    Center,
+    Looks,
+    estimate_of,
+    student,
+    trimmed,
+    trimmed_in_time,
+)
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
@@ -103,7 +111,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class LogRatio:
     """The log ratio of two speeds, from pairs of slices."""
 
     center: Center
@@ -118,15 +126,6 @@ class Comparison:
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the ratio with its interval, None where there is none yet."""
         return _exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
-
-
-@dataclass(slots=True)
-class _Pairs:
-    """Pairs of slices: their log ratios, which slice of them came first, and the processes that ran them."""
-
-    logs: list[float] = field(default_factory=list)
-    first_leads: list[bool] = field(default_factory=list)
-    processes: list[tuple[int, int]] = field(default_factory=list)
 
 
 def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
@@ -146,7 +145,7 @@ def compare(
     *,
     in_turns: bool = True,
     apart: bool = False,
-) -> Comparison | None:
+) -> LogRatio | None:
     """Compare two lanes by the rounds that both ran in; None from too few.
 
     Args:
@@ -156,15 +155,11 @@ def compare(
         in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
         apart: Whether they trained on two machines, at the same time.
     """
-    pairs = _Pairs()
-    for number, one in first.items():
-        other = second.get(number)
-        if other is not None:
-            pairs.logs.append(one.log - other.log)
-            if in_turns and not apart:
-                pairs.first_leads.append(one.at_ns < other.at_ns)
-            pairs.processes.append((one.process, other.process))
-    return _compare(pairs, prior, BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD)
+    pairs = [(one, second[number]) for number, one in first.items() if number in second]
+    logs = [one.log - other.log for one, other in pairs]
+    leads = [one.at_ns < other.at_ns for one, other in pairs] if in_turns and not apart else []
+    processes = [(one.process, other.process) for one, other in pairs]
+    return _compare(logs, leads, processes, prior, BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD)
 
 
 def compare_pairs(
@@ -172,7 +167,7 @@ def compare_pairs(
     first_leads: Sequence[bool],
     processes: Sequence[int],
     prior: BetweenProcesses | None = None,
-) -> Comparison | None:
+) -> LogRatio | None:
     """Compare two lanes of one machine by pairs that are known already; None from too few.
 
     Args:
@@ -181,7 +176,7 @@ def compare_pairs(
         processes: Which processes ran it: pairs of the same two have the same number.
         prior: What is known of equal processes before.
     """
-    return _compare(_Pairs(list(logs), list(first_leads), [(one, one) for one in processes]), prior)
+    return _compare(logs, first_leads, [(one, one) for one in processes], prior)
 
 
 def ratio(
@@ -211,15 +206,12 @@ def gain(
     A pair is a slice under the old settings and one under the new ones, soon after each other. Without
     `one_process` each setting has its own process, and the interval includes what two equal processes differ by.
     """
-    logs = _Pairs()
-    for old, new in pairs:
-        if old.examples * new.examples:
-            logs.logs.append(math.log(new.examples_per_s / old.examples_per_s))
-            logs.processes.append((new.process, old.process))
+    trained = [(old, new) for old, new in pairs if old.examples * new.examples]
+    logs = [math.log(new.examples_per_s / old.examples_per_s) for old, new in trained]
     if one_process:
-        center = trimmed(logs.logs)
+        center = trimmed(logs)
         return None if center is None else _exponential(center.estimate(looks))
-    found = _compare(logs, None)
+    found = _compare(logs, (), [(new.process, old.process) for old, new in trained])
     return None if found is None else found.estimate(looks)
 
 
@@ -312,22 +304,25 @@ def _capped(prior: BetweenProcesses | None) -> BetweenProcesses | None:
 
 
 def _compare(
-    pairs: _Pairs, prior: BetweenProcesses | None, supposed_sd: float = BETWEEN_PROCESSES_SD
-) -> Comparison | None:
-    logs = pairs.logs
-    effect = order_effect(logs, pairs.first_leads) if pairs.first_leads else None
+    logs: Sequence[float],
+    first_leads: Sequence[bool],
+    processes: Sequence[tuple[int, int]],
+    prior: BetweenProcesses | None = None,
+    supposed_sd: float = BETWEEN_PROCESSES_SD,
+) -> LogRatio | None:
+    """Compare two lanes by the log ratios of pairs, which slice of each came first, and the processes of both."""
+    effect = order_effect(logs, first_leads) if first_leads else None
     if effect is not None:
         logs = [
-            value - effect if leads else value + effect
-            for value, leads in zip(logs, pairs.first_leads, strict=True)
+            value - effect if leads else value + effect for value, leads in zip(logs, first_leads, strict=True)
         ]
     center = trimmed(logs, estimated=0 if effect is None else 1, few=True)
     if center is None:
         return None
     # Where one lane was restarted more often than the other, each process of the other makes one group.
-    firsts, seconds = (list(column) for column in zip(*pairs.processes, strict=True))
-    processes = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
-    return Comparison(center, between_processes(logs, processes, prior, supposed_sd))
+    firsts, seconds = zip(*processes, strict=True)
+    groups = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
+    return LogRatio(center, between_processes(logs, groups, prior, supposed_sd))
 
 
 def _exponential(logs: Estimate | None) -> Estimate | None:

@@ -8,15 +8,22 @@ interval is always valid, and as much wider as that choice needs: see `intervals
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from tfmon import units
+from tfmon.analysis.crossover import values_of
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import compare_pairs
+from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
+from tfmon.model.lanes_together import distinct
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, Estimate
-from tfmon.model.sweep import Combination, Figures, SweepPlan, SweepState, learns_differently
+from tfmon.model.series import Combination, Figures, SweepPlan, SweepState, learns_differently
+from tfmon.model.spec import DEVICE_KNOBS, counted
 
 PAIRS_OF_A_VISIT = 16
 """Rounds that a visit has at most: equal processes differ, so more rounds of the same two tell less and less."""
@@ -32,7 +39,7 @@ OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """What a combination comes to."""
 
     combination: Combination
@@ -77,9 +84,9 @@ class Found:
     """What a sweep came to so far."""
 
     state: SweepState
-    rows: tuple[Row, ...]
+    rows: tuple[SweepRow, ...]
     """By the number of the combination."""
-    ranked: tuple[Row, ...]
+    ranked: tuple[SweepRow, ...]
     """The best first; those without a figure last, in their order."""
     floors: Mapping[str, float]
     """By kind of device, the ratio that the best one has at least: what is certainly below it cannot win."""
@@ -98,7 +105,7 @@ class Found:
         """Whether nothing more is measured: it has ended, or all is settled."""
         return self.state.over or self.settled == len(self.rows)
 
-    def best(self, kind: str) -> Row | None:
+    def best(self, kind: str) -> SweepRow | None:
         """Return the best combination on a kind of device; None before anything is known."""
         return next((row for row in self.ranked if row.combination.kind == kind and row.ratio is not None), None)
 
@@ -113,10 +120,9 @@ class Found:
         """Whether any combination has a ratio to the baseline."""
         return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
-    def rivals(self, best: Row) -> tuple[Row, ...]:
+    def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
         """Return the others on its kind of device whose interval reaches into that of the best."""
-        low = best.ratio.low if best.ratio else 0.0
-        kind = best.combination.kind
+        low, kind = best.ratio.low if best.ratio else 0.0, best.combination.kind
         return tuple(
             row
             for row in self.rows
@@ -126,7 +132,7 @@ class Found:
 
 def judge(
     combination: Combination, plan: SweepPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
-) -> Row:
+) -> SweepRow:
     """Return the result of a combination.
 
     Args:
@@ -138,18 +144,18 @@ def judge(
     """
     learns = learns_differently(combination.settings, plan.baseline)
     if combination.baseline:
-        return Row(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
+        return SweepRow(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
     pairs = combination.pairs
     found = compare_pairs(
         [pair.log for pair in pairs], [pair.leads for pair in pairs], [pair.visit for pair in pairs], prior
     )
     logs = found.estimate(Looks(ALWAYS_VALID, choices=choices)) if found is not None else None
     learnt = found.between.learnt if found is not None and found.between is not None else None
-    row = Row(combination, OPEN, logs, learnt, learns=learns)
+    row = SweepRow(combination, OPEN, logs, learnt, learns=learns)
     return replace(row, outcome=_outcome(row, plan, floor))
 
 
-def _outcome(row: Row, plan: SweepPlan, floor: float) -> str:
+def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
     known, ratio = row.combination, row.ratio
     if known.refused:
         return REFUSED
@@ -164,8 +170,7 @@ def _outcome(row: Row, plan: SweepPlan, floor: float) -> str:
 
 def choices_of(combinations: Iterable[Combination], kind: str) -> int:
     """Return from how many combinations the best on a kind of device is chosen, beside the baseline."""
-    counted = sum(one.kind == kind and not one.baseline and not one.refused for one in combinations)
-    return max(1, counted)
+    return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
 
 def rank(state: SweepState, before: Found | None = None) -> Found:
@@ -176,13 +181,16 @@ def rank(state: SweepState, before: Found | None = None) -> Found:
     else:  # what each tells of equal processes counts for the others
         earlier = tuple(judge(one, state.plan, choices[one.kind], 0.0) for one in state.combinations)
     pooled = _pooled(earlier)
-    rows = []
-    for one, old in zip(state.combinations, earlier, strict=True):
-        if before is not None and old.combination is one:
-            rows.append(old)
-        else:
-            rows.append(judge(one, state.plan, choices[one.kind], 0.0, _less(pooled, old.learnt)))
-    floors = {kind: floor_of(rows, kind) for kind in state.plan.kinds}
+    rows = [
+        old
+        if before is not None and old.combination is one
+        else judge(one, state.plan, choices[one.kind], 0.0, _less(pooled, old.learnt))
+        for one, old in zip(state.combinations, earlier, strict=True)
+    ]
+    floors = dict.fromkeys(state.plan.kinds, 1.0)
+    for row in rows:
+        if row.ratio is not None:
+            floors[row.combination.kind] = max(floors[row.combination.kind], row.ratio.low)
     settled = []
     for row in rows:
         floor, place = floors[row.combination.kind], state.running.get(row.number, "")
@@ -194,7 +202,7 @@ def rank(state: SweepState, before: Found | None = None) -> Found:
     return Found(state, shown, tuple(ranked), floors, choices, _left_s(state, settled))
 
 
-def _with_speed(baseline: Row, rows: Sequence[Row]) -> Row:
+def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
     """Return the row of the baseline with the throughput that it had beside the others."""
     beside = [
         row.combination.figures
@@ -208,13 +216,7 @@ def _with_speed(baseline: Row, rows: Sequence[Row]) -> Row:
     return replace(baseline, combination=replace(baseline.combination, figures=figures))
 
 
-def floor_of(rows: Iterable[Row], kind: str) -> float:
-    """Return the ratio that the best combination on a kind of device has at least; the baseline's is 1."""
-    lows = [row.ratio.low for row in rows if row.ratio is not None and row.combination.kind == kind]
-    return max([1.0, *lows])
-
-
-def _pooled(rows: Sequence[Row]) -> BetweenProcesses | None:
+def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
     """Return the scatter of equal processes over all combinations."""
     learnt = [row.learnt for row in rows if row.learnt is not None]
     if not learnt:
@@ -233,7 +235,7 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 # ---------------------------------------------------------------- what to measure next
 
 
-def next_due(rows: Sequence[Row], kind: str, busy: Collection[int]) -> int | None:
+def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the number of the combination to measure next on a kind of device; None for none.
 
     The one with the fewest visits, so that all have one before any has another.
@@ -246,7 +248,7 @@ def next_due(rows: Sequence[Row], kind: str, busy: Collection[int]) -> int | Non
     return min(due, key=lambda one: (one.visits, one.number)).number if due else None
 
 
-def _left_s(state: SweepState, rows: Sequence[Row]) -> float | None:
+def _left_s(state: SweepState, rows: Sequence[SweepRow]) -> float | None:
     """Return how long the open combinations take, if each is raced as long as those that are through."""
     visited = [one for one in state.combinations if one.visits]
     raced = [one for one in visited if one.number not in state.running] or visited
@@ -260,9 +262,89 @@ def _left_s(state: SweepState, rows: Sequence[Row]) -> float | None:
     return due_s * max(1.0, with_starts) / max(1, len(state.running))
 
 
-def _due_s(row: Row, plan: SweepPlan, usual_s: float) -> float:
+def _due_s(row: SweepRow, plan: SweepPlan, usual_s: float) -> float:
     """Return for how long a combination is still raced: as usual, then as the width of its interval says."""
     known_s = row.combination.measured_s
     if known_s < usual_s or row.ratio is None:
         return max(0.0, usual_s - known_s)
     return min(known_s * ((row.ratio.half_width / plan.until_ci) ** 2 - 1), plan.each_s - known_s)
+
+
+# ---------------- which combinations there are
+
+MOST_COMBINATIONS = 2_000
+
+
+def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
+    """Read what `--over` says: `batch_size=32,128`, or `batch_size=16..4096` for powers of two.
+
+    Args:
+        knobs: Those of the scenario; None for a script, whose knobs are not known before it runs.
+        words: What is given, a knob each.
+
+    Raises: KnobError for what cannot be swept.
+    """
+    over: dict[str, tuple[KnobValue, ...]] = {}
+    for word in words:
+        name, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not name or not text:
+            raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
+        knob = next((one for one in DEVICE_KNOBS if one.name == name), None)
+        knob = knob or (None if knobs is None else find(knobs, name))
+        if name in over:
+            raise KnobError(f"{name} is given twice; one list has all its values")
+        low, dots, high = text.partition("..")
+        values = _range(name, knob, low, high) if dots else _listed(name, knob, text)
+        if len(values) < 2:
+            raise KnobError(f"{name}={text} is one value; a sweep needs two at least")
+        over[name] = values
+    if not over:
+        raise KnobError("no knob is swept; name one with its values")
+    counted(over)
+    return over
+
+
+def _listed(name: str, knob: Knob | None, text: str) -> tuple[KnobValue, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise KnobError(f"{name}={text} has an empty value")
+    values = [guess_settings([f"{name}={word}"])[name] if knob is None else knob.parse(word) for word in words]
+    return tuple(dict.fromkeys(values))
+
+
+def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue, ...]:
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        raise KnobError(f"{name}={low}..{high} is no range of numbers, such as 16..4096") from None
+    if not 1 <= ends[0] < ends[1] <= 2**40:
+        raise KnobError(f"{name}={low}..{high}: a range goes up through powers of two, from 1 on; or list values")
+    return values_of(knob or Knob(name, default=1, help="", low=1), *ends)
+
+
+def combine(
+    plan: SweepPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
+) -> tuple[Combination, ...]:
+    """Return all combinations of a plan, on each kind of device, in the order in which they are measured first.
+
+    Args:
+        plan: What is swept.
+        defaults: The baseline's settings, as far as they are known.
+        check: Says why settings are not possible on a kind of device; empty if they are.
+
+    Raises: KnobError for too many.
+    """
+    count = math.prod(map(len, plan.over.values())) * len(plan.kinds)
+    if count > MOST_COMBINATIONS:
+        raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")
+    grid = [dict(zip(plan.over, values, strict=True)) for values in itertools.product(*plan.over.values())]
+    return tuple(
+        Combination(
+            number,
+            kind,
+            settings,
+            baseline=all(distinct(defaults.get(knob)) == distinct(value) for knob, value in settings.items()),
+            refused=check({**defaults, **settings}, kind),
+        )
+        for number, (kind, settings) in enumerate(itertools.product(plan.kinds, grid))
+    )

@@ -15,18 +15,17 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for, code_for
-from tfmon.analysis.attribution import Shares
-from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
+from tfmon.analysis.bottleneck import Bottleneck, Shares, find_bottleneck
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import Knob, KnobValue, Settings, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.periods import Change, Period
+from tfmon.model.periods import KnobChange, Period
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.readings import SPENDING, Estimate, known
+from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.session import Snapshot
 
 LOOKS = (6, 12, 18)
@@ -108,7 +107,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
     return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
 
 
-def find_change(snapshot: Snapshot) -> tuple[tuple[Change, ...], TuneState | None]:
+def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], TuneState | None]:
     """Return the last change by the user or by tuning that is in effect; of tuning also the state without it.
 
     A change back takes the one before it from the list, so that one after the other can be undone.
@@ -117,7 +116,7 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[Change, ...], TuneState | Non
     """
     if any(lane.requested for lane in snapshot.lanes):
         raise ExperimentError("a change is not in effect yet: undo it then")
-    made: list[tuple[Change, ...]] = []
+    made: list[tuple[KnobChange, ...]] = []
     for changes in itertools.chain(*map(_changes_in, snapshot.periods)):
         back = {replace(one, before=one.after, after=one.before) for one in changes}
         if made and back == set(made[-1]):
@@ -143,11 +142,11 @@ def undoes_last(snapshot: Snapshot) -> bool:
     return False
 
 
-def _changes_of(attempt: Attempt) -> tuple[Change, ...]:
-    return tuple(Change(attempt.lane, knob, attempt.before[knob], new) for knob, new in attempt.change.items())
+def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
+    return tuple(KnobChange(attempt.lane, knob, attempt.before[knob], new) for knob, new in attempt.change.items())
 
 
-def _changes_in(period: Period) -> list[tuple[Change, ...]]:
+def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     """Return the changes by the user or by tuning at the end of a period, in order."""
     state = period.experiment
     kept = state.attempts[state.first :] if isinstance(state, TuneState) else ()

@@ -10,7 +10,7 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.finish import ended_itself, went_on
-from tfmon.analysis.gpu_others import others_notes
+from tfmon.analysis.others import others_notes
 from tfmon.analysis.prediction import (
     falling,
     least_rounds,
@@ -20,14 +20,20 @@ from tfmon.analysis.prediction import (
     seconds_left,
     unfinished,
 )
-from tfmon.analysis.scaling import Scaling, scaling_of
-from tfmon.analysis.statistics import Comparison, Throughput
-from tfmon.analysis.verdict_notes import MachineDifference, hangs, hung, machine_differences, note
-from tfmon.model.collisions import collisions
+from tfmon.analysis.statistics import LogRatio, Throughput
+from tfmon.analysis.verdict_notes import (
+    MachineDifference,
+    Scaling,
+    hangs,
+    hung,
+    machine_differences,
+    note,
+    scaling_of,
+)
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.lane_statistics import concurrent_slices
-from tfmon.model.naming import also_differing
+from tfmon.model.lanes_together import also_differing, collisions
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 from tfmon.model.session import Snapshot
@@ -216,7 +222,7 @@ def _judged(
     lanes = sorted(compared, key=_pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
 
-    def compared_with(one: tuple[LaneState, Throughput], other: tuple[LaneState, Throughput]) -> Comparison | None:
+    def compared_with(one: tuple[LaneState, Throughput], other: tuple[LaneState, Throughput]) -> LogRatio | None:
         apart = snapshot.machine_key(one[0]) != snapshot.machine_key(other[0])
         return statistics.compare(one[1].logs, other[1].logs, race.between, in_turns=not together, apart=apart)
 

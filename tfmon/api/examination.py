@@ -17,7 +17,7 @@ from tfmon.model.codec import plain
 from tfmon.model.hosts import HostState
 from tfmon.model.readings import Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.reports.doctor import to_text
+from tfmon.reports.checks import to_text
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:

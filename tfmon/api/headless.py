@@ -20,7 +20,7 @@ import click
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
-from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.api.program import Program
@@ -29,9 +29,9 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
 from tfmon.model.lane_state import PAUSED
-from tfmon.model.race import Experiment, TuneState
+from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.sweep import happened, progress_line
+from tfmon.reports.series import happened, progress_line
 
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
@@ -128,7 +128,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
             program.lanes.end_now()
 
     with interruption(again, lambda: go_on_alone(program)) as interrupted, ThreadPoolExecutor(1) as closing:
-        forget = suspend_with(program.lanes.suspension)
+        forget = suspend_with(program.lanes.running.suspension)
         try:
             tell = show_progress if not quiet and sys.stderr.isatty() else None
             follow_race(program, plan, interrupted.wait, tell)
@@ -219,7 +219,7 @@ def follow_race(
         found = analyse(program.session.snapshot(), found)
         return f"{_speeds(found.snapshot)}{_outlook(found)}"
 
-    follow(lambda: program.lanes.all_over, wait, line, tell)
+    follow(lambda: program.lanes.running.all_over, wait, line, tell)
 
 
 def follow_sweep(program: SweepProgram, wait: Callable[[], bool], tell: Callable[[str], None] | None) -> None:
@@ -295,7 +295,7 @@ def run_experiment(program: Program, plan: RacePlan, make: Callable[[], Experime
             return "the lanes get ready"
         return news(snapshot) or doing_text(snapshot)
 
-    with _measuring([program.lanes.suspension], program.close) as interrupted:
+    with _measuring([program.lanes.running.suspension], program.close) as interrupted:
         state = make()
         program.begin(plan)
         experiments.run(state)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import click
 
 from tfmon import units
-from tfmon.analysis.gpu_others import is_free, ranked, state, why
+from tfmon.analysis.others import is_free, ranked, state, why
 from tfmon.api.devices import candidates, device_of
 from tfmon.errors import GpusBusyError
 from tfmon.model.readings import GpuSample

@@ -89,7 +89,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
     return _run(
         source,
         screen,
-        [lanes.suspension],
+        [lanes.running.suspension],
         program.close,
         hangup=lambda: go_on_alone(program),
         trains_command=lambda: program.trains_command,

@@ -28,9 +28,9 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
-from tfmon.model.lane_end import code_of_command
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
+from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
@@ -91,8 +91,8 @@ class Program:
         self._header: Header | None = None
         self._watchdog = Watchdog(
             self.session.snapshot,
-            self.lanes,
-            self.lanes.suspension.record,
+            self.lanes.running,
+            self.lanes.running.suspension.record,
             slice_s=race_options.slice_s,
             start_s=float(resolve("start_timeout").value),
         )
@@ -150,12 +150,12 @@ class Program:
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
-        self._watchdog.start(self.lanes.thread_failed)
+        self._watchdog.start(self.lanes.running.thread_failed)
         if self._hosts is not None:
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
         gpus = self._search.sampled if self._search is not None else ()
         self._read_gpus = {gpu.uuid for gpu in gpus}
-        for probe in choose_probes(self.lanes.processes, gpus):
+        for probe in choose_probes(self.lanes.running.processes, gpus):
             self._tick(probe)
 
     def watch_gpus(self) -> str:
@@ -243,7 +243,7 @@ class Program:
         Raises:
             TfmonError: no profile can be taken or read.
         """
-        from tfmon.reports.profile import to_text
+        from tfmon.reports.steps import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
             return to_text(self.profile(lane, Path(folder)))
@@ -252,7 +252,7 @@ class Program:
         """Return the doctor's report of the race's machines as text."""
         from tfmon.api.examination import examine
 
-        processes = self.lanes.processes().values()
+        processes = self.lanes.running.processes().values()
         return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
 
     @property
@@ -330,7 +330,7 @@ class Program:
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
-            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Connection:

@@ -15,10 +15,11 @@ from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import TURNS, CrossoverState, TuneState
+from tfmon.model.race import TURNS
 from tfmon.model.records import replace
+from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.experiments import is_all
+from tfmon.reports.series import is_all
 
 
 def command_of(found: Analysis) -> str:

@@ -18,8 +18,8 @@ from tfmon.experiments.sweep_visit import Station
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
+from tfmon.model.series import SweepPlan, SweepState
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
-from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.model.views import View
 from tfmon.recordings import sweeps
 
@@ -153,7 +153,7 @@ def read_options(
     Raises:
         UsageError: what the options say is not possible.
     """
-    from tfmon.analysis.sweep_grid import parse_over
+    from tfmon.analysis.sweep import parse_over
 
     try:
         over = parse_over(None if info.command else info.knobs, options.over)
@@ -185,7 +185,7 @@ def _planned(
     baseline: dict[str, KnobValue],
     stations: Sequence[PlaceStation],
 ) -> SweepState:
-    from tfmon.analysis.sweep_grid import combine
+    from tfmon.analysis.sweep import combine
 
     plan = SweepPlan(
         scenario=shlex.join(info.command) if info.command else _name(info),

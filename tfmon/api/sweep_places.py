@@ -15,9 +15,9 @@ from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobValue, Settings, exact
+from tfmon.model.series import kind_of
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, counted, devices_of
-from tfmon.model.sweep import kind_of
 from tfmon.model.views import View
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PlaceStation:
     @property
     def suspension(self) -> Suspender:
         """What suspends its lanes along with tfmon."""
-        return self._program.lanes.suspension
+        return self._program.lanes.running.suspension
 
     def begin(self, settings: Settings) -> tuple[str, str]:
         """Start fresh processes of the baseline and of a combination, and return the names of the lanes."""
@@ -114,7 +114,7 @@ class PlaceStation:
         if self._began:
             self._program.lanes.finish()
             deadline = time.monotonic() + END_S
-            while not self._program.lanes.all_over and time.monotonic() < deadline:
+            while not self._program.lanes.running.all_over and time.monotonic() < deadline:
                 time.sleep(POLL_S)
 
     def close(self) -> None:

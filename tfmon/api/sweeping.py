@@ -21,8 +21,8 @@ from tfmon.api.settings import LONGEST_S, resolve
 from tfmon.api.sweep import AS_BEFORE, SweepOptions, SweepProgram, check_start
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import KnobValue, exact
+from tfmon.reports.series import to_text
 from tfmon.reports.series_json import sweep_to_json
-from tfmon.reports.sweep import to_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

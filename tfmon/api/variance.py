@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, LogRatio
 from tfmon.model.race import BetweenProcesses, Machine
 
 FOLDER_VARIABLE = "TFMON_STATE"
@@ -46,7 +46,7 @@ def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -
     return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
-def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: Comparison) -> None:
+def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: LogRatio) -> None:
     """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
     between = found.between
     if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:

@@ -38,7 +38,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor -v --python ~/tf/bin/python
       tfmon doctor --host me@gpu2
     """
-    from tfmon.reports.doctor import to_json, to_text
+    from tfmon.reports.checks import to_json, to_text
 
     where = {} if host is None else {"host": host}
     try:

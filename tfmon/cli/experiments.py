@@ -17,7 +17,7 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 if TYPE_CHECKING:
     from tfmon.api.planner import RaceOptions
     from tfmon.catalog import ScenarioInfo
-    from tfmon.model.race import Experiment
+    from tfmon.model.series import Experiment
     from tfmon.model.spec import LaneSpec
 
 
@@ -67,7 +67,7 @@ def crossover(
     from tfmon.api.planner import RaceOptions
     from tfmon.catalog import find_scenario
     from tfmon.model.ports import ExperimentError
-    from tfmon.model.race import CrossoverState
+    from tfmon.model.series import CrossoverState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import crossover_to_json
 
@@ -127,7 +127,7 @@ def tune(
     """
     from tfmon.api.planner import RaceOptions
     from tfmon.catalog import command_scenario, find_scenario
-    from tfmon.model.race import TuneState
+    from tfmon.model.series import TuneState
     from tfmon.reports.race import to_text
     from tfmon.reports.series_json import tuning_to_json
 
@@ -210,12 +210,17 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
     """
     from tfmon.api.verification import verify_claims
     from tfmon.catalog import find_scenario, list_scenarios
-    from tfmon.reports.verification import to_json, to_text
+    from tfmon.reports.checks import claims_to_json, claims_to_text
 
     infos = [find_scenario(name) for name in scenarios] or [
         replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
     ]
     results, interrupted = verify_claims(infos, options.interpreter(python), seconds)
-    click.echo(json.dumps(to_json(results, interrupted), indent=2) if as_json else to_text(results, interrupted))
+    written = (
+        json.dumps(claims_to_json(results, interrupted), indent=2)
+        if as_json
+        else claims_to_text(results, interrupted)
+    )
+    click.echo(written)
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)

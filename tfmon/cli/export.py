@@ -115,14 +115,14 @@ def write_html(
     import platform
     from concurrent.futures import ThreadPoolExecutor
 
-    from tfmon.reports.html import library, writer
-    from tfmon.reports.recorded import hides
+    from tfmon.reports import html
+    from tfmon.reports.private import hides
 
     _check(target, force=force)
     with ThreadPoolExecutor(1) as pool:
-        script = pool.submit(library.script)
+        script = pool.submit(html.charts_script)
         report = make()
-        page = writer.write(report, hides(report, platform.node(), everything=everything), script.result())
+        page = html.write(report, hides(report, platform.node(), everything=everything), script.result())
     _write(page, str(target), force=force)
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
 
@@ -133,7 +133,8 @@ def _report(path: Path) -> Report:
 
     from tfmon.api.repeat import command_of
     from tfmon.recordings.sweeps import is_sweep
-    from tfmon.reports.recorded import of_race, of_sweep
+    from tfmon.reports.race import of_race
+    from tfmon.reports.series import of_sweep
 
     if is_sweep(path):
         return of_sweep(path)
@@ -147,13 +148,12 @@ def _read(path: Path, *, markdown: bool, everything: bool) -> str:
     """Return the report as Markdown, or as plain text, which is for its owner."""
     import platform
 
-    from tfmon.reports import markdown as pasted
     from tfmon.reports import text
-    from tfmon.reports.recorded import hides
+    from tfmon.reports.private import hides
 
     report = _report(path)
     if markdown:
-        return pasted.write(report, hides(report, platform.node(), everything=everything))
+        return text.to_markdown(report, hides(report, platform.node(), everything=everything))
     return text.fitted(text.write(report))
 
 

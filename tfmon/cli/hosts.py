@@ -48,7 +48,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
-    from tfmon.reports.hosts import to_json, to_text
+    from tfmon.reports.checks import hosts_to_json, hosts_to_text
 
     wanted = tuple(dict.fromkeys(names or config_file().hosts))
     if not wanted:
@@ -61,7 +61,11 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     found = survey([find_host(name) for name in wanted])
     here = read_machine()
     plain = options.ascii_only()
-    text = json.dumps(to_json(found, here), indent=2) if as_json else to_text(found, here, ascii_only=plain)
+    text = (
+        json.dumps(hosts_to_json(found, here), indent=2)
+        if as_json
+        else hosts_to_text(found, here, ascii_only=plain)
+    )
     click.echo(text)
     unusable = any(one.error or not one.machine.tensorflow for one in found)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
@@ -69,7 +73,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
 
 def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
     from tfmon.api.planner import ray_cluster
-    from tfmon.reports.hosts import nodes_to_json, nodes_to_text
+    from tfmon.reports.checks import nodes_to_json, nodes_to_text
 
     with options.errors_as_json(as_json):
         cluster = ray_cluster(address, python, 1.0)

@@ -55,7 +55,7 @@ def profile(
     from tfmon.api.planner import RaceOptions
     from tfmon.api.program import Program
     from tfmon.catalog import find_scenario
-    from tfmon.reports.profile import to_json, to_text
+    from tfmon.reports.steps import to_json, to_text
 
     info = find_scenario(scenario)
     lanes = (lane,) if lane else ()

@@ -133,8 +133,8 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
 
 def _sweep_lines() -> list[str]:
     """Return a line for each of the latest sweeps, with its answer, and where they are."""
+    from tfmon.analysis.series_tables import answer
     from tfmon.analysis.sweep import rank
-    from tfmon.analysis.sweep_text import answer
     from tfmon.recordings import sweeps
 
     lines = []

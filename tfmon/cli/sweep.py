@@ -160,8 +160,8 @@ def sweep(
 
 
 def _report(found: Found, file: str, *, as_json: bool) -> str:
+    from tfmon.reports.series import to_text
     from tfmon.reports.series_json import sweep_to_json
-    from tfmon.reports.sweep import to_text
 
     if as_json:
         return json.dumps(sweep_to_json(found, file), indent=2, allow_nan=False)

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from tfmon.analysis.crossover import plan_crossover
 from tfmon.analysis.tuning import find_change, plan_tuning
-from tfmon.experiments.crossover import Crossover
 from tfmon.experiments.driver import LaneDriver, why_ended
-from tfmon.experiments.tuning import Tuning
+from tfmon.experiments.lane_series import Crossover, Tuning
 from tfmon.model.ports import Controls, ExperimentError
-from tfmon.model.race import Experiment, TuneState
+from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 

@@ -11,8 +11,8 @@ from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, PHASES, READY, LaneState
 from tfmon.model.ports import Controls
-from tfmon.model.race import STOPPED, Experiment
 from tfmon.model.readings import HostSample
+from tfmon.model.series import STOPPED, Experiment
 from tfmon.model.session import Session, Snapshot
 
 PATIENCE_S = 120.0

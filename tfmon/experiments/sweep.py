@@ -21,7 +21,7 @@ from tfmon.experiments.sweep_visit import (
     Visit,
 )
 from tfmon.model.records import replace
-from tfmon.model.sweep import (
+from tfmon.model.series import (
     Pair,
     PairMeasured,
     SweepEvent,

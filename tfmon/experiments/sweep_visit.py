@@ -17,9 +17,9 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
 from tfmon.model.lane_state import HOST_LOST, OUT_OF_MEMORY, LaneState
 from tfmon.model.readings import Missing
+from tfmon.model.series import Figures, Pair
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS
-from tfmon.model.sweep import Figures, Pair
 
 PATIENCE_S = 600.0
 """How long the lanes may take to get ready, and from one pair to the next."""

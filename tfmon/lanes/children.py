@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
-from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.plan import LanePlan, RacePlan, device_word
-from tfmon.lanes.process import LaneProcess, Place
+from tfmon.lanes.process import LaneProcess, LocalProcess, Place
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
 from tfmon.lanes.suspend import Suspendable

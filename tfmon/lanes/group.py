@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.plan import RacePlan, digest
+from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.process import Place
 from tfmon.lanes.running import RunningLanes
-from tfmon.lanes.spare import Renewal
 from tfmon.model.events import KnobRequested, UserRequested
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import StackReported
@@ -24,8 +23,8 @@ from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 
 
-class LaneGroup(RunningLanes):
-    """Runs the lanes of one race after another. It is the screen's `Controls`.
+class LaneGroup:
+    """Runs the lanes of one race after another, at the user's requests. It is the screen's `Controls`.
 
     Thread: every method may be called from any thread, and all but `stop` return at once.
     """
@@ -48,7 +47,10 @@ class LaneGroup(RunningLanes):
             keep_spare: Whether a process that has loaded TensorFlow is kept for the next lane to start.
             places: Returns where the lanes of a host run; None where all run on this machine.
         """
-        super().__init__(session, script, keep_spare=keep_spare, places=places)
+        self.running = RunningLanes(session, script, keep_spare=keep_spare, places=places)
+        """The race that runs: what scheduler and watchdog act on."""
+        self._session, self._lock = session, self.running.lock
+        self._children, self._scheduler = self.running.children, self.running.scheduler
         self._plan_race = plan
         self._request_numbers = itertools.count(1)
         self._restarting = 0
@@ -58,20 +60,7 @@ class LaneGroup(RunningLanes):
 
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once the group is stopped."""
-        with self._lock:
-            if self._stopped or self._failure:
-                return
-            number = self._session.snapshot().race.number + 1
-            views = {host: one.of_race(number) for host, one in plan.race.views.items()}
-            plan = replace(plan, race=replace(plan.race, views=views))
-            self._plan, self._renewing = plan, ()
-            self._renewal = Renewal(plan.fresh_every_s, plan.seconds)
-            self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
-            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], digest(plan.scenario))
-            known = self._session.snapshot()
-            machines = {lane.spec.name: known.machine_key(lane) for lane in known.lanes}
-            self._scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s, machines)
-            self._start(plan, plan.lanes)
+        self.running.begin(plan)
 
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
@@ -88,37 +77,34 @@ class LaneGroup(RunningLanes):
             self._children.end(processes)
             self.begin(plan)
 
-        self._in_background(change)
+        self.running.in_background(change)
 
     def finish(self) -> None:
         """End the lanes of this race soon; they keep their place and their figures."""
-        self._finish(self._plan)
+        self.running.finish(self.running.plan)
 
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
-        with self._lock:
-            self._stopped = True
-            self._break_off_renewal()
-        self._children.close()
+        self.running.stop()
 
     # ---------------------------------------------------------------- requests of the user
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         """Request another setting of a lane; a knob that is not live restarts the lane with it."""
         with self._lock:
-            if lane not in self._settings:
+            if lane not in self.running.settings:
                 return
             if self._over and self._session.snapshot().lane(lane).phase != FAILED:
                 return
             process = self._children.find(lane)
-            if process is None and self._plan is not None and self._plan.command:
+            if process is None and self.running.plan is not None and self.running.plan.command:
                 return  # only `restart` starts a user's command again
             kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._request_numbers)
             at_ns = time.monotonic_ns()
             self._session.accept(KnobRequested(lane=lane, at_ns=at_ns, request=request, knob=knob, value=value))
-            self._settings[lane][knob] = value
-            if self._renewing:
+            self.running.settings[lane][knob] = value
+            if self.running.renewing:
                 return  # the fresh process begins with it
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
@@ -171,10 +157,10 @@ class LaneGroup(RunningLanes):
         """
         self._record_request("restart", lanes)
         with self._lock:
-            if self._over and self._plan is not None and self._session.snapshot().has_result:
-                self._begin_again(self._plan)
+            if self._over and self.running.plan is not None and self._session.snapshot().has_result:
+                self._begin_again(self.running.plan)
                 return
-            plan, known = self._plan, self._session.snapshot().hosts
+            plan, known = self.running.plan, self._session.snapshot().hosts
             if plan is None:
                 return
             waiting: dict[str, list[str]] = {}
@@ -188,13 +174,13 @@ class LaneGroup(RunningLanes):
                     waiting.setdefault(host, []).append(lane.spec.name)
             self._restarting += 1 + len(waiting)
         for names in waiting.values():
-            start_thread("tfmon-reconnect", partial(self._restart_there, plan, names), self.thread_failed)
+            start_thread("tfmon-reconnect", partial(self._restart_there, plan, names), self.running.thread_failed)
         self._restart([name for name in lanes if not any(name in names for names in waiting.values())])
 
     def _restart_there(self, plan: RacePlan, lanes: Sequence[str]) -> None:
         """Connect again to the host of lanes and restart them; the other lanes train on meanwhile."""
-        self._connect_again(plan, lanes)
-        if plan is self._plan and not self._stopped:
+        self.running.connect_again(plan, lanes)
+        if plan is self.running.plan and not self.running.stopped:
             self._restart(lanes)
         else:
             with self._lock:
@@ -211,31 +197,33 @@ class LaneGroup(RunningLanes):
             self._children.end(processes)
             with self._lock:
                 self._restarting -= 1
-                plan = self._plan
-                if plan is None or self._stopped:
+                plan = self.running.plan
+                if plan is None or self.running.stopped:
                     return
                 names = [name for name in lanes if name not in self._children]
                 again = [lane for lane in plan.lanes if lane.spec.name in names]
-                self._start(plan, [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in again])
+                self.running.start(
+                    plan, [replace(lane, settings=dict(self.running.settings[lane.spec.name])) for lane in again]
+                )
 
-        self._in_background(start_again)
+        self.running.in_background(start_again)
 
     def _begin_again(self, plan: RacePlan) -> None:
         """Begin the race again with the settings and the mode in effect; the caller holds the lock."""
         mode = self._session.snapshot().race.mode
-        lanes = [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in plan.lanes]
+        lanes = [replace(lane, settings=dict(self.running.settings[lane.spec.name])) for lane in plan.lanes]
         again = replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
         processes = self._children.take()
         self._restarting += 1
 
         def begin() -> None:
             self._children.end(processes)
-            self._connect_again(again, list(self._settings))
+            self.running.connect_again(again, list(self.running.settings))
             with self._lock:
                 self._restarting -= 1
                 self.begin(again)
 
-        self._in_background(begin)
+        self.running.in_background(begin)
 
     @property
     def _over(self) -> bool:
@@ -258,7 +246,7 @@ class LaneGroup(RunningLanes):
             if self._session.snapshot().lane(lane).ending is not None:
                 self._children.end_now()
                 return
-        self._in_background(lambda: self._children.end([process] if process is not None else []))
+        self.running.in_background(lambda: self._children.end([process] if process is not None else []))
 
     def ask_stack(self, lane: str) -> None:
         """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
@@ -266,7 +254,7 @@ class LaneGroup(RunningLanes):
             process = self._children.find(lane)
             if process is None or not self._session.snapshot().lane(lane).reports_stack:
                 return
-            if self._plan is not None and self._plan.command:
+            if self.running.plan is not None and self.running.plan.command:
                 process.send(ReportStack())
                 return
 

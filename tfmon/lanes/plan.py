@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tfmon.errors import TfmonError
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
+from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
@@ -123,6 +126,19 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
         command=shlex.join(plan.command),
         renewed=renewed,
     )
+
+
+def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> LaneFailed:
+    """Return the event that a lane's process could not be started."""
+    name, at_ns = lane.spec.name, time.monotonic_ns()
+    if isinstance(error, TfmonError):
+        return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=error.message, hint=error.hint)
+    why = error.strerror or str(error)
+    if isinstance(error, ConnectionError):
+        return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=why)
+    program = plan.command[0] if plan.command else "Python" if lane.spec.host else plan.python
+    there = f" on {lane.spec.host}" if lane.spec.host else ""
+    return LaneFailed(lane=name, at_ns=at_ns, kind="error", message=f"{program} did not start{there}: {why}")
 
 
 def digest(path: Path) -> str:

@@ -10,8 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tfmon.lanes.local import LocalProcess
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.process import LaneProcess, LocalProcess
 from tfmon.model.threads import Failed, start_thread
 
 REAP_EVERY_S = 0.25

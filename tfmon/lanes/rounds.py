@@ -6,8 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tfmon.model.lane_events import SliceEnded, Window
+from tfmon.model.lane_state import IN_A_STEP
+from tfmon.model.records import replace
+from tfmon.model.window_sums import without_stop
 
-class Stop(NamedTuple):
+
+class SliceBreak(NamedTuple):
     """A time in which a lane was suspended in the middle of its slice."""
 
     since_ns: int
@@ -28,7 +33,7 @@ class Slice:
     """In the parts that are over."""
     ended: bool = False
     computing: bool = False
-    stops: list[Stop] = field(default_factory=list)
+    stops: list[SliceBreak] = field(default_factory=list)
 
     def suspend(self, now_ns: int, *, computing: bool) -> None:
         """End a part in the middle of the slice; `computing` says what the step does, as of `Stop`."""
@@ -37,13 +42,27 @@ class Slice:
 
     def resume(self, now_ns: int) -> None:
         """Begin another part."""
-        self.stops.append(Stop(self.since_ns, now_ns, self.computing))
+        self.stops.append(SliceBreak(self.since_ns, now_ns, self.computing))
         self.since_ns, self.parts = now_ns, self.parts + 1
 
     def end(self, now_ns: int) -> None:
         """End the last part, and the slice."""
         self.trained_ns += now_ns - self.since_ns
         self.ended = True
+
+
+def without_breaks(event: Window | SliceEnded, breaks: Sequence[SliceBreak]) -> Window | SliceEnded:
+    """Return an event of a slice without the times in which the lane was suspended."""
+    if isinstance(event, SliceEnded):
+        return replace(event, load=None)  # It was counted while others trained, too.
+    began_ns = event.at_ns - event.span_ns
+    within = [one for one in breaks if one.since_ns < event.at_ns and began_ns < one.until_ns]
+    if not within:
+        return event
+    stopped_ns = sum(one.until_ns - one.since_ns for one in within)
+    if all(one.computing and began_ns <= one.since_ns for one in within) and stopped_ns <= event.call_ns:
+        return without_stop(event, stopped_ns)
+    return replace(event, marks=(*event.marks, IN_A_STEP))
 
 
 class RoundOrder:

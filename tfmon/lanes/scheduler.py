@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tfmon.lanes.rounds import RoundOrder, Slice, Stop
+from tfmon.lanes.children import Children
+from tfmon.lanes.rounds import RoundOrder, Slice, SliceBreak
 from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
@@ -21,25 +22,6 @@ COMPUTING_S, LONGEST_PART_S = 2.0, 16.0
 long as the one before, up to the second figure."""
 HUNG_EVERY = 32
 """In every such round an unresponsive lane is continued for a slice."""
-
-
-class LaneProcesses(Protocol):
-    """The processes of the lanes, and a spare worker."""
-
-    def send(self, lane: str, request: Request) -> None:
-        """Send a request to a lane."""
-
-    def suspend(self, lane: str) -> None:
-        """Stop a lane's process and all its threads."""
-
-    def continue_(self, lane: str) -> None:
-        """Continue a lane's suspended process."""
-
-    def set_quiet(self, quiet: bool) -> None:
-        """Let nothing run besides the lanes while one of them trains."""
-
-    def load_spare(self, done: Callable[[], None]) -> bool:
-        """Let the spare worker load for a while, and call `done` then; return False if it needs no time."""
 
 
 class RaceActions(Protocol):
@@ -87,7 +69,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, processes: LaneProcesses, race: RaceActions, clock_ns: Callable[[], int] = time.monotonic_ns
+        self, processes: Children, race: RaceActions, clock_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._processes = processes
         self._race = race
@@ -187,7 +169,7 @@ class Scheduler:
                 self._suspend(lane, computing=computing)
                 self._act()
 
-    def stops(self, lane: str) -> Sequence[Stop]:
+    def stops(self, lane: str) -> Sequence[SliceBreak]:
         """Return when a lane was suspended in the middle of its latest slice."""
         return self._slices[lane].stops if lane in self._slices else ()
 

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
-from tfmon.model.race import Experiment, Machine, Race, RecordingState
+from tfmon.model.race import Machine, Race, RecordingState
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Reading, TreeSample
+from tfmon.model.series import Experiment
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 

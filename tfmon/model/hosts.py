@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
-from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.gpu_others import Taken
 from tfmon.model.lane_reducer import disturbed, marked
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
+from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
 from tfmon.model.records import replace
@@ -107,14 +107,9 @@ def _same_start(before: Machine, now: Machine) -> Machine:
 
 
 def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts and the lanes after a sample of a machine or of a GPU."""
+    """Return the hosts and the lanes after a sample of a GPU, or of a machine, which disturbs its own lanes."""
     if isinstance(sample, GpuSample):
         return _after_gpu_sample(hosts, lanes, sample)
-    return _after_host_sample(hosts, lanes, sample)
-
-
-def _after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts after a sample of a machine; its disturbances count for its own lanes."""
     state = hosts.get(sample.host, HostState())
     if state.sample is not None:
         before, reasons = state.sample, host_disturbances(sample)
@@ -126,7 +121,7 @@ def _after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[
 
 
 def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
-    """Return the hosts after a sample of a GPU."""
+    """Return the hosts and the lanes after a sample of a GPU."""
     state = hosts.get(sample.host, HostState())
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
     key = machine_key(hosts, sample.host)

@@ -11,9 +11,7 @@ from tfmon.model.events import (
     LaneStarted,
     Suspended,
 )
-from tfmon.model.gpu_accounting import NO_GPU, GpuUse
 from tfmon.model.knobs import show
-from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
     CHANNEL_CLOSED,
     Built,
@@ -34,7 +32,6 @@ from tfmon.model.lane_events import (
     StepDescribed,
     Window,
 )
-from tfmon.model.lane_log import append_log
 from tfmon.model.lane_state import (
     ABSENT,
     DONE,
@@ -48,6 +45,8 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements
+from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
+from tfmon.model.lane_use import NO_GPU, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
 from tfmon.model.records import replace
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, get_args
 
 from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
-from tfmon.model.gpu_accounting import GpuUse
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
-from tfmon.model.lane_history import History, LossCurve
-from tfmon.model.lane_log import LogLine
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
-from tfmon.model.lane_statistics import KnobMark, Measurements, Point, SliceSpeed
+from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
+from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.readings import Reading
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
-from tfmon.model.tree_use import SliceClock, TreeUse
-from tfmon.model.window_sums import WindowSums
+from tfmon.model.window_sums import History, WindowSums
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -66,6 +63,18 @@ class KnobRequest:
     request: int
     value: KnobValue
     at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: what the lane printed, or in our words what happened to it."""
+
+    at_ns: int
+    """For a printed line, when it was read."""
+    kind: Literal["printed", "event", "trouble"]
+    text: str
+    dropped_bytes: int = 0
+    """How much of the output the log lacks, where the line tells that."""
 
 
 # ---------------- signs of life
@@ -211,7 +220,7 @@ class LaneState:
     stack: StackReported | None = None
     """The stacks that it reported last."""
     differs: tuple[str, ...] | None = None
-    """Knobs in which the lanes of the race differ now, by `naming.differing`; None where no session says so."""
+    """Knobs in which the lanes of the race differ now; None where no session says so."""
     mark: str = ""
     """`#` and its id, where another lane has the same device and settings; otherwise empty."""
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import SliceEnded, Window
-from tfmon.model.lane_history import History
 from tfmon.model.readings import Reading, SliceLoad
 from tfmon.model.records import replace
-from tfmon.model.window_sums import WindowSums
+from tfmon.model.window_sums import History, WindowSums
 
 SLICE_START = "after a switch"
 """Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
@@ -31,6 +30,8 @@ LATEST = 24
 """Windows that a late reading may still discard; at five a second these are five seconds."""
 RARE = 0.5
 """A disturbance that hits a larger share of the windows is how this machine is: nothing is discarded for it."""
+MOST_POINTS = 256
+"""Losses of a lane that are kept."""
 SETTLED_WINDOWS = 20
 """That share is known from so many windows on."""
 
@@ -92,6 +93,30 @@ class EarlierSlices:
 
     settings: dict[str, KnobValue]
     slices: tuple[SliceSpeed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LossCurve:
+    """Losses that windows reported; when there are too many, every second one is dropped, and so on from then."""
+
+    points: tuple[tuple[int, float], ...] = ()
+    """Steps and losses, in the order of the steps."""
+    every: int = 1
+    """One of so many losses is kept."""
+    seen: int = 0
+    first: float | None = None
+    last: float | None = None
+
+    def plus(self, step: int, loss: float | None) -> LossCurve:
+        """Return the curve with the loss of a step; the same one for None."""
+        if loss is None:
+            return self
+        first, points, every = loss if self.first is None else self.first, self.points, self.every
+        if not self.seen % every:
+            points = (*points, (step, loss))
+        if len(points) >= MOST_POINTS:
+            points, every = points[::2], 2 * every
+        return LossCurve(points, every, self.seen + 1, first, loss)
 
 
 # ---------------- all measurements of one lane

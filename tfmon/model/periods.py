@@ -8,10 +8,11 @@ from typing import TypeAlias
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed
-from tfmon.model.lane_history import History
 from tfmon.model.lane_state import FAILED, LaneState
-from tfmon.model.race import TURNS, Experiment, Race
+from tfmon.model.race import TURNS, Race
 from tfmon.model.records import replace
+from tfmon.model.series import Experiment
+from tfmon.model.window_sums import History
 
 MOST_PERIODS = 100
 """Periods kept; the oldest are dropped first."""
@@ -20,7 +21,7 @@ CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, 
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KnobChange:
     """A knob of a lane got another value."""
 
     lane: str
@@ -42,7 +43,7 @@ class Period:
     lanes: tuple[LaneState, ...]
     """The lanes just before, without what only charts and pages show."""
     race: Race
-    changes: tuple[Change, ...] = ()
+    changes: tuple[KnobChange, ...] = ()
     """Knobs that the user changed, each in one lane."""
     event: str = ""
     """What else ended it, such as "A restarted"."""
@@ -64,7 +65,7 @@ def after_event(
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 
-    def ended(*changes: Change, what: str = "", experiment: Experiment | None = None) -> Periods:
+    def ended(*changes: KnobChange, what: str = "", experiment: Experiment | None = None) -> Periods:
         kept = tuple(_kept(lane, sliced=sliced) for lane in lanes)
         return (*periods[1 - MOST_PERIODS :], Period(event.at_ns, kept, race, changes, what, experiment))
 
@@ -81,7 +82,7 @@ def after_event(
         if lane.spec.name != event.lane or not lane.process or trying:
             continue  # an experiment reports itself what it tries
         now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
-        changes = [Change(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
+        changes = [KnobChange(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
         if changes and isinstance(event, KnobApplied | LaneStarted):
             place = _same_key(periods, lane, changes[0], event.at_ns)
             if place is None:
@@ -101,7 +102,7 @@ def after_event(
 Lanes: TypeAlias = tuple[LaneState, ...]
 
 
-def _same_key(periods: Periods, lane: LaneState, change: Change, at_ns: int) -> int | None:
+def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
     """Return the place of the period that the same key press ended, by changing the knob of another lane."""
     asked_ns = lane.requested[change.knob].at_ns if change.knob in lane.requested else at_ns
     found = None

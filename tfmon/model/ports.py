@@ -82,7 +82,7 @@ class Experiments(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TimeMark:
     """An event that is marked on the time line."""
 
     at_ns: int
@@ -104,7 +104,7 @@ class ReplayState:
     """Events of the recording."""
     playing: bool
     speed: int
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimeMark, ...] = ()
     note: str = ""
     """What is wrong with the recording; empty if nothing is."""
     started_ns: int | None = None

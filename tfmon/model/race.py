@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
-from tfmon.model.knobs import Knob, KnobValue
+from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
-from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
+from tfmon.model.readings import ALWAYS_VALID, IntervalKind
 from tfmon.model.views import View
 
 TURNS, CONCURRENT = "turns", "concurrent"
@@ -129,97 +128,3 @@ class RecordingState:
     """From when on nothing was recorded; None while all is well."""
     reason: str = ""
     """Why it stopped, in words."""
-
-
-# ---------------- experiments: a crossover, or advice that is tried
-
-
-KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
-"""What came of an attempt. `refused`: the new setting could not take effect, or the lane failed under it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrossoverState:
-    """A race of two lanes over the values of a knob; the measurements are in the lanes."""
-
-    knob: str
-    lanes: tuple[str, str]
-    """Names of the lanes that are compared."""
-    values: tuple[KnobValue, ...]
-    refused: dict[KnobValue, str] = field(default_factory=dict)
-    """Values that cannot be measured, and why."""
-    at: KnobValue | None = None
-    """The value that is measured now."""
-    left_s: float | None = None
-    """About how long it will still take; None while that is not known."""
-    over: bool = False
-    ended: str = ""
-    """Why it ended before all was measured; empty otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Slices in a row that a lane trained under one of the two settings of an attempt."""
-
-    changed: bool
-    """True under the new settings."""
-    since_ns: int
-    until_ns: int | None = None
-    """None while it is under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One lane trained under two settings alternately; the measurements are in the lane."""
-
-    lane: str
-    before: dict[str, KnobValue]
-    """Every knob and its value in the old settings."""
-    after: dict[str, KnobValue]
-    bottleneck: str = ""
-    """What limited the lane when this was proposed: a kind of `analysis.bottleneck`."""
-    purpose: str = ""
-    """What the change is meant to do."""
-    restarts: bool = False
-    """Whether the two settings need a process each."""
-    choices: int = 1
-    """From how many changes the series chooses: each is tested so much more strictly."""
-    blocks: tuple[Block, ...] = ()
-    outcome: str = ""
-    """`kept`, `reverted`, `refused`, `undone` or `stopped`; empty while it is under way."""
-    reason: str = ""
-    """Why it was refused."""
-    gain: Estimate | None = None
-    """Throughput under the new settings over that under the old ones, when it was decided."""
-
-    @property
-    def change(self) -> dict[str, KnobValue]:
-        """The knobs that differ, with their new values."""
-        return {knob: value for knob, value in self.after.items() if self.before.get(knob) != value}
-
-
-@dataclass(frozen=True, slots=True)
-class TuneState:
-    """Advice that is or was tried on a lane; earlier attempts of the race stay."""
-
-    lane: str
-    everything: bool = False
-    """True when it continues until nothing helps any more."""
-    attempts: tuple[Attempt, ...] = ()
-    """All of this race, on any lane; the latest last."""
-    first: int = 0
-    """Place of the first attempt of this series."""
-    total: Attempt | None = None
-    """The settings at the end against those at the beginning; None unless several changes were kept."""
-    over: bool = False
-    ended: str = ""
-    """Why it ended before there was nothing left to try; empty otherwise."""
-
-    @property
-    def latest(self) -> Attempt | None:
-        """The attempt of this series that is or was made last."""
-        attempts = self.attempts[self.first :]
-        return self.total if self.total is not None else attempts[-1] if attempts else None
-
-
-Experiment: TypeAlias = CrossoverState | TuneState

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfmon.model.collisions import explained as by_collision
 from tfmon.model.events import (
     ClockStarted,
     Event,
@@ -24,7 +23,6 @@ from tfmon.model.events import (
     SliceGranted,
     UserRequested,
 )
-from tfmon.model.gpu_accounting import counted
 from tfmon.model.hosts import (
     Hosts,
     HostState,
@@ -35,18 +33,21 @@ from tfmon.model.hosts import (
     trains_on,
     with_machine,
 )
-from tfmon.model.lane_end import explained
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
-from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, granted, marked, measured_again, take_tree_sample
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import Measurements
-from tfmon.model.naming import named
+from tfmon.model.lane_texts import explained
+from tfmon.model.lane_use import counted
+from tfmon.model.lanes_together import explained as by_collision
+from tfmon.model.lanes_together import named
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
-from tfmon.model.race import CONCURRENT, MODE_MARKS, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
+from tfmon.model.series import Experiment, TuneState
 from tfmon.model.spec import LaneSpec
+from tfmon.model.window_sums import History
 
 STALE_TICKS = 3
 """Readings older than this many times their interval are stale."""

@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon.analysis import statistics
-from tfmon.analysis.contention import contention
 from tfmon.analysis.history import center_of
-from tfmon.analysis.intervals import Looks
-from tfmon.analysis.means import AT_THE_END, Center
-from tfmon.analysis.repeated import Shift, shift
+from tfmon.analysis.intervals import AT_THE_END, Center, Looks, Shift, shift
+from tfmon.analysis.others import contention
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import NOT_SAMPLED, Reading

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from tfmon.analysis.means import LEAST_PAIRS
+from tfmon.analysis.intervals import LEAST_PAIRS
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine

@@ -19,7 +19,7 @@ from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceB
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.lane_state import ABSENT, FAILED
-from tfmon.model.ports import Mark
+from tfmon.model.ports import TimeMark
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -213,7 +213,7 @@ MARKING = {
 """Names of the events that may have a mark."""
 
 
-def mark_of(event: Event, names: Mapping[str, str]) -> list[Mark]:
+def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:
     """Return the mark of an event, if it has one; `names` has what each lane is called there, by its key."""
 
     def named(lane: str) -> str:
@@ -221,20 +221,22 @@ def mark_of(event: Event, names: Mapping[str, str]) -> list[Mark]:
 
     match event:
         case KnobApplied():
-            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} ({named(event.lane)})", "knob")]
+            return [TimeMark(event.at_ns, f"{event.knob} {show(event.value)} ({named(event.lane)})", "knob")]
         case KnobRefused():
-            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} refused ({named(event.lane)})", "knob")]
+            return [
+                TimeMark(event.at_ns, f"{event.knob} {show(event.value)} refused ({named(event.lane)})", "knob")
+            ]
         case ModeChanged():
-            return [Mark(event.at_ns, f"mode {event.mode}", "request")]
+            return [TimeMark(event.at_ns, f"mode {event.mode}", "request")]
         case UserRequested():
             about = event.scenario or ", ".join(map(named, event.lanes))
-            return [Mark(event.at_ns, f"{event.action} {about}".strip(), "request")]
+            return [TimeMark(event.at_ns, f"{event.action} {about}".strip(), "request")]
         case LaneFailed():
-            return [Mark(event.at_ns, f"{named(event.lane)} failed", "trouble")]
+            return [TimeMark(event.at_ns, f"{named(event.lane)} failed", "trouble")]
         case LaneEnded(requested=False):
             how = f"{named(event.lane)} ended: {event.signal or f'exit code {event.exit_code}'}"
-            return [] if event.exit_code == 0 else [Mark(event.at_ns, how, "trouble")]
+            return [] if event.exit_code == 0 else [TimeMark(event.at_ns, how, "trouble")]
         case Interrupted():
-            return [Mark(event.at_ns, event.reason, "trouble")]
+            return [TimeMark(event.at_ns, event.reason, "trouble")]
         case _:
             return []

@@ -23,7 +23,7 @@ import tfmon
 from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
-from tfmon.model.ports import Mark
+from tfmon.model.ports import TimeMark
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header import (
@@ -63,7 +63,7 @@ class Recording:
         """True when its last line is cut off: by a crash or a full disk, or because it is still being written."""
         self.closed: Closed | None = None
         """Its last line; None for a recording that was not closed."""
-        self.marks: list[Mark] = []
+        self.marks: list[TimeMark] = []
         self.times_ns = array("q")
         """When each event happened; an event older than the one before gets the time of that."""
         self._offsets = array("q")

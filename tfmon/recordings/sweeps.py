@@ -17,7 +17,7 @@ from pathlib import Path
 import tfmon
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
-from tfmon.model.sweep import Combination, SweepEvent, SweepPlan, SweepState, VisitEnded, after
+from tfmon.model.series import Combination, SweepEvent, SweepPlan, SweepState, VisitEnded, after
 from tfmon.recordings import library
 
 SCHEMA = 2

@@ -6,17 +6,23 @@ known is null.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.scaling import Scaling
-from tfmon.model.collisions import collision_lines
+from tfmon.analysis.verdict_notes import Scaling
+from tfmon.model.codec import clean
+from tfmon.model.events import LinkMeasured
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lanes_together import collision_lines
+from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
 from tfmon.recordings.header import SCHEMA
+from tfmon.reports.sections import Block, Code, Note
 
 
 def head() -> dict[str, Any]:
@@ -32,6 +38,36 @@ def interval(estimate: Estimate | None) -> list[float] | None:
 def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
     """Return an estimate and its 95 % interval, under its name and the name with `_ci95`."""
     return {name: None if estimate is None else estimate.value, f"{name}_ci95": interval(estimate)}
+
+
+def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Return the same with what its interval holds for."""
+    return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
+
+
+def one_line(text: str) -> str:
+    """Return text from another process as one line that cannot steer a terminal."""
+    return " ".join(clean(text).split("\n"))
+
+
+def machine_json(machine: Machine) -> dict[str, Any]:
+    """Return a machine as plain values."""
+    known = {name: None if value == "" else value for name, value in asdict(machine).items()}
+    return {**known, "gpus": list(machine.gpus), "power_limits_w": list(machine.power_limits_w)}
+
+
+def link_json(link: LinkMeasured | None) -> dict[str, Any]:
+    """Return the figures of a connection; None where not measured."""
+    return {
+        "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
+        "clock_offset_ms": link.offset_ns / 1e6 if link else None,
+        "clock_error_ms": link.error_ns / 1e6 if link else None,
+    }
+
+
+def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:
+    """Return the names of machines, which stay out of a report that is handed on."""
+    return {name for host, machine in machines for name in (host.rpartition("@")[2], machine.hostname)}
 
 
 def scaling_json(one: Scaling) -> dict[str, Any]:
@@ -52,20 +88,20 @@ def lane_json(lane: LaneState) -> dict[str, Any]:
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
     """Return where the race was recorded, and why the recording stopped."""
-    found = snapshot.recording
+    state = snapshot.recording
     return {
-        "recording": found.path or None if found else None,
-        "recording_stopped": found.reason or None if found else None,
+        "recording": state.path or None if state else None,
+        "recording_stopped": state.reason or None if state else None,
     }
 
 
 def recording_lines(snapshot: Snapshot) -> list[str]:
     """Return the same in words; nothing for a race that was not recorded."""
-    found = snapshot.recording
-    if found is None:
+    state = snapshot.recording
+    if state is None:
         return []
-    stopped = [f"recording stopped: {found.reason}"] if found.reason else []
-    return stopped + ([f"recorded in {found.path}"] if found.path else [])
+    stopped = [f"recording stopped: {state.reason}"] if state.reason else []
+    return stopped + ([f"recorded in {state.path}"] if state.path else [])
 
 
 def view_lines(snapshot: Snapshot) -> list[str]:
@@ -83,3 +119,26 @@ def view_lines(snapshot: Snapshot) -> list[str]:
     if edited := ", ".join(name for view in views.values() for name in view.edited):
         lines.append(f"edited in the working folder while the lanes ran, and perhaps seen by them: {edited}")
     return lines
+
+
+def repeated(command: str) -> tuple[Block, ...]:
+    """Return the command that does it again."""
+    return (Note("To do it again:"), Code(command)) if command else ()
+
+
+def machine_rows(machine: Machine) -> list[list[str]]:
+    """Return a machine as rows of names and values."""
+    return [
+        ["processor", f"{machine.cpu_name or 'unknown'}, {machine.cores} cores"],
+        ["usable cores", units.cores(machine.usable_cores)],
+        ["memory", units.memory(machine.memory_bytes)],
+        ["GPUs", ", ".join(machine.gpus) or ": ".join(filter(None, ("none", machine.no_gpu)))],
+        ["system", machine.system],
+        ["name", machine.hostname],
+    ]
+
+
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return the versions that are known: `TensorFlow 2.21.0, Keras 3.14.0`."""
+    names = ("TensorFlow", "Keras", "NumPy", "Python")
+    return ", ".join(f"{name} {version}" for name in names if (version := versions.get(name.lower())))

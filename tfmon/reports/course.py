@@ -59,11 +59,11 @@ def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) 
     drawer = _Drawer(course, names, keys)
     read = [(what, drawer.sampled(what)) for what in _READINGS]
     missing = [_READINGS[what].title for what, chart in read if chart is None]
-    told = Note(f"Not read in this race: {', '.join(missing)}.", QUIET) if missing else None
+    unread = Note(f"Not read in this race: {', '.join(missing)}.", QUIET) if missing else None
     return [
         Section("Throughput over time", drawer.throughput(), long=True),
         Section("Loss", (drawer.chart(_LOSS, course.windows),), long=True),
-        Section("CPU, memory and GPU", (*(chart for _, chart in read), told), long=True),
+        Section("CPU, memory and GPU", (*(chart for _, chart in read), unread), long=True),
     ]
 
 

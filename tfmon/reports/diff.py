@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon import units
-from tfmon.model.race import Machine
 from tfmon.recordings.change import Change
 from tfmon.recordings.compare import Comparison
 from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.gate import Gate
-from tfmon.reports import head, text
+from tfmon.reports import head, host_names, text
 from tfmon.reports.sections import VERDICT, Lines, Note, Report, Section, Table
 
 
@@ -94,13 +93,9 @@ def describe(found: Comparison, gate: Gate | None = None) -> Report:
         ],
         answer,
         " → ".join(f"{race.id} ({_when(race)})" for _, race in races),
-        hosts={name for _, race in races for host in race.machines.items() for name in _names(*host)},
+        hosts=host_names(one for _, race in races for one in race.machines.items()),
         data=to_json(found, gate),
     )
-
-
-def _names(host: str, machine: Machine) -> tuple[str, str]:
-    return host.rpartition("@")[2], machine.hostname
 
 
 def _when(race: RaceFigures) -> str:

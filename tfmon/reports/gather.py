@@ -139,7 +139,7 @@ class _Keeper:
     moments: list[Moment] = field(default_factory=list)
 
     def take(self, event: Event, known: Snapshot) -> None:
-        """Keep what an event tells; `known` is what is known after it."""
+        """Keep the data of an event; `known` is the snapshot after it."""
         match event:
             case Window():
                 self._window(event, _lane(known, event.lane))

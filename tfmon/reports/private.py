@@ -13,6 +13,7 @@ from typing import Any
 from tfmon.model.gpu_others import names_in
 from tfmon.model.readings import ProcessName
 from tfmon.model.session import Snapshot
+from tfmon.reports.sections import Report
 
 HIDDEN = "•••"
 """Stands where something was taken out."""
@@ -58,8 +59,19 @@ def keep(text: str) -> str:
     return text
 
 
+def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
+    """Return a function that hides in a text whose machines they were, and what looks like a secret.
+
+    Args:
+        report: What is written.
+        host: Name of this machine, which is hidden, too.
+        everything: Hide nothing.
+    """
+    return keep if everything else hider({host, *report.hosts}, report.others)
+
+
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
-    """Return a function that takes out of a text what tells whose machine it was, and what looks like a secret.
+    """Return a function that removes names of machines and users, and secrets, from a text.
 
     Args:
         hosts: Names of the machines that took part.
@@ -93,8 +105,8 @@ def _is_random(text: str) -> bool:
     return sum(digit for digit, _ in kinds) >= LEAST_DIGITS and changes >= LEAST_CHANGES * len(text)
 
 
-def strangers_in(snapshot: Snapshot) -> set[ProcessName]:
-    """Return who else was on the GPUs of a race, as far as a text about it may tell."""
+def other_processes(snapshot: Snapshot) -> set[ProcessName]:
+    """Return the other processes on the GPUs of a race."""
     states = snapshot.hosts.values()
     named = {name for state in states for name in state.strangers}
     samples = (sample for state in states for sample in state.gpus)

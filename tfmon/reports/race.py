@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis, trained_text
-from tfmon.analysis.contention import contention
+from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse, trained_text
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.history import HEADS
+from tfmon.analysis.others import contention
 from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.doctor.report import Report as Examination
+from tfmon.doctor.report import run_checks
+from tfmon.errors import TfmonError
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import HOST_LOST, LaneState
-from tfmon.model.race import TURNS, Machine
+from tfmon.model.race import TURNS
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
+from tfmon.reports import (
+    checks,
+    host_names,
+    machine_rows,
+    recording_lines,
+    repeated,
+    series,
+    steps,
+    text,
+    versions_text,
+    view_lines,
+)
 from tfmon.reports import course as over_time
-from tfmon.reports import doctor, experiments, recording_lines, steps, text, view_lines
-from tfmon.reports.gather import Course
-from tfmon.reports.private import strangers_in
+from tfmon.reports.gather import Course, gather
+from tfmon.reports.private import other_processes
+from tfmon.reports.race_json import to_json
 from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Block, Code, Lines, Note, Report, Section, Table
 from tfmon.reports.steps import full_name
 
@@ -59,36 +75,52 @@ def report(
     snapshot = found.snapshot
     names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
     keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
-    changed = (*experiments.crossover(found), *experiments.tuning(found), _history(found))
+    changed = (*series.crossover(found), *series.tuning(found), _history(found))
     tried = Section("What was tried and changed", changed)
     result = Section("Result", list(_result(found)))
     limits = [line for one in found.lanes for line in _limits(snapshot, one)]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
         when = [header.started[:16].replace("T", " "), f"{units.clock(_lasted_s(snapshot))} long"]
-    examination = doctor.findings(examined) if header is not None else ()
+    examination = checks.findings(examined) if header is not None else ()
     return Report(
         title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
         when=", ".join(when),
         answer=list(_answer(found, torn=course is not None and course.torn)),
         sections=[
-            *((tried, result) if experiments.is_all(found) else (result,)),
+            *((tried, result) if series.is_all(found) else (result,)),
             Section("What limits the lanes", (Lines(limits),)),
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(found),
-            *(() if experiments.is_all(found) else (tried,)),
+            *(() if series.is_all(found) else (tried,)),
             Section("How it was measured", (Lines(list(_method(found))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
             Section("Machine and versions", (_machines(snapshot, header), *examination), long=True),
         ],
         keys=[(keys[name], called) for name, called in names.items()] if len(names) > 1 else (),
-        hosts={
-            name
-            for host in snapshot.hosts.items()
-            for name in (host[0].rpartition("@")[2], host[1].machine.hostname)
-        },
-        others=strangers_in(snapshot),
+        hosts=host_names((host, state.machine) for host, state in snapshot.hosts.items()),
+        others=other_processes(snapshot),
     )
+
+
+def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
+    """Return the report of a recording, and whether that is cut off; raises RecordingError.
+
+    Args:
+        path: The recording.
+        again: Returns the command that repeats a race; raises TfmonError where there is none.
+        host: Name of this machine: the doctor examines it, without TensorFlow, where it is that of the race.
+    """
+    course = gather(path)
+    found, header = analyse(course.end), course.header
+    try:
+        command = again(found)
+    except TfmonError as error:
+        command = f"no command line can: {error.line}"
+    here = host and course.end.machine.hostname == host
+    examined = run_checks(sys.executable, imports=False) if here else None
+    data = {**to_json(found, header), "recording": path.name}
+    return replace(report(found, header, course, command, examined), data=data), course.torn
 
 
 def _lasted_s(snapshot: Snapshot) -> float:
@@ -103,14 +135,14 @@ def _lasted_s(snapshot: Snapshot) -> float:
 def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: of its experiment, of its only lane, or the verdict; and what limits that."""
     snapshot, verdict = found.snapshot, found.verdict
-    told = list(experiments.answer(found))
-    if not told and len(snapshot.lanes) == 1:
-        told = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
-    elif not told:
-        told = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
-        told += map(Note, verdict.ranked)
-    yield from told
-    limits = "" if experiments.is_all(found) else verdict.note
+    notes = list(series.answer(found))
+    if not notes and len(snapshot.lanes) == 1:
+        notes = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
+    elif not notes:
+        notes = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
+        notes += map(Note, verdict.ranked)
+    yield from notes
+    limits = "" if series.is_all(found) else verdict.note
     yield from (Note(line) for line in (*finish_lines(snapshot), limits, snapshot.race.interrupted) if line)
     if torn:
         yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
@@ -211,7 +243,7 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 
 def _history(found: Analysis) -> Table | None:
     """Return every change of the race and what came of it."""
-    if experiments.is_all(found) and len(found.history) < 3:
+    if series.is_all(found) and len(found.history) < 3:
         return None  # it would say the same as the table of what was tried
     rows = [row.cells(found.snapshot) for row in found.history]
     left = (0, 1, 2, 3, 5)
@@ -236,7 +268,7 @@ def _method(found: Analysis) -> Iterator[str]:
     for one in found.lanes:
         if one.windows:
             yield f"{snapshot.called(one.lane)}: {one.measured_text}; {one.discarded_text}"
-    if verdict.interval is not None and not experiments.is_all(found):
+    if verdict.interval is not None and not series.is_all(found):
         low, high = verdict.interval.low, verdict.interval.high
         yield (
             f"95 % confidence interval of the ratio: {units.ratio_in(verdict.interval.value, low, high)[1]}, "
@@ -273,29 +305,6 @@ def _settings(snapshot: Snapshot, header: Header | None) -> Table | None:
     return Table(rows, about, left=range(len(lanes) + 2), marked=differing) if knobs else None
 
 
-def repeated(command: str) -> tuple[Block, ...]:
-    """Return the command that does it again."""
-    return (Note("To do it again:"), Code(command)) if command else ()
-
-
-def machine_rows(machine: Machine) -> list[list[str]]:
-    """Return a machine as rows of names and values."""
-    return [
-        ["processor", f"{machine.cpu_name or 'unknown'}, {machine.cores} cores"],
-        ["usable cores", units.cores(machine.usable_cores)],
-        ["memory", units.memory(machine.memory_bytes)],
-        ["GPUs", ", ".join(machine.gpus) or ": ".join(filter(None, ("none", machine.no_gpu)))],
-        ["system", machine.system],
-        ["name", machine.hostname],
-    ]
-
-
-def versions_text(versions: Mapping[str, str]) -> str:
-    """Return the versions that are known: `TensorFlow 2.21.0, Keras 3.14.0`."""
-    names = ("TensorFlow", "Keras", "NumPy", "Python")
-    return ", ".join(f"{name} {version}" for name in names if (version := versions.get(name.lower())))
-
-
 def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     """Return the machines, the versions, and the variables that steer TensorFlow."""
     rows = [["", ""], *machine_rows(snapshot.machine)]
@@ -306,8 +315,8 @@ def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     rows.append(["tfmon", versions])
     for lane in snapshot.lanes:
         on = snapshot.device_name(lane)
-        told = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.versions))))
-        rows.append([snapshot.called(lane), told or DASH])
+        text = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.versions))))
+        rows.append([snapshot.called(lane), text or DASH])
     if header is not None:
         rows += [[name, value] for name, value in header.environment.items()]
         rows += [["scenario file", f"digest {header.source}"]] if header.source else []

@@ -8,23 +8,21 @@ from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
-from tfmon.analysis.gpu_others import gpu_others
+from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
-from tfmon.model.collisions import collisions
-from tfmon.model.gpu_accounting import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.race import Machine
+from tfmon.model.lane_use import GpuPart
+from tfmon.model.lanes_together import collisions
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.change import Measured
 from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import estimate_json, head, interval, recording_json, scaling_json
+from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
 
 NO_STEP = "no steady step was measured"
 NO_UPDATE = "no update of an own loop of TensorFlow was seen"
@@ -102,25 +100,13 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
     }
 
 
-def machine_json(machine: Machine) -> dict[str, Any]:
-    """Return a machine as plain values."""
-    return {
-        **asdict(machine),
-        "gpus": list(machine.gpus),
-        "power_limits_w": list(machine.power_limits_w),
-        **{name: getattr(machine, name) or None for name in ("no_gpu", "python")},
-    }
-
-
 def _host(state: HostState) -> dict[str, Any]:
     """Return another machine with what its connection was like at the end; None where that was not measured."""
     link = state.link
     return {
         "machine": machine_json(state.machine),
         "lost": state.lost or None,
-        "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
-        "clock_offset_ms": link.offset_ns / 1e6 if link else None,
-        "clock_error_ms": link.error_ns / 1e6 if link else None,
+        **link_json(link),
         "agent_cpu_pct": known(link.agent_cpu_pct) if link else None,
         "agent_bytes": known(link.agent_bytes) if link else None,
     }
@@ -251,18 +237,18 @@ def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
 
     None where that is not known.
     """
-    found = gpu_others(lane)
-    if found is None:
+    others = gpu_others(lane)
+    if others is None:
         return None
-    several = {"device": found.place} if lane.spec.devices > 1 else {}
+    several = {"device": others.place} if lane.spec.devices > 1 else {}
     return {
         **several,
-        "gpu_pct": found.share_pct,
-        "slices": found.slices,
-        "of_slices": found.of_slices,
-        "time_pct": 100 * found.time_share,
-        "processes": found.processes,
-        **({"user": found.first.user, "command": found.first.command} if found.first else {}),
+        "gpu_pct": others.share_pct,
+        "slices": others.slices,
+        "of_slices": others.of_slices,
+        "time_pct": 100 * others.time_share,
+        "processes": others.processes,
+        **({"user": others.first.user, "command": others.first.command} if others.first else {}),
     }
 
 

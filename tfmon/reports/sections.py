@@ -1,6 +1,6 @@
 """What a report says, whatever it is of: sections of blocks, described once for all forms it is written in.
 
-`text`, `markdown` and `html.writer` write them. JSON is another matter: its keys are those of the kind of report.
+`text` and `html` write them. JSON is another matter: its keys are those of the kind of report.
 """
 
 from __future__ import annotations

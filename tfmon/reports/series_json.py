@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.sweep import Found, Row
-from tfmon.analysis.sweep_text import answer, scaling_of
+from tfmon.analysis.series_tables import answer, scaling_of
+from tfmon.analysis.sweep import Found, SweepRow
 from tfmon.analysis.tuning import change_text
-from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
-from tfmon.reports import estimate_json, head, lane_json, recording_json, scaling_json
+from tfmon.model.series import CrossoverState
+from tfmon.reports import estimate_json, head, lane_json, ratio_json, recording_json, scaling_json
 
 
 def crossover_to_json(found: Analysis) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
                 "value": point.value,
                 "first": estimate_json("examples_per_s", point.first),
                 "second": estimate_json("examples_per_s", point.second),
-                **_estimate("ratio", point.ratio),
+                **ratio_json("ratio", point.ratio),
                 "pairs": point.pairs,
                 "reason": point.refused or None,
             }
@@ -88,11 +88,7 @@ def tuning_to_json(found: Analysis) -> dict[str, Any]:
 
 
 def _gain_json(gain: Estimate | None) -> dict[str, Any]:
-    return {**_estimate("gain", gain), "pairs": gain.pairs if gain else None}
-
-
-def _estimate(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
+    return {**ratio_json("gain", gain), "pairs": gain.pairs if gain else None}
 
 
 def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
@@ -120,7 +116,7 @@ def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
     }
 
 
-def combination_json(row: Row) -> dict[str, Any]:
+def combination_json(row: SweepRow) -> dict[str, Any]:
     """Return one combination as plain values."""
     known, figures = row.combination, row.combination.figures
     missing = {} if figures is None or not figures.memory_missing else {"memory_bytes": figures.memory_missing}
@@ -128,7 +124,7 @@ def combination_json(row: Row) -> dict[str, Any]:
         "number": known.number,
         "device": known.kind,
         "settings": known.settings,
-        **_estimate("ratio", row.ratio),
+        **ratio_json("ratio", row.ratio),
         "pairs": len(known.pairs),
         "visits": known.visits,
         "measured_s": known.measured_s,

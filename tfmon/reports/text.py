@@ -1,14 +1,15 @@
-"""Writes a report as plain text."""
+"""Writes a report as plain text, and as Markdown to paste into an issue or a chat."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfmon.reports.sections import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+from tfmon.reports.sections import VERDICT, Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 
 _NO_BREAK = "\u00a0"
 _PLAIN = str.maketrans(
@@ -92,8 +93,8 @@ class _Writer:
                 return [*caption, *block.drawn, *([""] if block.drawn and rows else []), *rows]
 
     def _item(self, item: Item) -> Iterator[str]:
-        told = f"{item.title:{self.title}}  {item.text}" if item.text else item.title
-        yield f"{self.paint(item.label.ljust(self.label), item.status)}  {told}"
+        title = f"{item.title:{self.title}}  {item.text}" if item.text else item.title
+        yield f"{self.paint(item.label.ljust(self.label), item.status)}  {title}"
         yield from (f"{'':{self.label}}  {detail}" for detail in item.details)
 
     def _table(self, block: Table) -> list[str]:
@@ -159,6 +160,84 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
             for head, cell in zip(rows[0][1:], cells, strict=True)
             if cell
         ]
-        told = _wrapped("  " + "   ".join(named), "  ")
-        lines += [first, *(line.replace(_NO_BREAK, " ") for line in told)]
+        wrapped = _wrapped("  " + "   ".join(named), "  ")
+        lines += [first, *(line.replace(_NO_BREAK, " ") for line in wrapped)]
     return lines
+
+
+# ---------------------------------------------------------------- Markdown
+
+
+MOST_ROWS = 40
+"""Most rows of a table that is pasted."""
+_SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
+"""What Markdown would take for markup; not `_` within a word."""
+
+
+def to_markdown(report: Report, hide: Callable[[str], str]) -> str:
+    """Return a report without its pictures; `hide` takes out what must not be handed on."""
+    return "\n".join(_MarkdownWriter(hide).lines(report)).rstrip("\n") + "\n"
+
+
+class _MarkdownWriter:
+    def __init__(self, hide: Callable[[str], str]) -> None:
+        self._hide = hide
+
+    def _text(self, text: str) -> str:
+        return _SPECIAL.sub(r"\\\1", self._hide(" ".join(text.split())))
+
+    def lines(self, report: Report) -> Iterator[str]:
+        """Yield the lines of a report."""
+        for note in report.answer:
+            yield from self._block(note)
+        yield from (self._text(" · ".join(filter(None, (report.title, report.when)))), "")
+        for section in report.sections:
+            yield from self._section(section)
+
+    def _section(self, section: Section) -> Iterator[str]:
+        lines = [line for block in section.shown for line in self._block(block)]
+        if lines and section.heading:
+            yield from (f"### {self._text(section.heading)}", "")
+        yield from lines
+
+    def _block(self, block: object) -> Iterator[str]:
+        match block:
+            case Note():
+                text = self._text(block.text)
+                yield from (f"**{text}**" if block.kind == VERDICT else text, "")
+            case Lines():
+                yield from (*(f"- {self._text(text)}" for text in block.texts), "")
+            case Code():
+                yield from self._fenced(block.text)
+            case Items():
+                for one in block.items:
+                    told = ": ".join(filter(None, (self._text(one.title), self._text(one.text))))
+                    yield f"- **{self._text(one.label)}** {told}"
+                    yield from (f"  - {self._text(detail)}" for detail in one.details)
+                yield ""
+            case Table():
+                yield from self._table(block)
+            case Chart():
+                if block.drawn or (block.table is not None and not block.table.folded):
+                    yield from (self._text(block.caption), "")
+                if block.drawn:
+                    yield from self._fenced("\n".join(block.drawn))
+                if block.table is not None:
+                    yield from self._table(block.table)
+
+    def _table(self, table: Table) -> Iterator[str]:
+        if table.folded:
+            return
+        (heads, *rows), more = table.rows, len(table.rows) - 1 - MOST_ROWS
+        ruled = [["---" if place in table.left else "---:" for place in range(len(heads))]]
+        cells = [[self._text(cell) for cell in row] for row in (heads, *rows[:MOST_ROWS])]
+        if table.about:
+            yield from (self._text(table.about), "")
+        for row in (cells[0], *ruled, *cells[1:]):
+            yield f"| {' | '.join(row)} |"
+        yield from ("", f"… and {more} more rows", "") if more > 0 else ("",)
+
+    def _fenced(self, text: str) -> Iterator[str]:
+        text = self._hide(text)
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        yield from (fence, text, fence, "")

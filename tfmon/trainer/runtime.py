@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.gpu_accounting import counted
+from tfmon.model.lane_use import counted
 
 LOWEST_NICE = 19
 

@@ -27,7 +27,7 @@ from tfmon.units import Charset, charset
 
 PULL_S = 0.5
 STILL_TICKS = 10
-"""A page that does not move is drawn once in so many ticks."""
+"""Ticks between two drawings of a page that does not move."""
 
 
 class MonitorApp(TerminalApp[Ending]):
@@ -163,10 +163,10 @@ class MonitorApp(TerminalApp[Ending]):
         """Run what a key does; the message of the key before goes."""
         monitor = next(self._monitors())
         before = monitor.said
-        found = await super().run_action(*call, **more)
+        handled = await super().run_action(*call, **more)
         if monitor.said == before:
             monitor.unsay()
-        return found
+        return handled
 
     # ------------------------------------------------------------ the end
 
@@ -193,7 +193,7 @@ class MonitorApp(TerminalApp[Ending]):
                 self._loop_of_app.call_soon_threadsafe(call, *given)
 
     async def action_quit(self) -> None:
-        """End the lanes and leave; the second time, leave at once. A question is asked on the screen on top."""
+        """End the lanes and leave; the second time, leave at once. A question is shown on the screen on top."""
         shown = next(self._monitors())
         self.monitor.quit()
         if shown is not self.monitor and not self.monitor.view.stopping:
@@ -211,10 +211,10 @@ _SCREENS = {
     "sweep": ("experiments", "SweepPage"), "replay": ("replay", "ReplayScreen"), "race": ("race", "RaceScreen"),
     "lane": ("lane", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
     "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
-    "runs": ("runs", "RunsPage"), "help": ("text", "HelpPage"), "copy": ("text", "CopyPage"),
+    "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
     "scenarios": ("choices", "Picker"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("crossover", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
-    "tuning": ("experiments", "TunePage"), "palette": ("palette", "palette_of"),
+    "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
 """Where each screen is made: a module of `tfmon.ui.screens`, and what in it takes a monitor."""
 

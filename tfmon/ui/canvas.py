@@ -19,7 +19,7 @@ from tfmon.ui.textual_compat import TerminalApp, is_on_top
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
 SHIFT_CELLS = 12
-"""To move cells costs as many bytes as to repaint about so many."""
+"""Moving cells costs as many bytes as repainting about this many."""
 
 
 class Canvas(Widget):
@@ -92,7 +92,7 @@ class Canvas(Widget):
         return strips
 
     def text(self) -> str:
-        """Return what is shown as plain text."""
+        """Return the shown rows as plain text."""
         return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
 
 
@@ -107,7 +107,7 @@ _SYSTEMS = {
 def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return the runs whose cells are moved one to the left, and the runs that differ after that.
 
-    A chart that goes on by a cell is written anew at its right end only. Characters that are not one cell wide
+    A chart that moves by a cell is rewritten at its right end only. Characters that are not one cell wide
     make one run of all that lies between the spans that both rows begin and end with.
     """
     shifts: list[tuple[int, int]] = []
@@ -188,7 +188,7 @@ RESET = "\x1b[0m"
 def update(
     before: Sequence[Row], after: Sequence[Row], styles: Mapping[str, Style], colours: ColorSystem | None
 ) -> str:
-    """Return what to write so that a terminal that shows some rows shows others, as many and as wide."""
+    """Return the escape codes that change a terminal from some rows to others of the same size."""
     moves: list[str] = []
     runs: list[tuple[int, int, int]] = []
     for y, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -207,7 +207,7 @@ def repaint(
     styles: Mapping[str, Style],
     colours: ColorSystem | None,
 ) -> str:
-    """Return what to write: for each run (row, first cell, one past the last) a move, its text, and its styles.
+    """Return the escape codes of each run (row, first cell, one past the last): a move, its text, its styles.
 
     A style is written where it differs from that of the cell written before, and only in what differs.
     """

@@ -56,18 +56,15 @@ RACE_KEYS = (
     Key("page.previous", "pageup", "move_page(-1)", "show the hidden lanes before", "Lanes"),
     Key("zoom", "z", "toggle_zoom", "one lane on the whole width, and back; so does a double click", _CLOSER),
     Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
-    Key("chart.scale", "a", "next_scale", "axis of the charts: shared, own, logarithmic", _CLOSER),
+    Key("chart.scale", "a", "next_scale", "axis of the charts: shared, or each lane's own", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
-    Key("follow", "F", "toggle_follow", "stop following, or back to now", _CLOSER),
     Key("copy", "y", "open('copy')", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
     Key("runs", "R", "show_tab('runs')", "recorded races: replay, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
-    Key(
-        "palette", "colon,ctrl+p", "open('palette')", "find any of this by its name; Ctrl+P does the same", "tfmon"
-    ),
+    Key("palette", "colon,ctrl+p", "open('palette')", "find any of these by name; also Ctrl+P", "tfmon"),
     Key("help", "question_mark,f1", "open('help')", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
@@ -97,9 +94,7 @@ PAGE_KEYS = (
 """Keys of the pages over the race. A page on which one types may bind an id to other keys."""
 
 REPLAY_KEYS = (
-    Key(
-        "replay.pause", "space", "playback('toggle')", "pause, or play on; at the end from the beginning", "Replay"
-    ),
+    Key("replay.pause", "space", "playback('toggle')", "pause or play; at the end, from the start", "Replay"),
     Key("replay.back", "left", "playback('skip', -5)", "5 s back; with Shift 60 s", "Replay"),
     Key("replay.on", "right", "playback('skip', 5)", "5 s on; with Shift 60 s", "Replay"),
     Key("replay.far.back", "shift+left", "playback('skip', -60)", "60 s back", "Replay"),
@@ -107,21 +102,9 @@ REPLAY_KEYS = (
     Key("replay.step.back", "comma", "playback('step', -1)", "one event back", "Replay"),
     Key("replay.step", "full_stop", "playback('step', 1)", "one event on", "Replay"),
     Key("replay.mark.back", "left_square_bracket", "playback('go_to_mark', -1)", "to the mark before", "Replay"),
-    Key(
-        "replay.mark",
-        "right_square_bracket",
-        "playback('go_to_mark', 1)",
-        "to just before the next mark",
-        "Replay",
-    ),
+    Key("replay.mark", "right_square_bracket", "playback('go_to_mark', 1)", "to the next mark", "Replay"),
     Key("replay.slower", "minus", "playback('change_speed', -1)", "slower", "Replay"),
-    Key(
-        "replay.faster",
-        "plus,equals_sign",
-        "playback('change_speed', 1)",
-        "faster: ×1, 2, 5, 10, 20, 50, 100",
-        "Replay",
-    ),
+    Key("replay.faster", "plus,equals_sign", "playback('change_speed', 1)", "faster: ×1 to ×100", "Replay"),
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
 )
@@ -132,7 +115,7 @@ _WATCHING = (
     *(f"open({name!r})" for name in ("help", "history", "palette", "copy")),
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "quit",
-    "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",
+    "toggle_zoom", "next_metric", "next_scale", "next_span",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
@@ -146,6 +129,35 @@ KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 """All of them."""
 
 BY_ID = {key.id: key for key in KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page that stands beside the race."""
+
+    name: str
+    binding: str
+    """Id of the key that shows it from anywhere."""
+
+    @property
+    def action(self) -> str:
+        """What that key does; the race is shown where all else is closed."""
+        return "show_tab('race')" if self.name == "race" else BY_ID[self.binding].action
+
+
+TABS = (
+    Tab("race", "close"),
+    Tab("lane", "lane.detail"),
+    Tab("log", "lane.log"),
+    Tab("knobs", "knobs"),
+    Tab("profile", "lane.profile"),
+    Tab("gpus", "gpus"),
+    Tab("doctor", "doctor"),
+    Tab("runs", "runs"),
+)
+TAB_NAMES = tuple(tab.name for tab in TABS)
+
+
 _WRITTEN = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
     "down": "↓", "left": "←", "right": "→", "minus": "-", "plus": "+", "slash": "/", "backslash": "\\",

@@ -16,15 +16,14 @@ from rich.style import Style
 from textual.screen import Screen
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import Key, key_of, listed_keys
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.source import Source
+from tfmon.ui.source import Source, View, focused_index, with_failures
 from tfmon.ui.textual_compat import TerminalApp
-from tfmon.ui.view import View, focused_index, with_failures
 from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
@@ -86,11 +85,10 @@ class Monitor:
                 if (source.runs is not None or name != "runs") and (below is None or name not in ("gpus", "runs"))
             ),
         )
-        self._frozen: Analysis | None = None
         self._kept: dict[str, Screen[Any]] = {}
         """The pages that were shown; each is mounted from then on."""
         self._question = ("", "")
-        """The key that asked before it ends a user's training, and what it asked."""
+        """The key whose question was shown last, and the question."""
         self._played_s: float | None = None
         self._told: tuple[str, ...] = ()
         """Lanes of the race below whose failure was told here."""
@@ -113,11 +111,6 @@ class Monitor:
     def snapshot(self) -> Snapshot:
         """What is known."""
         return self.analysis.snapshot
-
-    @property
-    def shown(self) -> Analysis:
-        """What the race screen draws: what is known, or what was when the display ceased to follow."""
-        return self._frozen or self.analysis
 
     @property
     def help_keys(self) -> tuple[Key, ...]:
@@ -155,23 +148,16 @@ class Monitor:
 
     def _of_another_race(self) -> View:
         """Return the view for a race that began since: without focus, scales and failures of the one before."""
-        self._frozen = None
-        fresh = replace(self.view, zoomed=False, frozen=False)
-        return replace(fresh, race=self.snapshot.race.number, focused=None, scales={}, seen=(), unseen=())
+        fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
+        return replace(fresh, focused=None, scales={}, seen=(), unseen=())
 
     def _tell_of(self, below: Monitor) -> None:
-        """Tell of a lane of the race below which has failed meanwhile."""
+        """Show that a lane of the race below has failed."""
         live = with_failures(below.view, below.snapshot, ())
         line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
         if line and (live.unseen != self._told or not self.view.message):
             self._told = live.unseen
             self.view = replace(self.view, message=f"in the race that runs: {line}", message_until_ns=FOREVER_NS)
-
-    def follow(self, *, on: bool) -> None:
-        """Let the race screen follow the race, or show this moment from now on; the lanes train on."""
-        self._frozen = None if on else self.analysis
-        self.view = replace(self.view, frozen=not on)
-        self.pull()
 
     # ------------------------------------------------------------ messages
 
@@ -278,12 +264,12 @@ class Monitor:
         if not own:
             return True
         now_ns = self.source.snapshot().at_ns
-        asked = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+        confirmed = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
         ran_s = max((now_ns if lane.ended is None else lane.ended.at_ns) - lane.started_ns for lane in own) / 1e9
-        if not asked:
+        if not confirmed:
             self.say(f"{what} ({units.clock(ran_s)} of training)? {key_of(key, self.view.keys)} again: yes")
-        self._question = (key, "" if asked else self.view.message)
-        return asked
+        self._question = (key, "" if confirmed else self.view.message)
+        return confirmed
 
     def quit(self, ending: Ending = "quit") -> None:
         """Go back to what is below; from what the app began with, end the lanes and leave.

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.lane_series import doing_text
+from tfmon.analysis.series_tables import doing_text
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, show
 from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
-from tfmon.model.race import TuneState
+from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 
@@ -29,7 +29,7 @@ def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
 
 
 def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[list[NewValue], str]:
-    """Return what one press on a knob's key requests of the lanes, and a line if nothing can be requested."""
+    """Return the values that a press on a knob's key requests, and a message if there are none."""
     if not lanes:
         return [], "no lane is training"
     requests: list[NewValue] = []
@@ -103,15 +103,15 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
 
 
 def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
-    """Return what one press on a knob's key would do: `batch 10 → 16`, or by lane where values differ."""
+    """Return the effect of a press on a knob's key: `batch 10 → 16`, or by lane where values differ."""
     moves = {lane.spec.id: _step(lane, knob, 1) for lane in lanes}
     steps = {id: f"{show(value)} → {show(moved)}" for id, (value, moved) in moves.items() if moved is not None}
     if not steps:
         return ""
     if len(set(steps.values())) == 1 and len(steps) == len(lanes):
         return f"{short_name(knob.name)} {next(iter(steps.values()))}"
-    told = [f"{id} {step}" for id, step in steps.items()]
-    return f"{short_name(knob.name)} {', '.join(told[:3])}" + ("…" if len(told) > 3 else "")
+    changes = [f"{id} {step}" for id, step in steps.items()]
+    return f"{short_name(knob.name)} {', '.join(changes[:3])}" + ("…" if len(changes) > 3 else "")
 
 
 def no_knob(snapshot: Snapshot, name: str) -> str:
@@ -128,8 +128,8 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
     """Return the lane to try advice on: one that trains, with advice, and a GPU's rather than a CPU's."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
-        found = analysis.lane(lane.spec.name).bottleneck
-        return lane.over, found is None or not found.advice, lane.spec.kind == "cpu"
+        bottleneck = analysis.lane(lane.spec.name).bottleneck
+        return lane.over, bottleneck is None or not bottleneck.advice, lane.spec.kind == "cpu"
 
     return min(lanes, key=rank).spec.name if lanes else None
 

@@ -128,7 +128,7 @@ class TerminalApp(App[Result]):
         raise NotImplementedError
 
     def sent_bytes_per_s(self) -> float | None:
-        """Return what the terminal was given a second; None while that is not known. Call it once a second."""
+        """Return the bytes a second sent to the terminal; None while unknown. Call it once a second."""
         return None if self.output is None else self._byte_rate.of(self.output.sent_bytes)
 
     def may_paint(self) -> bool:
@@ -171,13 +171,13 @@ class TerminalApp(App[Result]):
 
         def run() -> None:
             try:
-                found = do()
+                result = do()
             except TfmonError as error:
                 self.call_later(failed, error.line)
             except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
                 self.call_later(self.fail, error)
             else:
-                self.call_later(then, found)
+                self.call_later(then, result)
 
         start_thread("tfmon-ui", run, lambda reason: self.call_later(self.fail, RuntimeError(reason)))
 
@@ -186,7 +186,7 @@ class TerminalApp(App[Result]):
         return False
 
     def get_driver_class(self) -> type[Driver]:
-        """Return what makes Textual's driver, with an `TerminalOutput` between it and the terminal."""
+        """Return a factory of Textual's driver, with a `TerminalOutput` between it and the terminal."""
         driver_class = super().get_driver_class()
         wait_for_keys()
 

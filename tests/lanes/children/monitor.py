@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tfmon.lanes.local import LocalProcess
+from tfmon.lanes.process import LocalProcess
 from tfmon.lanes.reader import PipeReader
 
 heard = threading.Event()

@@ -65,7 +65,7 @@ def test_lanes_here_and_there_race_in_turns_and_end(spread):
     spread.wait_for(RACING, "gpu3/cpu")
     spread.finish()
     spread.wait_for(DONE, "cpu", "gpu2/cpu", "gpu3/cpu")
-    wait_for(lambda: spread.all_over, what="all have ended")
+    wait_for(lambda: spread.running.all_over, what="all have ended")
 
 
 def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):

@@ -13,7 +13,7 @@ import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.analysis.gpu_others import ranked
+from tfmon.analysis.others import ranked
 from tfmon.doctor.facts import Distribution, Facts, Host, Import, Interpreter, Library, OthersLoad, Running
 from tfmon.doctor.report import CHECKS
 from tfmon.lanes.plan import digest

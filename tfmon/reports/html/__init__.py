@@ -1,1 +1,245 @@
-"""A race, or a comparison of two, as one HTML file that opens anywhere, without network."""
+"""Writes a report as one HTML file that opens anywhere, without network.
+
+All text passes through here: secrets are hidden, and the rest is escaped. The charts are drawn by Vega-Lite with
+Vega, in one script of 877 KiB that is written into the file. Bokeh was tried, too: its script takes 1,239 KiB, and
+it draws on a canvas, which prints as pixels and tells screen readers nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tfmon
+from tfmon.errors import UsageError
+from tfmon.reports.charts import COLOURS, Spec
+from tfmon.reports.private import HIDDEN, in_all, keep
+from tfmon.reports.sections import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+
+_HERE = Path(__file__).parent
+_ALONE = {"meta", "br", "input"}
+VEGA_LITE = "6.4"
+"""Version of Vega-Lite that the charts are written for."""
+
+
+class Html(str):
+    """Text that is HTML already; any other text is escaped."""
+
+    __slots__ = ()
+
+
+NOTHING = Html("")
+
+
+def charts_script() -> str:
+    """Return the script, which defines `vegaEmbed`; a child takes two seconds to put it together.
+
+    Raises: UsageError where the extra `report` is not installed, or the child fails.
+    """
+    if importlib.util.find_spec("vl_convert") is None:
+        raise UsageError(
+            "an HTML report needs the extra `report`, which is not installed here",
+            f"{sys.executable} -m pip install 'tfmon[report]'; --markdown needs nothing",
+        )
+    code = f"import sys; sys.path[:] = {sys.path!r}; import {__name__} as it; it.write_charts_script()"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")
+    if made.returncode:
+        reason = (made.stderr.strip().splitlines() or [f"exit code {made.returncode}"])[-1]
+        raise UsageError(f"the script for the charts could not be put together: {reason}")
+    return made.stdout
+
+
+def write_charts_script() -> None:
+    """Write the script to stdout: the child's part, in a process of its own because it keeps Python's lock."""
+    import vl_convert
+
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    sys.stdout.buffer.write(script.encode())
+
+
+def write(report: Report, hide: Callable[[str], str], script: str) -> str:
+    """Return the whole file: nothing in it is loaded from anywhere, and no other script may run.
+
+    Args:
+        report: The report.
+        hide: Takes out of a text what must not be handed on.
+        script: Defines `vegaEmbed`; see `charts_script`.
+    """
+    return _Writer(hide).page(report, script)
+
+
+class _Writer:
+    """Makes the parts of one page, and remembers its charts."""
+
+    def __init__(self, hide: Callable[[str], str]) -> None:
+        self._hide = hide
+        self._charts: dict[str, Spec] = {}
+
+    def page(self, report: Report, script: str) -> str:
+        """Return the whole file."""
+        style, own = (_HERE / "page.css").read_text("utf-8"), (_HERE / "page.js").read_text("utf-8")
+        scripts = [script.replace("</script", "<\\/script"), own]
+        hashes = " ".join(
+            f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts
+        )
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {hashes}"
+        head = (
+            self._tag("meta", charset="utf-8"),
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+            self._tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            self._tag("meta", name="generator", content=f"tfmon {tfmon.__version__}"),
+            self._tag("title", f"tfmon: {report.title}"),
+            Html(f"<style>\n{style}</style>"),
+        )
+        main = (
+            self._tag("h1", report.title),
+            self._tag("p", report.when, class_="quiet") if report.when else NOTHING,
+            *map(self._block, report.answer),
+            self._controls(report.keys),
+            *map(self._section, report.sections),
+            self._foot(report.data),
+        )
+        body = (
+            self._tag("main", *main),
+            _json("tfmon-result", in_all(report.data, self._hide)),
+            _json("tfmon-charts", self._charts),
+            *(Html(f'<script type="module">{one}</script>') for one in scripts),
+        )
+        return f'<!DOCTYPE html>\n<html lang="en">{self._tag("head", *head)}{self._tag("body", *body)}</html>\n'
+
+    def _tag(self, name: str, /, *children: str, **attributes: str | bool) -> Html:
+        """Return an element; `_` in the name of an attribute is `-`, and one at its end is dropped."""
+        words = [name]
+        for key, value in attributes.items():
+            key = key.rstrip("_").replace("_", "-")
+            if value is True:
+                words.append(key)
+            elif isinstance(value, str) and value:
+                words.append(f'{key}="{html.escape(self._hide(value))}"')
+        inner = "".join(map(self._text, children))
+        return Html(f"<{' '.join(words)}>" + ("" if name in _ALONE else f"{inner}</{name}>"))
+
+    def _text(self, text: str) -> Html:
+        """Return a text as HTML."""
+        return text if isinstance(text, Html) else Html(html.escape(self._hide(text)))
+
+    def _controls(self, keys: Sequence[tuple[str, str]]) -> Html:
+        """Return the boxes by which series are shown and hidden in all charts."""
+        boxes = []
+        for place, (key, name) in enumerate(keys):
+            box = self._tag("input", type="checkbox", checked=True, data_series=key)
+            boxes.append(self._tag("label", box, self._swatch(f"var(--lane{place % COLOURS})"), name))
+        legend = self._tag("legend", "lanes shown")
+        return self._tag("fieldset", legend, *boxes, class_="controls") if boxes else NOTHING
+
+    def _swatch(self, colour: str) -> Html:
+        """Return a square of a colour of the style sheet."""
+        return self._tag("span", class_="swatch", style=f"background:{colour}", aria_hidden="true")
+
+    def _section(self, section: Section) -> Html:
+        """Return a section with its heading; nothing where it would be empty. Charts stand beside each other."""
+        inner, charts = [], []
+        for block in section.shown:
+            if isinstance(block, Chart):
+                charts.append(self._chart(block))
+                continue
+            inner += (
+                [self._tag("div", *charts, class_="grid"), self._block(block)] if charts else [self._block(block)]
+            )
+            charts = []
+        inner += [self._tag("div", *charts, class_="grid")] if charts else []
+        heading = self._tag("h2", section.heading) if section.heading else NOTHING
+        return self._tag("section", heading, *inner) if inner else NOTHING
+
+    def _block(self, block: Block) -> Html:
+        match block:
+            case Note():
+                return self._tag("p", block.text, class_=block.kind)
+            case Lines():
+                return self._tag("ul", *(self._tag("li", text) for text in block.texts))
+            case Code():
+                return self._tag("pre", block.text)
+            case Items():
+                return self._tag("dl", *(part for one in block.items for part in self._item(one)))
+            case Table():
+                return self._table(block)
+            case Chart():
+                return self._chart(block)
+
+    def _item(self, item: Item) -> list[Html]:
+        term = self._tag(
+            "dt", self._tag("span", item.label, class_="label"), Html(" "), self._tag("strong", item.title)
+        )
+        return [term, *(self._tag("dd", text) for text in (item.text, *item.details) if text)]
+
+    def _table(self, table: Table) -> Html:
+        def aligned(place: int) -> str:
+            return "" if place in table.left else "number"
+
+        def head(place: int, text: str) -> Html:
+            inner = self._tag("button", text, type="button") if table.values is not None and text else text
+            return self._tag("th", inner, scope="col", class_=aligned(place))
+
+        def cell(number: int, place: int, text: str) -> Html:
+            known = table.values[number - 1][place] if table.values is not None else None
+            value = "" if known is None else f"{known:.12g}"
+            depth = len(text) - len(text.lstrip())
+            indent = f"padding-left:{depth / 2:g}em" if depth else ""
+            kind, scope = ("th", "row") if place == 0 else ("td", "")
+            return self._tag(kind, text, scope=scope, class_=aligned(place), data_value=value, style=indent)
+
+        def row(number: int, cells: Sequence[str]) -> Html:
+            inner = (cell(number, place, text) for place, text in enumerate(cells))
+            return self._tag("tr", *inner, class_="differs" if number in table.marked else "")
+
+        first, *others = table.rows
+        caption = self._tag("caption", table.about) if table.about else NOTHING
+        heads = self._tag("thead", self._tag("tr", *(head(place, text) for place, text in enumerate(first))))
+        body = self._tag("tbody", *(row(number, cells) for number, cells in enumerate(others, 1)))
+        whole = self._tag("table", caption, heads if any(first) else NOTHING, body)
+        scrolled = self._tag("div", whole, class_="scroll", tabindex="0", role="region")
+        return self._tag("details", self._tag("summary", table.folded), scrolled) if table.folded else scrolled
+
+    def _chart(self, chart: Chart) -> Html:
+        """Return a chart with its title, what it shows, its legend and its table."""
+        name = f"chart-{len(self._charts) + 1}"
+        self._charts[name] = in_all(chart.spec, self._hide)
+        caption = self._tag("figcaption", self._tag("strong", chart.title), f" {chart.about}")
+        entries = (self._tag("li", self._swatch(colour), text) for colour, text in chart.legend)
+        legend = self._tag("ul", *entries, class_="legend") if chart.legend else NOTHING
+        table = self._table(chart.table) if chart.table is not None else NOTHING
+        return self._tag("figure", caption, self._tag("div", id=name, class_="chart"), legend, table)
+
+    def _foot(self, data: dict[str, Any]) -> Html:
+        """Return the result as JSON, and how the file was made."""
+        shown = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
+        made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
+        if self._hide is not keep:
+            made += (
+                f" {HIDDEN} stands for names of machines and users, for what other users run, and for what looks "
+            )
+            made += "like a secret."
+        summary = "The result as JSON; it also stands in this file under the id tfmon-result"
+        return self._tag(
+            "section",
+            self._tag("h2", "For programs"),
+            self._tag("details", self._tag("summary", summary), self._tag("pre", shown)),
+            self._tag("p", made, class_="quiet"),
+        )
+
+
+def _json(name: str, value: Any) -> Html:  # noqa: ANN401 - what JSON can hold
+    """Return JSON in an element that no text in it can end."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Html(f'<script type="application/json" id="{name}">{text}</script>')

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfmon import units
 from tfmon.analysis.finish import ending_line
 from tfmon.model.knobs import short_name, show
@@ -11,13 +9,12 @@ from tfmon.model.race import Machine, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import hosts, plots
-from tfmon.ui.render.final import elapsed, shows
-from tfmon.ui.render.layout import Rect
-from tfmon.ui.render.rows import Row, Span, cells, fit, spread
+from tfmon.ui.render import hosts
+from tfmon.ui.render.rows import Row, Span, cells, fit, meter, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
+from tfmon.ui.render.verdict import elapsed, shows
 from tfmon.ui.requests import effect, in_effect, reachable, running_line, targets
-from tfmon.ui.view import View
+from tfmon.ui.source import View
 
 _COMMON = ("batch_size", "prefetch")
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
@@ -61,14 +58,14 @@ def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
 
 def _settings(snapshot: Snapshot, *, common: bool) -> str:
     """Name the settings that all lanes share; those that differ are in the panes."""
-    words = []
+    shared = []
     for knob in snapshot.race.knobs:
         if (knob.name in _COMMON) is not common:
             continue
         values = {show(in_effect(lane, knob)) for lane in snapshot.lanes}
         if len(values) == 1:
-            words.append(f"{short_name(knob.name)} {values.pop()}")
-    return " · ".join(words)
+            shared.append(f"{short_name(knob.name)} {values.pop()}")
+    return " · ".join(shared)
 
 
 def _mode(snapshot: Snapshot) -> str:
@@ -105,8 +102,8 @@ def _gpus(machine: Machine, no_gpu: str) -> str:
 
 
 def _version(snapshot: Snapshot) -> str:
-    found = ", ".join(filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes)))
-    return f"TF {found}" if found else ""
+    versions = ", ".join(filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes)))
+    return f"TF {versions}" if versions else ""
 
 
 # ---------------------------------------------------------------- the bottom lines
@@ -114,16 +111,6 @@ def _version(snapshot: Snapshot) -> str:
 
 COST_SAMPLES = 10
 """Samples, one a second, over which the monitor's CPU is averaged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """A stretch of the screen that a click acts on."""
-
-    rect: Rect
-    action: str
-    knob: str = ""
-    """The knob that the wheel turns here; empty for none."""
 
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
@@ -140,9 +127,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
     left = _status(snapshot, view)
     if not message:
         left = _fitting(left, width - cells(right) - (2 if right else 0))
-    if frozen := plots.frozen_row(view):
-        left, right = (left, frozen) if message else ((("   ", TEXT), *frozen), right)
-    if (message or frozen) and cells(left) + cells(right) >= width:
+    if message and cells(left) + cells(right) >= width:
         right = ()
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
@@ -151,7 +136,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
 
 
 def own_cost(snapshot: Snapshot, view: View) -> str:
-    """Return what tfmon itself takes: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
+    """Return the cost of tfmon itself: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
 
     Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
     """
@@ -176,18 +161,18 @@ def _status(snapshot: Snapshot, view: View) -> Row:
         return ()
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
-    told = (
+    changes = (
         ()
         if view.readonly or view.replay
         else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
     )
     if view.focused is not None:
-        words = f"   keys act on {titles.get(view.focused, view.focused)} only"
-        return ((words, TEXT), *told, (" · ", DIM), *all_lanes)
+        acts_on = f"   keys act on {titles.get(view.focused, view.focused)} only"
+        return ((acts_on, TEXT), *changes, (" · ", DIM), *all_lanes)
     if len(snapshot.lanes) < 2:
-        return (("   ", TEXT), *told[1:])
+        return (("   ", TEXT), *changes[1:])
     one_lane = (key_of("focus.next", view.keys), KEY), (" picks one", DIM)
-    return (("   keys act on all lanes", DIM), *told, (" · ", DIM), *one_lane)
+    return (("   keys act on all lanes", DIM), *changes, (" · ", DIM), *one_lane)
 
 
 _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
@@ -197,17 +182,17 @@ _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
 def effects(snapshot: Snapshot, view: View) -> list[Row]:
     """Return for each knob with a key what the key would do: `B batch A 10 → 16, B 256 → 512`."""
     chosen = targets(snapshot.lanes, view.focused)
-    told: list[Row] = []
+    rows: list[Row] = []
     for knob in snapshot.race.knobs:
         if knob.name in _STEPPED:
             lanes = reachable(chosen, knob, 1, focused=view.focused is not None)
             if words := effect(lanes, knob):
-                told.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {words}", DIM)))
-    return told
+                rows.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {words}", DIM)))
+    return rows
 
 
 def _fitting(row: Row, width: int) -> Row:
-    """Return what keys act on; where it is too long, without what they do or the key that changes the focus."""
+    """Return the focus, shortened to fit: without the effects of keys, then without the key that changes it."""
     if cells(row) > width and len(row) > 4:
         row = (*row[:1], *row[-3:])
     return row[:1] if cells(row) > width else row
@@ -263,12 +248,11 @@ def progress_row(snapshot: Snapshot) -> Row:
         return ()
     if race.seconds is not None:
         share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
-        words = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
+        progress = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
     elif race.steps is not None:
         done = min(lane.measured_steps for lane in training)
         share = done / race.steps
-        words = f"{units.count(done)} of {units.count(race.steps)} steps"
+        progress = f"{units.count(done)} of {units.count(race.steps)} steps"
     else:
         return ()
-    filled = round(BAR_CELLS * max(0.0, min(1.0, share)))
-    return (("▓" * filled, TEXT), ("░" * (BAR_CELLS - filled), DIM), (f" {words} ", DIM))
+    return (*meter(share, BAR_CELLS, TEXT), (f" {progress} ", DIM))

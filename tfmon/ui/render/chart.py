@@ -1,4 +1,4 @@
-"""What a chart is drawn with: its time axis, its columns, its characters. Pure.
+"""The chart of a lane: the area under its values, its scale and the time axis, in characters. Pure.
 
 Time is cut into cells of fixed length that begin at multiples of it, so a finished cell never changes: from one
 second to the next only the newest cell grows, and the whole chart moves once a cell. A cell in which nothing was
@@ -9,92 +9,152 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 from tfmon import units
 from tfmon.model.knobs import short_name
+from tfmon.model.lane_state import DONE, PAUSED, LaneState
 from tfmon.model.lane_statistics import KnobMark
+from tfmon.model.session import Snapshot
+from tfmon.ui.keys import key_of
+from tfmon.ui.render import series
+from tfmon.ui.render.rows import Row, crop, cut
+from tfmon.ui.render.series import Metric, TimeAxis, metric_of
+from tfmon.ui.render.style import DIM, faint
+from tfmon.ui.source import OWN, SHARED, SPANS_S, Scale, View
 from tfmon.units import Charset
 
-SPAN_S = 60
 LABEL_CELLS = 6
 """Cells that the scale takes at the left."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _LEFT_DOTS = (0x40, 0x44, 0x46, 0x47)
 _RIGHT_DOTS = (0x80, 0xA0, 0xB0, 0xB8)
+FLAT = 0.12
+"""A chart that stays below this share of a shared scale offers a scale of its own."""
+_MIDDLE_HEIGHT = 9
+"""Height in rows from which the scale also shows the value half way up."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeAxis:
-    """Which stretch of time the cells of a chart cover."""
+def chart_rows(
+    lane: LaneState, snapshot: Snapshot, view: View, width: int, height: int, accent: str
+) -> tuple[Row, ...]:
+    """Return the chosen metric over time: `height` rows with the time axis, `width` cells with the scale."""
+    cells = width - LABEL_CELLS
+    metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
+    scale = of_lanes(view.scales, lane)
+    low = scale_words(metric, scale.low) if scale.high > scale.low else "0"
+    plain = (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
+    span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
+    own = " · own scale" if view.scale == OWN else ""
+    about = "" if plain else crop(f" {metric.words}{own}{span} ", cells)
+    foot = axis_row(lane.knob_marks, axis, time_words(snapshot, view))
+    if reason := series.absent(lane, metric):
+        area = _said(f"n/a ({reason})", cells, height - 1)
+    else:
+        per_cell = parts_per_cell(view.charset)
+        values = series.values(lane, metric, series.end_ns(snapshot), axis, per_cell)
+        shares = _shares(scale, values)
+        if plain and _flat(shares):
+            about = crop(f" press {key_of('chart.scale', view.keys)} for its own scale ", cells)
+        top = scale_words(metric, scale.high) if scale.high > scale.low else ""
+        half = scale_words(metric, (scale.low + scale.high) / 2) if top and height > _MIDDLE_HEIGHT else ""
+        edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
+        area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), about)
+    return (*area, ((f"{low} ┴".rjust(LABEL_CELLS), DIM), (foot, DIM)))
 
-    width: int
-    """Cells."""
-    first: int
-    """Number of the leftmost cell, counted in cells since the clock's zero."""
-    cell_ns: int
 
-    def cell_of(self, at_ns: int) -> int:
-        """Return the place of a moment: 0 is the leftmost cell; it may lie outside."""
-        return at_ns // self.cell_ns - self.first
-
-    @property
-    def start_ns(self) -> int:
-        """Where the leftmost cell begins."""
-        return self.first * self.cell_ns
+@functools.lru_cache(maxsize=64)
+def _flat(shares: tuple[float | None, ...]) -> bool:
+    """Return whether all columns are so low that their changes cannot be seen."""
+    known = [share for share in shares if share is not None]
+    return bool(known) and max(known) < FLAT
 
 
-def time_axis(now_ns: int, width: int, span_s: int = SPAN_S) -> TimeAxis:
-    """Return the axis of `width` cells over a time whose last cell contains `now_ns`."""
-    cell_ns = max(1, span_s * 1_000_000_000 // max(1, width))
-    return TimeAxis(width, now_ns // cell_ns - width + 1, cell_ns)
+@functools.lru_cache(maxsize=64)
+def _shares(scale: Scale, values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    """Return how high each column is; cached until a value changes."""
+    return tuple(share(scale, value) for value in values)
 
 
-def nice_top(peak: float, previous: float = 0.0) -> float:
-    """Return a round top of the scale, 1, 2 or 5 times a power of ten, that the peak fits under.
+@functools.lru_cache(maxsize=64)
+def _area(
+    shares: tuple[float | None, ...],
+    labels: tuple[str, str],
+    height: int,
+    charset: Charset,
+    colours: tuple[str, str],
+    about: str,
+) -> tuple[Row, ...]:
+    """Return the area under the values, with the scale at its left; cached until a value changes.
 
-    The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
-    a peak there is no scale yet: 0.
+    Args:
+        shares: How high each column is.
+        labels: The values at the top of the scale and half way up.
+        height: Rows.
+        charset: What it is drawn with.
+        colours: Styles of the tops of the columns, and of what is below.
+        about: What is drawn, written over the beginning of the top row; "" for nothing.
     """
-    if peak <= 0:
-        return previous
-    top = _round_up(peak)
-    if previous > top and _round_up(peak * 1.15) >= previous:
-        return previous
-    return top
+    edge, inside = colours
+    lines = clipped(plot(shares, 1.0, height, charset), shares)
+    blank_label = " " * (LABEL_CELLS - 1) + "│"
+    rows: list[Row] = []
+    for place, line in enumerate(lines):
+        above = lines[place - 1] if place else " " * len(line)
+        label = labels[0] if place == 0 else labels[1] if place == height // 2 else ""
+        tick = scale_label(label) if label or place == 0 else blank_label
+        runs = tuple((text, edge if at_top else inside) for text, at_top in edge_runs(line, above))
+        if place == 0 and about:
+            runs = ((about, DIM), *cut(runs, len(about), len(line)))
+        rows.append(((tick, DIM), *runs))
+    return tuple(rows)
 
 
-def _round_up(value: float) -> float:
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
+def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
+    """Return rows that say why there is no chart."""
+    label = " " * (LABEL_CELLS - 1) + "│"
+    rows: list[Row] = [((label, DIM),) for _ in range(height)]
+    if rows:
+        rows[height // 2] = ((label, DIM), (crop(f" {words}", cells), DIM))
+    return tuple(rows)
 
 
-Part: TypeAlias = tuple[float, float, float]
-"""A stretch of time, from when to when in ns, and a value in it."""
+def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
+    """Return the labels of both ends of the time axis."""
+    span = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
+    return (f"{span} before", "end") if snapshot.over else (f"{span} ago", "now")
 
 
-def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
-    """Return the mean of what lies in each part of each cell, by time; None where there is nothing."""
-    unit_ns = axis.cell_ns / per_cell
-    start_ns = axis.first * axis.cell_ns
-    total = axis.width * per_cell
-    sums = [0.0] * total
-    covered = [0.0] * total
-    for since_ns, until_ns, value in parts:
-        begin, end = (since_ns - start_ns) / unit_ns, min((until_ns - start_ns) / unit_ns, float(total))
-        place = int(begin)
-        if 0 <= begin < end < place + 1:  # nearly all of them: a window is shorter than a cell
-            sums[place] += value * (end - begin)
-            covered[place] += end - begin
-            continue
-        for place in range(max(0, int(begin)), min(total, int(end) + 1)):
-            share = min(end, place + 1) - max(begin, place)
-            if share > 0:
-                sums[place] += value * share
-                covered[place] += share
-    return [amount / share if share > 1e-9 else None for amount, share in zip(sums, covered, strict=True)]
+def scale_words(metric: Metric, value: float) -> str:
+    """Write a value of the scale in at most four characters."""
+    if not metric.binary:
+        return short_number(value)
+    words = units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B")
+    return words.replace(".0", "")
+
+
+def short_number(value: float) -> str:
+    """Write a round number in at most four characters: 8k, 50, 0.5, .05."""
+    if value == 0 or abs(value) >= 0.9995:
+        return units.short_count(value)
+    if abs(value) < 0.001:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.2g}".replace("0.", "." if abs(value) < 0.0995 else "0.", 1)
+
+
+def share(scale: Scale, value: float | None) -> float | None:
+    """Return how high a value lies on a scale, from 0 to 1; None for what cannot be drawn."""
+    if value is None or not math.isfinite(value) or scale.high <= scale.low:
+        return None
+    return max(0.0, (value - scale.low) / (scale.high - scale.low))
+
+
+def of_lanes(mapping: Mapping[str, Scale], lane: LaneState) -> Scale:
+    """Return the scale of a lane."""
+    return mapping.get(lane.spec.name) or mapping.get(SHARED) or Scale()
+
+
+# ---------------- areas and axes in characters
 
 
 def parts_per_cell(charset: Charset) -> int:
@@ -168,15 +228,6 @@ def _level(value: float | None, top: float, steps: int) -> int:
 def scale_label(words: str) -> str:
     """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, only the tick."""
     return f"{words:>{LABEL_CELLS - 2}} ┤"
-
-
-def short_number(value: float) -> str:
-    """Write a round number in at most four characters: 8k, 50, 0.5, .05."""
-    if value == 0 or abs(value) >= 0.9995:
-        return units.short_count(value)
-    if abs(value) < 0.001:
-        return f"{value:.0e}".replace("e-0", "e-")
-    return f"{value:.2g}".replace("0.", "." if abs(value) < 0.0995 else "0.", 1)
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,17 +1,20 @@
-"""Where the lanes train, in words: their machines, and the connections to those of other hosts. Pure."""
+"""Where the lanes train: their machines, the connections to other hosts, and the GPUs in their panes. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfmon import units
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import HOST_LOST, LaneState
+from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
+from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known, summed
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.rows import Row
-from tfmon.ui.render.style import TEXT, TROUBLE, strong
+from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
+from tfmon.ui.render.rows import BLANK, Row, cells
+from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN, banded, strong
 
 # ---------------------------------------------------------------- the machines of a race
 
@@ -21,27 +24,27 @@ def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
 
     Before there are lanes it is the monitor's own.
     """
-    found: dict[str, tuple[str, HostState]] = {}
+    by_machine: dict[str, tuple[str, HostState]] = {}
     for lane in snapshot.lanes:
-        found.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
-    return list(found.values()) or [("", snapshot.hosts[""])]
+        by_machine.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
+    return list(by_machine.values()) or [("", snapshot.hosts[""])]
 
 
 def count_row(snapshot: Snapshot) -> Row:
     """Return how many machines the lanes train on, or the name of the only one, and how many are lost."""
-    found = machines(snapshot)
-    lost = sum(bool(state.lost) for _, state in found)
-    words = found[0][0] if len(found) == 1 else f"{len(found)} machines"
-    told = "" if not lost else " is lost" if len(found) == 1 else f", {lost} lost"
-    return ((words, TEXT), (told, strong(TROUBLE))) if told else ((words, TEXT),)
+    used = machines(snapshot)
+    lost = sum(bool(state.lost) for _, state in used)
+    name = used[0][0] if len(used) == 1 else f"{len(used)} machines"
+    lost_text = "" if not lost else " is lost" if len(used) == 1 else f", {lost} lost"
+    return ((name, TEXT), (lost_text, strong(TROUBLE))) if lost_text else ((name, TEXT),)
 
 
 def own_names(snapshot: Snapshot) -> str:
     """Name the machines that the lanes train on, the monitor's own by its hostname; "" where `count_row` does."""
-    found = machines(snapshot)
-    if len(found) == 1 and found[0][0]:
+    used = machines(snapshot)
+    if len(used) == 1 and used[0][0]:
         return ""
-    return ", ".join(host or state.machine.hostname or "here" for host, state in found)
+    return ", ".join(host or state.machine.hostname or "here" for host, state in used)
 
 
 def turns_words(snapshot: Snapshot) -> str:
@@ -69,17 +72,17 @@ def device_words(host: str, device: str, *, named: bool) -> str:
     """Write a device in a sentence: `the GPU`; where machines are named, `the GPU of gpu2` and `the CPU here`."""
     spec = LaneSpec(device)
     if spec.devices > 1:
-        words = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
+        name = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
     else:
         number = device.partition(":")[2]
-        words = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
+        name = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
     if not named:
-        return words
-    return f"{words} of {host}" if host else f"{words} here"
+        return name
+    return f"{name} of {host}" if host else f"{name} here"
 
 
 def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    """Return what a lane may be called, the longest first; in a race with other machines it is named by its place.
+    """Return the names of a lane, the longest first; in a race with other machines it is named by its place.
 
     Where there is little room, a place has no user and no domain.
     """
@@ -174,3 +177,160 @@ def _shares(snapshot: Snapshot, one: LaneState, lane: LaneState) -> bool:
     """Return whether a lane of another name is on the same machine."""
     same = snapshot.machine_key(one) == snapshot.machine_key(lane)
     return same and one.spec.host != lane.spec.host
+
+
+_EIGHTHS = "▁▂▃▄▅▆▇█"
+_UNITS = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20))
+
+
+def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Row:
+    """Show the share of time in which each GPU ran anything; readings that are too old show their age."""
+    gpus = snapshot.gpus_of(lane)
+    if lane.spec.devices == 1 or lane.spec.kind != "gpu":
+        gpu = next(iter(gpus), None)
+        return gpu_row(lane, gpu, width, accent, snapshot.stale_s(gpu) if gpu is not None else None)
+    if not gpus:
+        return labelled("gpu", (units.absent(NOT_SAMPLED), DIM))
+    ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
+    if ages:
+        return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
+    values = _each(lane, gpus, [gpu.busy_pct for gpu in gpus])
+    loads = [value for value in values if value is not None]
+    if not loads:
+        return labelled("gpu", (units.absent(_first_missing([gpu.busy_pct for gpu in gpus])), DIM))
+    numbers = [UNKNOWN if value is None else f"{value:.0f}" for value in values]
+    named = " · ".join(f"{name}: {number}" for name, number in zip(_names(lane, gpus), numbers, strict=True))
+    bars = tuple(
+        (UNKNOWN, DIM) if value is None else (_EIGHTHS[min(7, int(value / 12.5))], banded(accent, value / 100))
+        for value in values
+    )
+    power = known(summed([gpu.power_w for gpu in gpus])) if len(gpus) == lane.spec.devices else None
+    drawn = "" if power is None else f" · {units.count(round(power))} W"
+    return _fitting(
+        width,
+        labelled("gpu", (f"{named} % busy{drawn}", TEXT)),
+        labelled("gpu", (f"{named} % busy", TEXT)),
+        labelled("gpu", (" ".join(numbers) + " % busy", TEXT)),
+        labelled("gpu", (" ".join(numbers) + " %", TEXT)),
+        labelled("gpu", *bars, (f" {_span(loads, 0)} % busy", TEXT)),
+        labelled("gpu", *bars, (f" {_span(loads, 0)} %", TEXT)),
+    )
+
+
+def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
+    """Show the memory that the lane uses on each GPU, or where the driver does not say, what all processes use."""
+    gpus = snapshot.gpus_of(lane)
+    if lane.spec.devices == 1 or lane.spec.kind != "gpu":
+        return gpu_memory_row(lane, next(iter(gpus), None), width)
+    if not gpus:
+        return labelled("gpu mem", (units.absent(NOT_SAMPLED), DIM))
+    own = [
+        lane.gpu_use.parts[gpu.key].used_bytes if gpu.key in lane.gpu_use.parts else NOT_SAMPLED for gpu in gpus
+    ]
+    by_lane = all(not isinstance(one, Missing) for one in own)
+    shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
+    values = _each(lane, gpus, shown)
+    sizes = [value for value in values if value is not None]
+    if not sizes:
+        return labelled("gpu mem", (units.absent(_first_missing(shown)), DIM))
+    unit, size = next((one for one in _UNITS if max(sizes) >= one[1]), _UNITS[-1])
+    digits = 0 if min(sizes) / size >= 9.95 else 1
+    numbers = [UNKNOWN if value is None else f"{value / size:.{digits}f}" for value in values]
+    totals = {known(gpu.total_bytes) for gpu in gpus}
+    total = next(iter(totals))
+    after = f" {unit} used" if by_lane else f" {unit} used by all programs"
+    each = f", each has {units.memory(total)}" if len(totals) == 1 and total is not None else ""
+    allocated = lane.gpu_use.allocated_bytes
+    more = "" if allocated is None else f" · {units.memory(allocated)} allocated"
+    span = f"{_span([value / size for value in sizes], digits)} {unit}"
+    ends = (after + each + more, after + each, after + more, after, f" {unit}")
+    return _fitting(
+        width,
+        *(labelled("gpu mem", (" ".join(numbers) + end, TEXT)) for end in ends),
+        labelled("gpu mem", (f"{len(sizes)}x {span}", TEXT)),
+    )
+
+
+# ---------------- one GPU
+
+
+def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
+
+    Readings that should be younger are not shown, but their age.
+    """
+    if lane.spec.kind != "gpu":
+        return labelled("gpu", (units.absent(NO_GPU), DIM))
+    if gpu is None:
+        return labelled("gpu", (units.absent(NOT_SAMPLED), DIM))
+    if stale_s is not None:
+        return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
+    if isinstance(gpu.busy_pct, Missing):
+        return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
+    age_s = gpu.age_s("load")
+    text = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
+    power, limit = known(gpu.power_w), known(gpu.power_limit_w)
+    room = width - LABEL_CELLS
+    if power is not None and limit is not None and room >= WIDE:
+        text += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
+    return labelled("gpu", *bar(gpu.busy_pct / 100, text, room, accent))
+
+
+def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
+    """Show GPU memory: used by the lane, and allocated by TensorFlow."""
+    if lane.spec.kind != "gpu":
+        return BLANK
+    used, allocated, peak = _gpu_used(lane, gpu), "", ""
+    if lane.gpu_use.allocated_bytes is not None:
+        allocated = f"{units.memory(lane.gpu_use.allocated_bytes)} allocated"
+        if lane.gpu_use.peak_bytes is not None:
+            peak = f" (peak {units.memory(lane.gpu_use.peak_bytes)})"
+    row: Row = ()
+    for parts in ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated)):
+        text = " · ".join(filter(None, parts))
+        row = labelled("gpu mem", (text, TEXT) if text else (units.absent(NOT_SAMPLED), DIM))
+        if cells(row) <= width:
+            break
+    return row
+
+
+def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
+    """Return the memory that the lane uses, or if the driver does not report it, all processes."""
+    by_lane = known(lane.gpu_use.used_bytes)
+    if by_lane is not None:
+        source = lane.gpu_use.source
+        return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
+    if gpu is None:
+        return ""
+    used, total = gpu.used_bytes, gpu.total_bytes
+    if isinstance(used, Missing) or isinstance(total, Missing):
+        return units.reading(used, units.memory)
+    return f"GPU {units.memory(used)} of {units.memory(total)}"
+
+
+# ---------------- several
+
+
+def _each(lane: LaneState, gpus: Sequence[GpuSample], shown: Sequence[Reading]) -> list[float | None]:
+    """Return a value for each GPU of the lane; None for one that is not read, also where it was never sampled."""
+    values = [known(one) for one in shown]
+    return values + [None] * (lane.spec.devices - len(values))
+
+
+def _names(lane: LaneState, gpus: Sequence[GpuSample]) -> list[str]:
+    sampled = [gpu.index for gpu in gpus]
+    return [str(index) for index in (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))]
+
+
+def _first_missing(shown: Sequence[Reading]) -> Missing:
+    return next((one for one in shown if isinstance(one, Missing)), NOT_SAMPLED)
+
+
+def _span(values: Sequence[float], digits: int) -> str:
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _fitting(width: int, *rows: Row) -> Row:
+    """Return the first row that fits, else the last."""
+    return next((row for row in rows if cells(row) <= width), rows[-1])

@@ -23,7 +23,6 @@ from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
 
 STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
 """The stages of getting ready, in order."""
-_NAMES = ("start", "import", "build", "trace", "warm up", "ready")
 _WORDS = (
     "starting Python", "loading TensorFlow", "building model and data", "tracing the training step", "warming up",
     "ready, waiting for the start",
@@ -71,7 +70,7 @@ def progress_rows(
     total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
     foot = spread([(total_s, DIM)], [], width)
     if height < LIST_ROWS:
-        return [headline, _track(at, width, accent), foot][: max(1, height)]
+        return [headline, foot][: max(1, height)]
     list_of = [_stage_row(place, at, words[place], width, accent) for place in range(len(STAGES))]
     return [headline, *list_of, foot]
 
@@ -92,23 +91,6 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
     if late:
         rows += [((line, TEXT),) for line in wrap(reason or NO_STEPS_HINT, width, max(0, height - 1))]
     return rows[: max(1, height)]
-
-
-def _track(at: int, width: int, accent: str) -> Row:
-    """Draw the stages of getting ready: done, current, to come."""
-    marks = ["✓" if place < at else "▸" if place == at else "·" for place in range(len(STAGES))]
-    if sum(len(word) + 4 for word in _NAMES) - 2 <= width:
-        spans: list[tuple[str, str]] = []
-        for place, (mark, word) in enumerate(zip(marks, _NAMES, strict=True)):
-            style = accent if place < at else strong(accent) if place == at else DIM
-            spans += [(f"{mark} ", style), (word, TEXT if place == at else DIM), ("  ", TEXT)]
-        return tuple(spans[:-1])
-    length = max(1, (width + 1) // len(STAGES) - 1)
-    return tuple(
-        span
-        for place in range(len(STAGES))
-        for span in ((("■" if place <= at else "□") * length, accent if place <= at else DIM), (" ", TEXT))
-    )
 
 
 CONNECT_AGAIN = "r connects again and restarts it"

@@ -11,10 +11,11 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
+from tfmon.ui.render import chart, hosts, lifecycle, readings
 from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
-from tfmon.ui.view import View
+from tfmon.ui.render.verdict import last_figures
+from tfmon.ui.source import View
 
 # ---------------------------------------------------------------- the pane
 
@@ -57,7 +58,7 @@ def chart_width(pane_width: int) -> int:
 
 
 def figure_height(height: int) -> int:
-    """Return the rows of the throughput in a pane with so many rows inside."""
+    """Return the rows of the throughput in a pane of that inner height."""
     return LARGE_ROWS if height >= 14 else 1
 
 
@@ -73,18 +74,18 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
         body, chart_height = _rows_and_chart(pane, inner_width, inner_height)
         if chart_height:
             body += [BLANK] * (inner_height - chart_height - len(body))
-            body += plots.chart_rows(lane, pane.snapshot, view, inner_width, chart_height, pane.accent)
+            body += chart.chart_rows(lane, pane.snapshot, view, inner_width, chart_height, pane.accent)
     return framed(pane, body, width, height)
 
 
 def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
-    """Return what the pane of the lane at that place is drawn from; `width` is that inside its frame."""
+    """Return the data for the pane of the lane at that place; `width` is that inside its frame."""
     found, verdict = analysis.lanes[index], analysis.verdict
     lane = found.lane
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
     knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
-    speeds = [one.lane.recent().examples_per_s or 0.0 for one in analysis.lanes]
+    speeds = [one.recent.examples_per_s or 0.0 for one in analysis.lanes]
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
@@ -176,7 +177,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     makers = _makers(pane, width)
     figure = figure_rows(pane, width, large)
     if pane.snapshot.over:
-        rows, room = final.lane_rows(pane.found, width, height - large, pane.accent, _LEAST_CHART + 2)
+        rows, room = last_figures(pane.found, width, height - large, pane.accent, _LEAST_CHART + 2)
         return figure + rows, room
     shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
     rows = figure
@@ -260,8 +261,8 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine_of(lane).usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
-        "gpu": lambda: lane_gpus.load_row(lane, pane.snapshot, width, accent),
-        "gpu memory": lambda: lane_gpus.memory_row(lane, pane.snapshot, width),
+        "gpu": lambda: hosts.load_row(lane, pane.snapshot, width, accent),
+        "gpu memory": lambda: hosts.memory_row(lane, pane.snapshot, width),
         "knobs": lambda: readings.knobs_rows(lane, width)[0],
         "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
     }
@@ -273,8 +274,7 @@ _FIGURE_CELLS = len(large("8 888")[0])
 
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
-    lane = pane.lane
-    recent = lane.recent()
+    lane, recent = pane.lane, pane.found.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
         lane, pane.snapshot.at_ns

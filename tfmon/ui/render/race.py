@@ -8,19 +8,23 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.tuning import undoes_last
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart, final, hosts, plots, series
-from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
-from tfmon.ui.render.compared import awaited, comparison
-from tfmon.ui.render.layout import Layout, alone, arrange
+from tfmon.ui.render import chart, hosts, series
+from tfmon.ui.render.bars import header_row, message_of, status_row
+from tfmon.ui.render.layout import Layout, Zone, alone, arrange, keys_row, tab_row
 from tfmon.ui.render.pane import chart_width, pane_rows
 from tfmon.ui.render.rows import BLANK, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.render.tabs import keys_row, tab_row
-from tfmon.ui.view import Scale, View, focused_index
+from tfmon.ui.render.verdict import (
+    comparison,
+    result_height,
+    result_rows,
+    shows,
+    verdict_lines,
+    verdict_rows,
+)
+from tfmon.ui.source import Scale, View, focused_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
 def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout:
     """Return where everything is on a terminal of that size, for a race that runs or is over."""
     snapshot = analysis.snapshot
-    result = final.result_height(analysis, view, width, height // 2) if final.shows(snapshot, view) else 0
+    result = result_height(analysis, view, width, height // 2) if shows(snapshot, view) else 0
     focused = focused_index(view, snapshot)
     layout = arrange(width, height, len(snapshot.lanes), focused, result)
     return layout if focused is None or not view.zoomed else alone(layout, focused)
@@ -93,7 +97,7 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
             ((f" {whole_words(comparison(snapshot, layout.lead.width - 2), layout.lead.width - 2)}", TEXT),)
         )
     if layout.result_on_top:
-        rows += final.result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
+        rows += result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
     for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
         blocks = [pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
         rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
@@ -104,13 +108,10 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     if not layout.result_on_top:
         rows += verdict_rows(analysis, view, layout.verdict.width, layout.verdict.height)
     message = message_of(view, snapshot)
-    frozen = plots.frozen_row(view)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
     if message and not layout.status.height:
         rows.append(((f" {message}", strong(WARN)),))
-    elif frozen and not layout.status.height:
-        rows.append(((" ", TEXT), *frozen))
     else:
         hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
         keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
@@ -120,7 +121,7 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
 
 
 def _no_lanes(view: View, layout: Layout) -> list[Row]:
-    """Return what is being done before there are lanes, or why there are none."""
+    """Return the progress before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:
@@ -196,54 +197,3 @@ def _short_speed(lane: LaneState) -> str:
     if speed is None:
         return lane.phase
     return f"{units.short_count(speed)} ex/s"
-
-
-# ---------------------------------------------------------------- the verdict
-
-_LEAD_CELLS = 6
-"""Cells before the text."""
-
-
-def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
-    """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
-    snapshot = analysis.snapshot
-    if not snapshot.lanes:
-        return [BLANK] * height
-    spare = 1 if height >= 5 else 0
-    ranked = analysis.verdict.ranked
-    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
-    told = analysis.earlier or "; ".join(ranked)
-    for line in wrap(told, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
-        rows.append((("   " + line, TEXT),))
-    for line in wrap(_tried(analysis, view), width - 4, min(2, height - len(rows))):
-        rows.append((("   " + line, STRONG),))
-    no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
-    for line in wrap(analysis.verdict.note, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
-        rows.append((("   " + line, DIM),))
-    for line in wrap(no_gpu, width - 4, height - len(rows)):
-        rows.append((("   " + line, TEXT),))
-    return (rows + [BLANK] * height)[:height]
-
-
-def _tried(analysis: Analysis, view: View) -> str:
-    """Return what is tried on a lane, or what came of that or of a key, and the key that undoes it if one does."""
-    undoes = analysis.news and not view.readonly and undoes_last(analysis.snapshot)
-    return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
-
-
-def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
-    """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
-    verdict, room = analysis.verdict, width - _LEAD_CELLS
-    waits = "" if view.stopping else awaited(analysis)
-    if waits:
-        return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
-    names_fit = len(wrap(verdict.text, room, most + 1)) <= most
-    lines = wrap(verdict.text if names_fit or not verdict.short else verdict.short, room, most)
-    for index, lane in enumerate(analysis.snapshot.lanes):
-        if lane.spec.name == verdict.winner:
-            style = strong(lane_style(index))
-            unnamed = names_fit and len(analysis.snapshot.lanes) < 3
-            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if unnamed else "", style))
-            more: Row = ((" " * cells(lead), TEXT),)
-            return [(*(more if place else lead), (line, STRONG)) for place, line in enumerate(lines)]
-    return [(("   ", TEXT), (line, TEXT)) for line in lines]

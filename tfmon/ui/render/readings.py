@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tfmon import units
-from tfmon.analysis.attribution import Shares
-from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.bottleneck import Bottleneck, Shares
 from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.naming import ordered_settings
+from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.readings import Reading, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Row, cells, wrap
+from tfmon.ui.render.rows import BLANK, Row, cells, meter, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44
-"""From so many cells on, the words after a bar may be longer."""
+"""Width in cells from which the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
 UNKNOWN = "–"
@@ -107,9 +106,9 @@ def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
     )
     whole = units.discarded(lane.discarded_shares) if discarded else ""
     for text in (whole, whole.partition(":")[0]):
-        told = (f" · {text}", DIM)
-        if text and cells((*row, told)) <= width:
-            return (*row, told)
+        discarded_span = (f" · {text}", DIM)
+        if text and cells((*row, discarded_span)) <= width:
+            return (*row, discarded_span)
     return row
 
 
@@ -125,15 +124,8 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
         return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
     length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
     epochs_done = max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)
-    filled = round(min(1.0, epochs_done / progress.epochs) * length)
-    return labelled(
-        "done",
-        (head, TEXT),
-        ("━" * filled, TEXT),
-        ("─" * (length - filled), DIM),
-        (f" {doing}", DIM),
-        (tail, TEXT),
-    )
+    drawn = meter(epochs_done / progress.epochs, length, TEXT)
+    return labelled("done", (head, TEXT), *drawn, (f" {doing}", DIM), (tail, TEXT))
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
@@ -142,8 +134,8 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
     if lane.over or value is None:
         return labelled("cpu", (_unknown(lane, lane.tree.cpu_pct), DIM))
     full = usable_cores * 100
-    words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
-    return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
+    text = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
+    return labelled("cpu", *bar(value / full if full else None, text, width - LABEL_CELLS, accent))
 
 
 def memory_row(lane: LaneState) -> Row:
@@ -181,10 +173,10 @@ _LEAST_PCT = 2.0
 def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
     """Return the parts of step time that are known: name, percent and the character that draws it; 100 in all."""
     parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
-    found = [(name, value, glyph) for name, value, glyph in parts if value is not None]
+    known_parts = [(name, value, glyph) for name, value, glyph in parts if value is not None]
     if known(shares.dispatch_pct) is None:
-        found.insert(1, ("step", max(0.0, shares.step_pct - (known(shares.device_pct) or 0.0)), "▓"))
-    return found
+        known_parts.insert(1, ("step", max(0.0, shares.step_pct - (known(shares.device_pct) or 0.0)), "▓"))
+    return known_parts
 
 
 def time_row(shares: Shares | None, width: int, accent: str) -> Row:
@@ -201,17 +193,17 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
         spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚▞" else DIM))
         drawn = max(drawn, end)
     room = width - LABEL_CELLS - drawn
-    words = ""
+    text = ""
     for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
         word = f" {glyph}{name} {value:.0f} %"
-        if value < _LEAST_PCT or len(words) + len(word) > room:
+        if value < _LEAST_PCT or len(text) + len(word) > room:
             break
-        words += word
-    return labelled("time", *spans, (words, TEXT))
+        text += word
+    return labelled("time", *spans, (text, TEXT))
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return what limits the lane in at most so many rows; without the label where the words need its room."""
+    """Return the bottleneck in at most `most` rows; without the label if it needs that room."""
     if bottleneck is None:
         return [labelled("bottleneck", (UNKNOWN, DIM))]
     row = labelled("bottleneck", (bottleneck.text, TEXT))
@@ -279,7 +271,7 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
-    """Return what is wrong with the lane; blank if nothing is. A refusal is shown for `REFUSED_NS`.
+    """Return the problem of the lane; blank if there is none. A refusal is shown for `REFUSED_NS`.
 
     `silent_s` is for how long nothing has come from the lane's machine; None while something does.
     """
@@ -304,9 +296,7 @@ def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:
         return ((words, TEXT),)
-    filled = max(0, min(length, round(share * length)))
-    row = (("▓" * filled, banded(accent, share)), ("░" * (length - filled), DIM), (tail, TEXT))
-    return tuple(span for span in row if cells((span,)))
+    return (*meter(share, length, banded(accent, share)), (tail, TEXT))
 
 
 def _unknown(lane: LaneState, reading: Reading) -> str:

@@ -15,7 +15,7 @@ Span: TypeAlias = tuple[str, str]
 """Text and the name of its style; see `tfmon.ui.render.style`."""
 Row: TypeAlias = tuple[Span, ...]
 
-TEXT = "text"
+TEXT, DIM = "text", "dim"
 BLANK: Row = ()
 LABEL_CELLS = 13
 """Cells of a name before the text about it."""
@@ -101,6 +101,12 @@ def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
     return (*fit(left, room), *right)
 
 
+def meter(share: float, length: int, style: str) -> Row:
+    """Return a bar of `length` cells that is filled up to a share, 0 to 1."""
+    filled = round(max(0.0, min(1.0, share)) * length)
+    return ("▓" * filled, style), ("░" * (length - filled), DIM)
+
+
 def fit_natural(row: Iterable[Span], width: int) -> Row:
     """Return the row as it is, cropped only if it is wider than `width` cells."""
     row = tuple(row)
@@ -168,9 +174,9 @@ def fitting_name(names: Sequence[str], width: int) -> str:
         return fitting
     parts = [part.rpartition(" ") for part in names[-1].split(", ")]
     for most in range(max(len(name) for name, _, _ in parts), _LEAST_NAME - 1, -1):
-        told = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
-        if cell_len(told) <= width:
-            return told
+        shortened = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
+        if cell_len(shortened) <= width:
+            return shortened
     return whole_words(", ".join(value for _, _, value in parts), width)
 
 

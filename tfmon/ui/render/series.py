@@ -5,24 +5,22 @@ from __future__ import annotations
 import functools
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from tfmon import units
-from tfmon.model.lane_history import COARSE_NS, FINE_NS, NEVER_NS, Stretch
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.chart import Part, TimeAxis, columns, nice_top, short_number, time_axis
-from tfmon.ui.view import SHARED, Scale, View
+from tfmon.model.window_sums import COARSE_NS, FINE_NS, NEVER_NS, Stretch
+from tfmon.ui.source import OWN, SHARED, SPANS_S, Scale, View
 
 Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
 """Interval at which charts are drawn again."""
 SPIKE, SPIKES = 2.0, 0.05
-"""What is so many times as high as all but this share of a lane's columns does not set the scale."""
+"""Factor above which a peak is a spike, and the largest share of columns that may be spikes."""
 LONGEST_REST_NS = 10_000_000_000
 """A longer rest before a slice is drawn as a gap."""
 LONGEST_WAIT_NS = 3_000_000_000
@@ -61,7 +59,7 @@ BY_ID = {metric.id: metric for metric in METRICS}
 
 
 def metric_of(view: View) -> Metric:
-    """Return what the charts show."""
+    """Return the metric of the charts."""
     return BY_ID.get(view.metric, THROUGHPUT)
 
 
@@ -91,6 +89,58 @@ def next_metric(snapshot: Snapshot, metric: str) -> str:
 # ---------------------------------------------------------------- values over time
 
 
+@dataclass(frozen=True, slots=True)
+class TimeAxis:
+    """Which stretch of time the cells of a chart cover."""
+
+    width: int
+    """Cells."""
+    first: int
+    """Number of the leftmost cell, counted in cells since the clock's zero."""
+    cell_ns: int
+
+    def cell_of(self, at_ns: int) -> int:
+        """Return the place of a moment: 0 is the leftmost cell; it may lie outside."""
+        return at_ns // self.cell_ns - self.first
+
+    @property
+    def start_ns(self) -> int:
+        """Where the leftmost cell begins."""
+        return self.first * self.cell_ns
+
+
+def time_axis(now_ns: int, width: int, span_s: int = SPANS_S[0]) -> TimeAxis:
+    """Return the axis of `width` cells over a time whose last cell contains `now_ns`."""
+    cell_ns = max(1, span_s * 1_000_000_000 // max(1, width))
+    return TimeAxis(width, now_ns // cell_ns - width + 1, cell_ns)
+
+
+Part: TypeAlias = tuple[float, float, float]
+"""A stretch of time, from when to when in ns, and a value in it."""
+
+
+def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
+    """Return the mean of what lies in each part of each cell, by time; None where there is nothing."""
+    unit_ns = axis.cell_ns / per_cell
+    start_ns = axis.first * axis.cell_ns
+    total = axis.width * per_cell
+    sums = [0.0] * total
+    covered = [0.0] * total
+    for since_ns, until_ns, value in parts:
+        begin, end = (since_ns - start_ns) / unit_ns, min((until_ns - start_ns) / unit_ns, float(total))
+        place = int(begin)
+        if 0 <= begin < end < place + 1:  # nearly all of them: a window is shorter than a cell
+            sums[place] += value * (end - begin)
+            covered[place] += end - begin
+            continue
+        for place in range(max(0, int(begin)), min(total, int(end) + 1)):
+            share = min(end, place + 1) - max(begin, place)
+            if share > 0:
+                sums[place] += value * share
+                covered[place] += share
+    return [amount / share if share > 1e-9 else None for amount, share in zip(sums, covered, strict=True)]
+
+
 def end_ns(snapshot: Snapshot) -> int:
     """Return the right end of the time axis, or the last window once no lane trains or will.
 
@@ -102,7 +152,7 @@ def end_ns(snapshot: Snapshot) -> int:
 
 
 def axis_of(snapshot: Snapshot, view: View, width: int) -> TimeAxis:
-    """Return the time axis of all charts that are so many cells wide."""
+    """Return the time axis of charts of that width in cells."""
     return time_axis(end_ns(snapshot), width, view.span_s)
 
 
@@ -142,7 +192,7 @@ class _Past:
 
 
 def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
-    """Return what the chart is made of: windows where it is that fine, seconds, and five seconds."""
+    """Return the data of a chart: windows where cells are that fine, seconds, and five seconds."""
     history = lane.history
     windows = metric is THROUGHPUT and axis.cell_ns / per_cell < FINE_NS
     points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
@@ -158,7 +208,7 @@ def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_ce
 def _between(
     items: tuple[Item, ...], since_ns: int, until_ns: int, end_of: Callable[[Item], int]
 ) -> tuple[Item, ...]:
-    """Return what ended in a time, and the last one before it; little is kept for the cache."""
+    """Return the items that ended in a time, and the last one before it."""
     first = max(0, bisect_right(items, since_ns, key=end_of) - 1)
     return items[first : bisect_right(items, until_ns, key=end_of)]
 
@@ -247,19 +297,17 @@ def scales(snapshot: Snapshot, view: View, width: int, per_cell: int) -> dict[st
     """Return the scale of every lane by its name: one that all share, or each lane's own."""
     metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)
-    found = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
-    if view.scale == "own":
-        return {name: _scale(metric, [one], view.scales.get(name), view.scale) for name, one in found.items()}
-    shared = _scale(metric, list(found.values()), view.scales.get(SHARED), view.scale)
-    return {SHARED: shared, **dict.fromkeys(found, shared)}
+    by_lane = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
+    if view.scale == OWN:
+        return {name: _scale(metric, [one], view.scales.get(name), view.scale) for name, one in by_lane.items()}
+    shared = _scale(metric, list(by_lane.values()), view.scales.get(SHARED), view.scale)
+    return {SHARED: shared, **dict.fromkeys(by_lane, shared)}
 
 
 def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: Scale | None, kind: str) -> Scale:
     lanes = [[value for value in one if value is not None and math.isfinite(value)] for one in of_lanes]
     known = [value for one in lanes for value in one]
-    if kind == "log":
-        return _logarithmic(metric, [value for value in known if value > 0], before)
-    before = before if before is not None and not before.log else Scale()
+    before = before or Scale()
     low = -nice_top(max(0.0, -min(known, default=0.0)), -before.low) if min(known, default=0.0) < 0 else 0.0
     peak = max(map(_typical_peak, lanes), default=0.0)
     if metric.full and kind == SHARED and peak <= metric.full:
@@ -275,46 +323,27 @@ def _typical_peak(known: Sequence[float]) -> float:
     return typical if typical > 0 and peak > SPIKE * typical else peak
 
 
+def nice_top(peak: float, previous: float = 0.0) -> float:
+    """Return a round top of the scale, 1, 2 or 5 times a power of ten, that the peak fits under.
+
+    The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
+    a peak there is no scale yet: 0.
+    """
+    if peak <= 0:
+        return previous
+    top = _round_up(peak)
+    if previous > top and _round_up(peak * 1.15) >= previous:
+        return previous
+    return top
+
+
+def _round_up(value: float) -> float:
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
+
+
 def _power_of_two(peak: float, before: float) -> float:
     if peak <= 0:
         return before
     top = 2.0 ** math.ceil(math.log2(peak))
     return before if before > top and 2.0 ** math.ceil(math.log2(peak * 1.15)) >= before else top
-
-
-def _logarithmic(metric: Metric, positive: Sequence[float], before: Scale | None) -> Scale:
-    if not positive:
-        return before if before is not None and before.log else Scale(log=True)
-    base = 2.0 if metric.binary else 10.0
-    low, high = (part(math.log(value, base) + shift) for part, value, shift in (
-        (math.floor, min(positive), 1e-9), (math.ceil, max(positive), -1e-9)))  # fmt: skip
-    return Scale(base**low, base ** max(high, low + 1), log=True)
-
-
-def scale_words(metric: Metric, value: float) -> str:
-    """Write a value of the scale in at most four characters."""
-    if not metric.binary:
-        return short_number(value)
-    words = units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B")
-    return words.replace(".0", "")
-
-
-def share(scale: Scale, value: float | None) -> float | None:
-    """Return how high a value lies on a scale, from 0 to 1; None for what cannot be drawn."""
-    if value is None or not math.isfinite(value) or scale.high <= scale.low:
-        return None
-    if not scale.log:
-        return max(0.0, (value - scale.low) / (scale.high - scale.low))
-    if value <= scale.low:
-        return 0.0
-    return math.log(value / scale.low) / math.log(scale.high / scale.low)
-
-
-def middle(scale: Scale) -> float:
-    """Return the value half way up a scale."""
-    return math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
-
-
-def of_lanes(mapping: Mapping[str, Scale], lane: LaneState) -> Scale:
-    """Return the scale of a lane."""
-    return mapping.get(lane.spec.name) or mapping.get(SHARED) or Scale()

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.style import Style
 
+from tfmon.ui.render.rows import DIM as DIM
+from tfmon.ui.render.rows import TEXT as TEXT
 from tfmon.ui.render.rows import Row
 
-TEXT, DIM, STRONG, KEY = "text", "dim", "strong", "key"
+STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
 
 

@@ -1,21 +1,25 @@
-"""Lists of entries in columns: filtered, sorted, with one of them chosen, and its whole text below. Pure."""
+"""Tables: lists of entries, filtered and sorted, with one chosen; and what a series and a history show. Pure."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, strong
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.history import HEADS
+from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
+from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, entry, plain, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
 MARK_CELLS = 3
 """Cells before the first column, for the mark of the chosen entry."""
 LAST_CELLS = 20
-"""The other columns are cut before the last one has less, where it needs so many."""
+"""Width of the last column below which the others are cut first."""
 MOST_ROWS = 6
-"""An entry of a list that wraps takes so many rows at most; the whole text is below the list."""
+"""Maximum rows of an entry in a list that wraps; the whole text is below the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +71,51 @@ def matches(text: str, words: str) -> bool:
 
 def arranged(entries: Sequence[Entry], words: str, order: Order) -> list[Entry]:
     """Return the entries that contain the words, sorted; those without a rank stand last."""
-    found = [entry for entry in entries if matches(entry.text, words)] if words.strip() else list(entries)
+    matching = [entry for entry in entries if matches(entry.text, words)] if words.strip() else list(entries)
     column = order.column
     if column is None:
-        return found[::-1] if order.down else found
+        return matching[::-1] if order.down else matching
 
     def rank(entry: Entry) -> Any:  # noqa: ANN401 - numbers or texts, alike in a column
         return entry.ranks[column] if entry.ranks else entry.cells[column][0].lower()
 
-    known = sorted((one for one in found if rank(one) is not None), key=rank, reverse=order.down)
-    return known + [one for one in found if rank(one) is None]
+    known = sorted((one for one in matching if rank(one) is not None), key=rank, reverse=order.down)
+    return known + [one for one in matching if rank(one) is None]
+
+
+def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
+    """Return the entries that contain all the words, with the head of their section.
+
+    A blank row ends a section; its first row is its head. A row that is indented deeper than the section's entries
+    belongs to the entry before it. A head that matches keeps its whole section.
+    """
+    kept_rows: list[Row] = []
+    for section in _split_at_blanks(rows):
+        head, *rest = section
+        indents = [len(text) - len(text.lstrip()) for text in plain(rest)]
+        blocks: list[list[Row]] = []
+        for row, indent in zip(rest, indents, strict=True):
+            if blocks and indent > min(indents):
+                blocks[-1].append(row)
+            else:
+                blocks.append([row])
+        kept = [block for block in blocks if matches(" ".join(plain(block)), words)]
+        if matches(" ".join(plain([head])), words):
+            kept = blocks
+        elif not kept:
+            continue
+        kept_rows += [*([BLANK] if kept_rows else []), head, *(row for block in kept for row in block)]
+    return kept_rows
+
+
+def _split_at_blanks(rows: Sequence[Row]) -> list[list[Row]]:
+    sections: list[list[Row]] = [[]]
+    for row in rows:
+        if "".join(text for text, _ in row).strip():
+            sections[-1].append(row)
+        elif sections[-1]:
+            sections.append([])
+    return [section for section in sections if section]
 
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
@@ -164,3 +203,92 @@ def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int, *, wr
     if not said or limit < 2:
         return []
     return [BLANK, *(((f"   {line}", DIM),) for line in wrap(said, width - 6, limit - 1))]
+
+
+MOST_LINES = 4
+"""Lines of a curve that are drawn; the others are in the table."""
+MOST_TROUBLES = 3
+_STYLES = {"": TEXT, "best": STRONG, "faint": DIM, "refused": WARN, "failed": TROUBLE}
+"""By the level of a row, or of what came of it."""
+
+
+def history_rows(analysis: Analysis, width: int) -> list[Row]:
+    """Return the history as a table; where that is too wide, each change with what came of it beside its time."""
+    heads, *cells = [HEADS, *(row.cells(analysis.snapshot) for row in analysis.history)]
+    if not cells:
+        return [(("   no setting was changed yet", TEXT),)]
+    sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    if sum(sizes) + 3 * len(sizes) > width:
+        return [row for at, *told in cells for row in entry(at, "   ".join(filter(None, told)), width, STRONG)]
+    lines = ["   ".join(map(str.ljust, row, sizes)) for row in (heads, *cells)]
+    return [((f" {line}", TEXT if place else DIM),) for place, line in enumerate(lines)]
+
+
+# ---------------------------------------------------------------- the table of a series
+
+
+def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
+    """Return the places of the columns that have room."""
+    places = list(range(len(columns)))
+    for place in reversed([at for at in places if columns[at].optional]):
+        if sum(columns[at].most + 2 for at in places) - 2 <= width:
+            break
+        places.remove(place)
+    return tuple(places)
+
+
+def columns_at(columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> tuple[Column, ...]:
+    """Return the columns at these places, for a list."""
+    shown = [columns[at] for at in places]
+    return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
+
+
+def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> Entry:
+    """Return a row as an entry of a list, with the columns at these places."""
+    last = len(columns) - 1
+    cells: list[Span] = []
+    for at in places:
+        text, style = row.cells[at][0], _STYLES[row.outcome if at == last else row.level]
+        cells.append((text.rjust(columns[at].right), style))
+    ranks = tuple(row.cells[at][1] for at in places)
+    return Entry(row.id, tuple(cells), ranks, whole=row.whole, mark=row.mark)
+
+
+def answer_rows(table: SeriesTable, width: int) -> list[Row]:
+    """Return the problems, the answer with its code, and the progress of a series."""
+    rows: list[Row] = [((f" {line}", WARN),) for line in table.troubles[-MOST_TROUBLES:]]
+    rows += [((f" {part}", STRONG),) for line in table.answer for part in wrap(line, width - 2, 3)]
+    rows += [((f"   {line}", TEXT),) for line in table.code]
+    return [*rows, *(((f" {part}", DIM),) for line in table.notes for part in wrap(line, width - 2, 3))]
+
+
+def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
+    """Return a curve below what its lines are; only that where there is no room for a chart."""
+    rows = _legend(curve, width)
+    chart = draw_curve(curve, width - 2, height - len(rows), MOST_LINES)
+    if chart is None:
+        return rows
+    for label, cells in zip(chart.labels, chart.grid, strict=True):
+        runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, _style_of)]
+        rows.append(((f" {label}", DIM), *runs))
+    return [*rows, *(((f" {line}", DIM),) for line in chart.foot)]
+
+
+def _style_of(cell: tuple[str, int | None]) -> str:
+    character, place = cell
+    if place is None:
+        return TEXT
+    return strong(lane_style(place)) if character.isalpha() else lane_style(place)
+
+
+def _legend(curve: SeriesCurve, width: int) -> list[Row]:
+    """Return the title of a curve and the names of its lines, in one row if there is room."""
+    title: Row = ((f" {curve.title}", STRONG),)
+    lines: list[Span] = []
+    for line in curve.lines[:MOST_LINES]:
+        if line.name:
+            lines += [("   ", TEXT), (f"{line.id} {line.name}", lane_style(line.place))]
+    if len(curve.lines) > MOST_LINES:
+        lines.append(("   the others are in the table", DIM))
+    whole: Row = (*title, *lines)
+    return [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(lines)]

@@ -15,9 +15,9 @@ from tfmon.model.knobs import Knob, KnobError, KnobValue, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import Row
 from tfmon.ui.render.style import TEXT, lane_style, strong
-from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
 from tfmon.ui.screens.page import bound, closer
 
@@ -36,7 +36,7 @@ def candidates(snapshot: Snapshot) -> list[tuple[Knob, str]]:
     Those first over which there can be one.
     """
     lanes = [replace(lane.spec, settings=lane.in_effect) for lane in snapshot.lanes if not lane.over][:2]
-    found = []
+    numeric = []
     for knob in snapshot.race.knobs:
         try:
             values_of(knob, None, None)
@@ -44,8 +44,8 @@ def candidates(snapshot: Snapshot) -> list[tuple[Knob, str]]:
             continue
         if not knob.words:
             alike = len(lanes) == 2 and differ_only_in(knob.name, *lanes)
-            found.append((knob, _ALIKE if alike else ""))
-    return sorted(found, key=lambda one: bool(one[1]))
+            numeric.append((knob, _ALIKE if alike else ""))
+    return sorted(numeric, key=lambda one: bool(one[1]))
 
 
 class NewCrossoverPage(SeriesPage):
@@ -83,11 +83,11 @@ class NewCrossoverPage(SeriesPage):
     def make(self, before: SeriesTable) -> SeriesTable:
         """Return a row for each knob: its range, the values in it, and how long they take."""
         heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
-        found = candidates(self.monitor.snapshot)
+        rows = candidates(self.monitor.snapshot)
         self.nothing = "this race has no knob that is a number, so there is nothing to cross"
         if len(self._lanes()) < 2:
-            found, self.nothing = [], "a crossover compares two lanes that train; this race has fewer"
-        return SeriesTable((*heads, SeriesColumn("takes")), tuple(self._row(*one) for one in found))
+            rows, self.nothing = [], "a crossover compares two lanes that train; this race has fewer"
+        return SeriesTable((*heads, SeriesColumn("takes")), tuple(self._row(*one) for one in rows))
 
     def _row(self, knob: Knob, why_not: str) -> SeriesRow:
         name = short_name(knob.name)
@@ -119,7 +119,7 @@ class NewCrossoverPage(SeriesPage):
         ]
 
     def starts(self) -> str:
-        """Return what Enter does."""
+        """Return the action of Enter."""
         return "starts" if self.entry is not None and self.entry.cells[-1][1] == TEXT else ""
 
     def own_hints(self) -> list[Hint]:

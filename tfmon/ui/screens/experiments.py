@@ -7,30 +7,36 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from tfmon.analysis.lane_series import crossover_table, tuning_table
 from tfmon.analysis.series import SeriesTable
+from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
 from tfmon.analysis.sweep import Found
-from tfmon.analysis.sweep_text import progress_text, sweep_table
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT, CrossoverState, Experiment, TuneState
+from tfmon.model.series import KEPT, CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.experiments import answer_rows, columns_at, curve_rows, entry_of, history_rows, places_in
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, Row, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.render.table import Column, Entry
-from tfmon.ui.render.tabs import Hint
+from tfmon.ui.render.table import (
+    Column,
+    Entry,
+    answer_rows,
+    columns_at,
+    curve_rows,
+    entry_of,
+    history_rows,
+    places_in,
+)
 from tfmon.ui.requests import targets, to_improve
-from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer
-from tfmon.ui.screens.scroll import ScrollPage
 
 MOST_CHART = 20
 """Rows of a curve at most."""
 LEAST_CHART = 9
-"""Rows that must be free for a curve that nobody asked for."""
+"""Free rows needed for a curve that was not requested."""
 
 
 class HistoryPage(ScrollPage):
@@ -45,11 +51,12 @@ class HistoryPage(ScrollPage):
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        return [Hint(("undo",), "takes back the last change", "undo"), *super().own_hints()]
+        undo = [] if self.monitor.refusal else [Hint(("undo",), "takes back the last change", "undo")]
+        return [*undo, *super().own_hints()]
 
 
 class SeriesPage(ListPage):
-    """What a series came to so far; closed, the series goes on. A page implements `make`.
+    """The results of a series so far; closing the page does not end it. A page implements `make`.
 
     Enter starts such a series, where `begin` does, or stops the one that runs.
     """
@@ -81,14 +88,14 @@ class SeriesPage(ListPage):
         raise NotImplementedError
 
     def lead(self, width: int) -> list[Row]:
-        """Return what stands above the answer."""
+        """Return the rows above the answer."""
         return []
 
     def begin(self) -> None:
         """Start a series, or ask for one."""
 
     def starts(self) -> str:
-        """Return what Enter does while none runs; empty for nothing."""
+        """Return the action of Enter while none runs; empty for none."""
         return ""
 
     @property
@@ -172,7 +179,7 @@ class TunePage(SeriesPage):
         self._chosen = to_improve(monitor.analysis, lanes)
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return what was tried on the lanes of the race."""
+        """Return the changes that were tried on the lanes of the race."""
         return tuning_table(self.monitor.analysis)
 
     def _lane(self) -> LaneState | None:
@@ -183,23 +190,23 @@ class TunePage(SeriesPage):
         return next((lane for lane in self.monitor.snapshot.lanes if lane.spec.name == self._chosen), None)
 
     def lead(self, width: int) -> list[Row]:
-        """Return what bounds the lane, and what may help it."""
+        """Return the bottleneck of the lane, and the advice."""
         lane = self._lane()
         if lane is None:
             self.title_text = "Tune"
             return [((" there is no lane to tune", TEXT),)]
         self.title_text = f"Tune {lane.title}: try what may help, one change after the other, and keep what does"
-        found = self.monitor.analysis.lane(lane.spec.name).bottleneck
-        if found is None:
+        bottleneck = self.monitor.analysis.lane(lane.spec.name).bottleneck
+        if bottleneck is None:
             return []
-        rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
-        if found.advice and not self.running:
-            advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice)
+        rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {bottleneck.text}", width - 2, 2)]
+        if bottleneck.advice and not self.running:
+            advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in bottleneck.advice)
             rows += [((f" {line}", TEXT),) for line in wrap(advice, width - 2, 4)]
         return [*rows, BLANK]
 
     def starts(self) -> str:
-        """Return what Enter does."""
+        """Return the action of Enter."""
         lane = self._lane()
         return f"tunes {lane.spec.id}" if lane is not None and not lane.over else ""
 
@@ -243,7 +250,7 @@ class CrossoverPage(SeriesPage):
         return crossover_table(self.monitor.analysis)
 
     def starts(self) -> str:
-        """Return what Enter does."""
+        """Return the action of Enter."""
         return "another one"
 
     def begin(self) -> None:

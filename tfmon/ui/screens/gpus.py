@@ -2,23 +2,258 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import BindingType
 
+from tfmon import units
+from tfmon.analysis.others import is_free
+from tfmon.model.hosts import has_device, machine_key, own_pids
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.gpus import COLUMNS, GpuRow, gpu_rows, gpus_of, process_entries, summary
-from tfmon.ui.render.rows import BLANK, Row, indented
-from tfmon.ui.render.style import DIM, TEXT
-from tfmon.ui.render.table import Entry
-from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.render.layout import Hint
+from tfmon.ui.render.readings import UNKNOWN
+from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, indented, meter
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, banded, lane_style
+from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound
 
 LIST_ROWS = 7
 """Rows that the list of processes keeps at least: what is typed, its head, and some of its entries."""
+GAP = 2
+_BUSY_PCT, _HOT_PCT = 75.0, 95.0
+_INSTANCE_CELLS = len("MIG-") + 8
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """A GPU with what is said of it."""
+
+    sample: GpuSample
+    place: str
+    lanes: tuple[tuple[int, LaneState], ...]
+    """The lanes that train on it, with their places."""
+    stale_s: float | None = None
+
+
+def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
+    """Return all GPUs that are sampled, machine by machine; one that has several names only once."""
+    by_key: dict[tuple[str, str], GpuRow] = {}
+    for host, state in snapshot.hosts.items():
+        for sample in state.gpus:
+            key = machine_key(snapshot.hosts, host), sample.key
+            if key not in by_key:
+                device = sample.key[:_INSTANCE_CELLS] if sample.part_of else f"gpu:{sample.index}"
+                device = f"hidden {sample.index}" if sample.hidden else device
+                place = f"{host}/{device}" if host else device
+                by_key[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))
+    return list(by_key.values())
+
+
+def lanes_on(snapshot: Snapshot, sample: GpuSample) -> tuple[tuple[int, LaneState], ...]:
+    """Return the lanes that train on a GPU, with their places."""
+    machine = machine_key(snapshot.hosts, sample.host)
+    return tuple(
+        (at, lane)
+        for at, lane in enumerate(snapshot.lanes)
+        if not lane.over and snapshot.machine_key(lane) == machine and has_device(lane, sample)
+    )
+
+
+# ---------------- a row for each GPU
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A column of the GPUs; those of a higher rank go first where there is little room."""
+
+    head: str
+    rank: int
+    write: Callable[[GpuRow], Span]
+
+
+def _model(row: GpuRow) -> Span:
+    return row.sample.name.removeprefix("NVIDIA ").removeprefix("GeForce "), DIM
+
+
+def _lanes(row: GpuRow) -> Span:
+    ids = " ".join(lane.spec.id or "?" for _, lane in row.lanes)
+    return (ids, lane_style(row.lanes[0][0])) if row.lanes else ("", DIM)
+
+
+def _load(row: GpuRow) -> Span:
+    busy = known(row.sample.busy_pct)
+    style = STRONG if busy is not None and busy >= _BUSY_PCT else TEXT if busy else DIM
+    return (UNKNOWN if busy is None else f"{busy:3.0f} %"), style
+
+
+def _memory(row: GpuRow) -> Span:
+    used, total = known(row.sample.used_bytes), known(row.sample.total_bytes)
+    if used is None or not total:
+        return UNKNOWN, DIM
+    full = 100 * used / total
+    style = WARN if full >= _HOT_PCT else TEXT if full >= 1 else DIM
+    return f"{used / 2**30:5.1f}/{total / 2**30:.1f} GiB", style
+
+
+def _power(row: GpuRow) -> Span:
+    watts, limit = known(row.sample.power_w), known(row.sample.power_limit_w)
+    if watts is None:
+        return UNKNOWN, DIM
+    return f"{watts:3.0f}" + ("" if limit is None else f"/{limit:.0f}") + " W", TEXT
+
+
+def _link(row: GpuRow) -> Span:
+    generation, width = known(row.sample.pcie_generation), known(row.sample.pcie_width)
+    if generation is None or width is None:
+        return UNKNOWN, DIM
+    return f"{generation:.0f} ×{width:.0f}", WARN if row.sample.pcie_warning else TEXT
+
+
+def _number(reading: Reading, write: Callable[[float], str]) -> Span:
+    value = known(reading)
+    return (UNKNOWN, DIM) if value is None else (write(value), TEXT)
+
+
+_PARTS = (
+    _Part("lane", 0, _lanes),
+    _Part("load", 0, _load),
+    _Part("memory", 1, _memory),
+    _Part("power", 1, _power),
+    _Part("heat", 0, lambda row: _number(row.sample.temperature_c, units.celsius)),
+    _Part("clock", 2, lambda row: _number(row.sample.sm_clock_mhz, lambda value: units.megahertz(value).rjust(8))),
+    _Part("PCIe", 3, _link),
+    _Part("model", 4, _model),
+)
+LONGEST_BAR, _SHORTEST_BAR = 20, 4
+_BARS = ("load", "memory")
+"""Columns with a bar before them where there is room; the first takes it first."""
+
+
+def gpu_rows(rows: Sequence[GpuRow], width: int) -> list[Row]:
+    """Return a head and a row for each GPU: as many columns as there is room for, and bars of load and memory."""
+    places = max([cell_len(one.place) for one in rows] + [3])
+    parts, sizes = _fitting(rows, width - places - GAP - 1)
+    left = width - 1 - places - GAP - sum(sizes) - GAP * len(sizes)
+    bars: dict[str, int] = {}
+    for name in _BARS:
+        bar = min(LONGEST_BAR, left - GAP)
+        if bar >= _SHORTEST_BAR and any(part.head == name for part in parts):
+            bars[name], left = bar, left - bar - GAP
+    head: list[Span] = [(" " + "gpu".ljust(places + GAP), DIM)]
+    for part, size in zip(parts, sizes, strict=True):
+        room = bars[part.head] + GAP if part.head in bars else 0
+        head.append((part.head.ljust(size + GAP + room), DIM))
+    drawn: list[Row] = [tuple(head)]
+    for one in rows:
+        spans: list[Span] = [(" " + one.place.ljust(places + GAP), STRONG if one.lanes else TEXT)]
+        trouble = _trouble(one)
+        if trouble is not None:
+            drawn.append((*spans, (crop(trouble, width - places - GAP - 1), TROUBLE)))
+            continue
+        for part, size in zip(parts, sizes, strict=True):
+            if part.head in bars:
+                share = _share(one, part.head)
+                style = banded(lane_style(one.lanes[0][0]), share) if one.lanes else TEXT
+                spans += [*meter(share, bars[part.head], style), (" " * GAP, TEXT)]
+            text, style = part.write(one)
+            spans.append((text + " " * (size + GAP - cell_len(text)), style))
+        drawn.append(tuple(spans))
+    return drawn
+
+
+def _share(row: GpuRow, column: str) -> float:
+    """Return how much of a bar is filled."""
+    if column == "load":
+        return (known(row.sample.busy_pct) or 0.0) / 100
+    used, total = known(row.sample.used_bytes), known(row.sample.total_bytes)
+    return used / total if used and total else 0.0
+
+
+def _fitting(rows: Sequence[GpuRow], width: int) -> tuple[list[_Part], list[int]]:
+    """Return the columns that fit and their widths; the least important go first."""
+    readable = [one for one in rows if _trouble(one) is None]
+    parts = [part for part in _PARTS if part.rank <= 1 or any(part.write(one)[0] != UNKNOWN for one in readable)]
+    while True:
+        sizes = [max([cell_len(part.head), *(cell_len(part.write(one)[0]) for one in readable)]) for part in parts]
+        if sum(sizes) + GAP * len(sizes) <= width or len(parts) == 1:
+            return parts, sizes
+        parts.remove(max(parts, key=lambda part: part.rank))
+
+
+def _trouble(row: GpuRow) -> str | None:
+    """Return why nothing can be said of a GPU; None where something can."""
+    sample = row.sample
+    if row.stale_s is not None:
+        return f"stale: read {units.seconds(row.stale_s)} ago"
+    if isinstance(sample.busy_pct, Missing) and isinstance(sample.used_bytes, Missing):
+        return units.absent(sample.busy_pct)
+    return None
+
+
+def summary(rows: Sequence[GpuRow]) -> str:
+    """Say how many GPUs there are, and how many nobody uses."""
+    free = sum(is_free(one.sample) and not one.lanes for one in rows)
+    return f"{len(rows)} GPU{'s' if len(rows) > 1 else ''}, {free} free" if rows else ""
+
+
+# ---------------- a row for each process
+
+
+def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
+    """Return every process on the GPUs: own lanes are marked by their id and come first on each GPU."""
+    entries: list[Entry] = []
+    for one in rows:
+        sample = one.sample
+        own = own_pids(snapshot.hosts, snapshot.lanes, sample.host)
+        processes = [_entry(one, pid, own=pid in own) for pid in _pids(sample)]
+        entries += sorted(
+            processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
+        )
+    return entries
+
+
+def _pids(sample: GpuSample) -> list[int]:
+    shares = {} if isinstance(sample.busy_by_pid, Missing) else sample.busy_by_pid
+    return sorted({*sample.used_by_pid, *(pid for pid, share in shares.items() if share)})
+
+
+def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
+    sample = row.sample
+    name = sample.processes.get(pid)
+    at, lane = next(((at, lane) for at, lane in row.lanes if pid in lane.tree.pids or pid == lane.pid), (0, None))
+    ours = own or lane is not None or (name is not None and name.ours)
+    style = lane_style(at) if lane is not None else TEXT
+    shares = sample.busy_by_pid
+    share = None if isinstance(shares, Missing) else shares.get(pid)
+    used = sample.used_by_pid.get(pid)
+    id = lane.spec.id or "?" if lane is not None else "tfmon" if ours else ""
+    unnamed = sample.no_names_reason or "not visible to this user"
+    user, command = (name.user, name.command) if name is not None else ("", "")
+    load = UNKNOWN if share is None else f"{share:3.0f} %"
+    memory = UNKNOWN if used is None else units.memory(used)
+    return Entry(
+        (sample.host, sample.key, pid),
+        (
+            (row.place, style),
+            (str(pid), DIM),
+            (user or UNKNOWN, style),
+            (id, style),
+            (load, DIM if not share else style),
+            (f"{memory:>8}", style),
+            (command or unnamed, style if command else DIM),
+        ),
+        ranks=((sample.host, sample.index), pid, user or None, id or None, share, used, command or None),
+        mark="▪" if ours else " ",
+    )
+
+
+# ---------------- the page
 
 
 class GpusPage(ListPage):
@@ -27,7 +262,10 @@ class GpusPage(ListPage):
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
     tab = "gpus"
     title_text = "GPUs"
-    columns = COLUMNS
+    columns = (
+        Column("gpu", 20), Column("pid", 9), Column("user", 14), Column("lane", 6), Column("load", 6),
+        Column("memory", 9), Column("command"),
+    )  # fmt: skip
     noun = "process"
     nothing = "no process is on a GPU"
 
@@ -39,7 +277,6 @@ class GpusPage(ListPage):
         self._first_gpu = 0
         self._room = 0
         self._every: list[Entry] = []
-        self._of: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
         """Have the GPUs read, also where no lane trains on one."""
@@ -50,11 +287,8 @@ class GpusPage(ListPage):
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the processes on all GPUs; made again only for new samples."""
-        of = tuple(id(one.sample) for one in self._gpus), tuple(id(lane) for lane in snapshot.lanes)
-        if of != self._of:
-            self._of, self._every = of, process_entries(snapshot, self._gpus)
-            self._samples = self._gpus  # kept, so that no other sample gets its id
+        """Return the processes on all GPUs."""
+        self._every = process_entries(snapshot, self._gpus)
         return self._every
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
@@ -85,7 +319,7 @@ class GpusPage(ListPage):
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do."""
+        """Return the actions of the keys."""
         hints = super().own_hints() if self._gpus else []
         more = len(self._gpus) > self._room
         return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]
@@ -102,13 +336,13 @@ class GpusPage(ListPage):
         self.redraw()
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
-        """Say why there is no GPU to show."""
+        """Return why there is no GPU to show."""
         reasons = {host: state.machine.no_gpu for host, state in snapshot.hosts.items() if state.machine.no_gpu}
         if self._why:
             reasons[""] = self._why
-        told = [f"no GPU on {host or 'this machine'}: {reason}" for host, reason in sorted(reasons.items())]
-        if told:
-            return "\n".join(told)
+        lines = [f"no GPU on {host or 'this machine'}: {reason}" for host, reason in sorted(reasons.items())]
+        if lines:
+            return "\n".join(lines)
         if self.monitor.source.playback is not None:
             return "no GPU was read up to this moment of the recording"
         return "looking for GPUs…" if self._why is None else "no GPU is read yet"

@@ -12,20 +12,20 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.gpu_others import gpu_others
-from tfmon.model.gpu_accounting import GpuPart
+from tfmon.analysis.others import gpu_others
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import VERSIONS, LaneState
+from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, beside, entry, indented
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
-from tfmon.ui.screens.scroll import ScrollPage
 from tfmon.units import Charset
 
 _MEANINGS = {
@@ -77,7 +77,7 @@ class LanePage(ScrollPage, OneLanePage):
         return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset)
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do: with a lane that has ended less than with one that trains."""
+        """Return the actions of the keys: fewer for a lane that has ended."""
         lane, hints = self.lane, super().own_hints()
         if lane is not None and not lane.over and not self.monitor.refusal:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
@@ -286,7 +286,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     for fault in gpu.faults:
         yield "fault", fault.text
     for one in gpu.slow:
-        how = f"the driver took {one.took_ms:.0f} ms, so it is asked every {units.seconds(one.every_s)}"
+        how = f"the driver took {one.took_ms:.0f} ms, so it is read every {units.seconds(one.every_s)}"
         yield "slow", f"{one.name}: {how}; read {units.seconds(gpu.age_s(one.name))} ago"
 
 

@@ -11,13 +11,13 @@ from typing import ClassVar, Literal, TypeAlias
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.lane_log import LogLine
+from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
+from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
-from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound
 
 Source: TypeAlias = Literal["event", "output", "tensorflow"]
@@ -119,11 +119,6 @@ class LogPage(OneLanePage, ListPage):
         """Show the events, what the lane printed, what TensorFlow says, or all of it."""
         self.view = (self.view + 1) % len(VIEWS)
         self.redraw()
-
-    def filter_by(self, words: str) -> None:
-        """Show only the lines that contain these words, the newest last."""
-        self.chosen = None
-        super().filter_by(words)
 
     def action_scroll_end(self) -> None:
         """Show the newest line, and follow."""

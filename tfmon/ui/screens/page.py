@@ -18,12 +18,12 @@ from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.bars import Zone, message_of
+from tfmon.ui.render.bars import message_of
+from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
-from tfmon.ui.render.tabs import Hint, hint_row, tab_row
-from tfmon.ui.view import with_failures
+from tfmon.ui.source import with_failures
 
 WHEEL_ROWS = 3
 FRAME_ROWS = 4
@@ -246,16 +246,16 @@ class Page(MonitorScreen):
         raise NotImplementedError
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys of this page do now, the most useful first."""
+        """Return the actions of this page's keys now, the most useful first."""
         return []
 
     def hints(self) -> list[Hint]:
-        """Return what the keys do now; the last two stay where there is no room for all."""
+        """Return the actions of the keys now; the last two stay if there is no room for all."""
         back = "race" if self.tab else "back"
         return [*self.own_hints(), Hint(("help",), "help", "open('help')"), Hint(("close",), back, "dismiss")]
 
     def message(self, snapshot: Snapshot) -> str:
-        """Return what is said above the keys."""
+        """Return the message above the keys."""
         return message_of(self.monitor.view, snapshot)
 
     def clicked(self, row: int) -> None:
@@ -302,7 +302,7 @@ class OneLanePage(Page):
         return [Hint(("move.next",), "next lane", "turn(1)")] if several else []
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys of this page do now."""
+        """Return the actions of this page's keys now."""
         return [*self.lane_hints(), *super().own_hints()]
 
     def start_over(self) -> None:

@@ -16,24 +16,20 @@ from tfmon.model.session import Snapshot
 from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render import hosts, series
-from tfmon.ui.render.bars import Zone, message_of
-from tfmon.ui.render.layout import arrange
+from tfmon.ui.render.layout import Zone, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
 from tfmon.ui.screens.page import MonitorScreen
-from tfmon.ui.view import (
-    LOG,
+from tfmon.ui.source import (
     OWN,
-    SCALES,
     SHARED,
     SPANS_S,
     acknowledged,
     focused_index,
-    standing_still,
     with_failures,
 )
 
 RIGHT_BUTTON = 3
-_SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane", LOG: "a logarithmic axis for all"}
+_SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
 
 
 def _racing(snapshot: Snapshot, names: Collection[str]) -> bool:
@@ -64,11 +60,9 @@ class RaceScreen(MonitorScreen):
 
     def draw_race(self, width: int, height: int) -> RaceFrame:
         """Return the race for that size, and keep what the next key press and the next frame need to know."""
-        monitor, live, shown = self.monitor, self.monitor.snapshot, self.monitor.shown
-        seen = () if monitor.view.frozen else in_sight(shown, monitor.view, width, height)
-        view = with_failures(monitor.view, live, seen)
-        drawn = standing_still(view, shown.snapshot, live, message_of(view, live)) if view.frozen else view
-        page = draw(shown, drawn, width, height)
+        monitor, known = self.monitor, self.monitor.analysis
+        view = with_failures(monitor.view, known.snapshot, in_sight(known, monitor.view, width, height))
+        page = draw(known, view, width, height)
         self.zones = page.zones
         monitor.view = replace(view, scales=page.scales)
         return page
@@ -191,7 +185,7 @@ class RaceScreen(MonitorScreen):
 
     def action_toggle_zoom(self, lane: int | None = None) -> None:
         """Give a lane the whole width, by default the focused one or else the first; or show all again."""
-        view, lanes = self.monitor.view, self.monitor.shown.snapshot.lanes
+        view, lanes = self.monitor.view, self.monitor.snapshot.lanes
         if view.zoomed:
             self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None)
         elif not lanes:
@@ -199,7 +193,7 @@ class RaceScreen(MonitorScreen):
         elif arrange(*self.app.size, len(lanes)).kind != "panes":
             self.monitor.say("there is no room to zoom: the terminal is too small")
         else:
-            at = lane if lane is not None else focused_index(view, self.monitor.shown.snapshot) or 0
+            at = lane if lane is not None else focused_index(view, self.monitor.snapshot) or 0
             self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
 
     def _double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
@@ -220,17 +214,17 @@ class RaceScreen(MonitorScreen):
 
     def action_next_metric(self) -> None:
         """Draw the next metric that any lane has."""
-        view, snapshot = self.monitor.view, self.monitor.shown.snapshot
+        view, snapshot = self.monitor.view, self.monitor.snapshot
         metric = series.next_metric(snapshot, view.metric)
         self._look(metric=metric, scales={})
         chosen = series.BY_ID[metric]
         lacking = [f"{lane.spec.id}: {series.absent(lane, chosen)}" for lane in snapshot.lanes]
-        told = [one for one in lacking if not one.endswith(": ")]
-        self.monitor.say(" · ".join([f"the charts show {chosen.words}", *told]))
+        missing = [one for one in lacking if not one.endswith(": ")]
+        self.monitor.say(" · ".join([f"the charts show {chosen.words}", *missing]))
 
     def action_next_scale(self) -> None:
-        """Draw on the next kind of axis: shared, own, logarithmic."""
-        scale = SCALES[(SCALES.index(self.monitor.view.scale) + 1) % len(SCALES)]
+        """Draw on an axis that all lanes share, or on one for each."""
+        scale = OWN if self.monitor.view.scale == SHARED else SHARED
         self._look(scale=scale, scales={})
         self.monitor.say(f"the charts have {_SCALE_WORDS[scale]}")
 
@@ -239,10 +233,6 @@ class RaceScreen(MonitorScreen):
         span_s = SPANS_S[(SPANS_S.index(self.monitor.view.span_s) + 1) % len(SPANS_S)]
         self._look(span_s=span_s, scales={})
         self.monitor.say(f"the charts show the last {span_s // 60} min")
-
-    def action_toggle_follow(self) -> None:
-        """Let the display stay as it is while the lanes train on; or go back to now."""
-        self.monitor.follow(on=self.monitor.view.frozen)
 
     def _look(self, **changes: object) -> None:
         self.monitor.view = replace(self.monitor.view, **changes)  # type: ignore[arg-type]

@@ -13,14 +13,14 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from tfmon import units
-from tfmon.model.ports import Mark, ReplayState
+from tfmon.model.ports import ReplayState, TimeMark
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
+from tfmon.ui.render.layout import item, item_row
 from tfmon.ui.render.race import layout_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, strong, to_ascii
-from tfmon.ui.render.tabs import item, item_row
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
@@ -104,11 +104,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
         self.monitor.pull()
 
-    def action_toggle_follow(self) -> None:
-        """Say how a replay is stopped."""
-        pause = key_of("replay.pause", self.monitor.view.keys)
-        self.monitor.say(f"a replay has nothing to follow: {pause} pauses it")
-
     def action_refuse(self) -> None:
         """Show why the key does nothing here."""
         self.monitor.may_change()
@@ -137,8 +132,8 @@ def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
     state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"
     left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
     right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
-    words = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
-    for span in words:
+    details = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
+    for span in details:
         if cells(left) + cells(right) + cells([span]) + 3 * LEAST_BAR <= width:
             right.append(span)
     size = width - cells(left) - cells(right) - 1
@@ -181,11 +176,13 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
 
 
 def _told(replay: ReplayState) -> list[Span]:
-    """Return what is wrong with the recording, or the words of the mark that was just passed."""
+    """Return the problem of the recording, or the text of the mark that was just passed."""
     if replay.note:
         return [(f"  {crop(replay.note, 60)}", strong(WARN))]
-    found: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
-    return [(f"  {crop(found[-1].text, 40)}", STRONG)] if found else []
+    passed: list[TimeMark] = [
+        mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns
+    ]
+    return [(f"  {crop(passed[-1].text, 40)}", STRONG)] if passed else []
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:

@@ -1,102 +1,28 @@
-"""The pages of text that scrolls: the help, reports that take a moment to make, and what can be copied."""
+"""The pages of text that scrolls: reports that take a moment to make, and what can be copied."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import finish_lines
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
-from tfmon.model.naming import ordered_settings
+from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID, Key, key_of, listed_keys
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.glossary import SECTIONS
-from tfmon.ui.render.rows import BLANK, Row, beside, cells, entry, indented, wrap
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
-from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.page import OneLanePage, Page, bound, closer
-from tfmon.ui.screens.scroll import ScrollPage
+from tfmon.ui.render.layout import Hint
+from tfmon.ui.render.rows import BLANK, Row, beside, indented, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.screens.lines import ScrollPage
+from tfmon.ui.screens.page import OneLanePage, bound, closer
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
-_SHARE = re.compile(r"^    .* (\d+(?:\.\d+)?) %(?= |$)")
-"""A line of a table that has a share."""
-_SHORTEST_BAR, _LONGEST_BAR = 8, 30
-
-
-class HelpPage(ScrollPage):
-    """Lists the keys of a page first, then all others by what they are for, and explains every number."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
-    still = True
-    title_text = "Help"
-
-    def __init__(self, monitor: Monitor) -> None:
-        """Explain the keys of the page that is shown first."""
-        super().__init__(monitor)
-        of = monitor.app.screen
-        self._first = keys_of_page(of) if isinstance(of, Page) else ()
-        self._of = of.tab or str(of.title_text) if isinstance(of, Page) else ""
-        if monitor.view.replay:
-            self.title_text = "Help: a replay"
-
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the whole help."""
-        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
-
-    def action_choose(self) -> None:
-        """Keep the words that are typed, or go back."""
-        if not self.keep_filter():
-            self.dismiss(None)
-
-
-def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    """Return what the page's own keys do, without those that every page has."""
-    common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
-    found: dict[str, Key] = {}
-    for kind in type(page).__mro__:
-        for one in vars(kind).get("BINDINGS", ()):
-            if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
-                known = BY_ID[one.id]
-                found.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
-    return tuple(found.values())
-
-
-def help_rows(
-    keys: Mapping[str, str],
-    width: int,
-    listed: Iterable[Key] = listed_keys(replay=False, sweep=False),
-    first: Iterable[Key] = (),
-    name: str = "",
-) -> list[Row]:
-    """Return the help on keys and on numbers; those of the page of that name `first`."""
-    rows: list[Row] = []
-    first = tuple(first)
-    if first:
-        rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
-        for key in first:
-            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
-            rows += entry(shown, key.help, width, KEY)
-    group, told = "", {key.id for key in first}
-    for key in listed:
-        if key.id in told:
-            continue
-        if key.group != group:
-            group = key.group
-            rows += [BLANK, ((f"  {group}", STRONG),)]
-        rows += entry(key_of(key.id, keys), key.help, width, KEY)
-    for heading, explained in SECTIONS:
-        rows += [BLANK, ((f"  {heading}", STRONG),)]
-        for one, meaning in explained:
-            rows += entry(one, meaning, width, TEXT)
-    return rows
 
 
 class ReportPage(ScrollPage):
@@ -114,19 +40,19 @@ class ReportPage(ScrollPage):
         """What the report is about that is made now."""
 
     def about(self) -> Hashable | None:
-        """Return what the report is about; None where there is nothing to report on."""
+        """Return the subject of the report; None if there is none."""
         raise NotImplementedError
 
     def maker(self) -> Callable[[], str]:
-        """Return what makes the report. It may block, and raise TfmonError."""
+        """Return the function that makes the report. It may block, and raise TfmonError."""
         raise NotImplementedError
 
     def offer(self) -> str:
-        """Return what Enter does; empty where no report can be made now."""
+        """Return the action of Enter; empty if no report can be made now."""
         raise NotImplementedError
 
     def instead(self) -> str:
-        """Return what is shown in place of the report: that it is made now, or how to have it made."""
+        """Return the text in place of the report: that it is in progress, or how to make it."""
         raise NotImplementedError
 
     def on_screen_resume(self) -> None:
@@ -146,7 +72,7 @@ class ReportPage(ScrollPage):
         self.redraw()
 
     def own_hints(self) -> list[Hint]:
-        """Return what the keys do."""
+        """Return the actions of the keys."""
         offer = self.offer()
         return [*([Hint(("choose",), offer, "choose")] if offer else []), *super().own_hints()]
 
@@ -175,11 +101,11 @@ class DoctorPage(ReportPage):
         return "this machine"
 
     def maker(self) -> Callable[[], str]:
-        """Return what examines it."""
+        """Return the function that examines it."""
         return self.monitor.source.examine
 
     def offer(self) -> str:
-        """Return what Enter does, unless it is examined now."""
+        """Return the action of Enter, unless it is examined now."""
         return "" if self.in_progress else "examine again"
 
     def instead(self) -> str:
@@ -199,12 +125,12 @@ class ProfilePage(ReportPage, OneLanePage):
         return None if self.lane is None else (self.monitor.snapshot.race.number, self.lane.spec.name)
 
     def maker(self) -> Callable[[], str]:
-        """Return what profiles the lane."""
+        """Return the function that profiles the lane."""
         assert self.lane is not None, "there is no lane to profile"
         return partial(self.monitor.source.profile, self.lane.spec.name)
 
     def offer(self) -> str:
-        """Return what Enter does: nothing with a lane that has ended, or while one is profiled."""
+        """Return the action of Enter: none for a lane that has ended, or while one is profiled."""
         lane = self.lane
         if lane is None or lane.over or self.in_progress or self.monitor.refusal:
             return ""
@@ -222,10 +148,10 @@ class ProfilePage(ReportPage, OneLanePage):
         return f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report with bars of its shares, or what is done or can be done about it."""
+        """Return the report, or what is done or can be done about it."""
         lane = self.lane
         self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
-        return with_bars(super().rows(snapshot, width), width)
+        return super().rows(snapshot, width)
 
 
 def report_rows(report: str, note: str, width: int) -> list[Row]:
@@ -234,24 +160,6 @@ def report_rows(report: str, note: str, width: int) -> list[Row]:
     for line in report.splitlines():
         rows += _rows(line, width)
     return [*rows, BLANK, *indented(note, DIM, width, 4)]
-
-
-def with_bars(rows: Sequence[Row], width: int) -> list[Row]:
-    """Return the rows of a report with a bar beside each share, where there is room at their right."""
-    shares = [_SHARE.search("".join(text for text, _ in row)) for row in rows]
-    at = max((cells(row) for row, share in zip(rows, shares, strict=True) if share), default=0) + 2
-    length = min(_LONGEST_BAR, width - at - 2)
-    if length < _SHORTEST_BAR:
-        return list(rows)
-    drawn = []
-    for row, share in zip(rows, shares, strict=True):
-        if share is None:
-            drawn.append(row)
-            continue
-        filled = min(length, round(float(share[1]) / 100 * length))
-        gap = (" " * (at - cells(row)), TEXT)
-        drawn.append((*row, gap, ("▓" * filled, STRONG), ("░" * (length - filled), DIM)))
-    return drawn
 
 
 def _rows(line: str, width: int) -> Iterator[Row]:
@@ -326,8 +234,10 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 def _differing(snapshot: Snapshot) -> Iterator[str]:
     """Yield a line for each lane with every knob in which the lanes differ."""
     for lane in snapshot.lanes if snapshot.differing else ():
-        told = [f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs]
-        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(told)}"
+        settings = [
+            f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs
+        ]
+        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(settings)}"
 
 
 def continued(command: str, width: int) -> Sequence[str]:

@@ -1,0 +1,231 @@
+"""What others took from the lanes: of the CPU in slices, and of GPUs; and which GPU is the idlest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.eight_gpus import GIB, samples
+from support.shared_gpu import ANA, share, shared_demo
+
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.others import (
+    NO_DELAYS,
+    NO_SLICES,
+    NO_STOLEN,
+    contention,
+    cpu_ratio,
+    gpu_others,
+    is_free,
+    ranked,
+    state,
+    why,
+)
+from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.readings import Missing, ProcessName, SliceLoad
+from tfmon.probes.base import Gpu, absent_gpu
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
+
+MS = 1_000_000
+QUIET = SliceLoad(
+    span_ns=500 * MS,
+    examples=1_000,
+    cpu_ns=900 * MS,
+    delay_ns=9 * MS,
+    others_ns=9 * MS,
+    stolen_ns=0,
+    cores=2,
+)
+BUSY = replace(QUIET, examples=600, cpu_ns=540 * MS, delay_ns=400 * MS, others_ns=400 * MS)
+
+
+def slices(*loads: SliceLoad | None) -> list[SliceSpeed]:
+    return [SliceSpeed(number, number, 900, 480 * MS, load=load) for number, load in enumerate(loads, 1)]
+
+
+def test_the_share_of_contended_slices_is_told_from_five_percent_on():
+    found = contention([slices(*[QUIET] * 4, BUSY), slices(*[QUIET] * 3, BUSY, BUSY)])
+    assert found.slices_share == pytest.approx(0.3)
+    assert found.text().startswith(
+        "other programs took CPU time during 30 % of the slices; counting only CPU time"
+    )
+    assert found.text(undecided=True).startswith("the machine is too busy for a quick answer: other programs")
+    quiet = contention([slices(*[QUIET] * 5)] * 2)
+    assert quiet.text() == quiet.text(undecided=True) == ""
+
+
+def test_the_ratio_of_cpu_time_is_that_of_the_computing_however_little_of_the_cpu_a_lane_got():
+    dearer = [replace(load, cpu_ns=load.cpu_ns * 3 // 2) for load in (QUIET, BUSY, QUIET, QUIET, BUSY, BUSY)]
+    first = slices(BUSY, QUIET, QUIET, BUSY, QUIET, BUSY)
+    assert cpu_ratio(first, slices(*dearer)) == pytest.approx(1.5)
+    assert cpu_ratio(first[:4], slices(*dearer)) is None, "too few rounds"
+    starved = replace(QUIET, cpu_ns=300 * MS, delay_ns=400 * MS)
+    assert cpu_ratio(first, slices(*[starved] * 6)) is not None, "one that waits for a core is"
+    waiting = replace(QUIET, cpu_ns=300 * MS)
+    assert cpu_ratio(first, slices(*[waiting] * 6)) is None, "a lane that waits is not bound by the CPU"
+
+
+def test_stolen_time_is_told_and_what_is_not_reported_has_its_reason():
+    stolen = replace(QUIET, stolen_ns=50 * MS)
+    assert "this virtual machine loses 10 % of a core to others" in contention([slices(*[stolen] * 5)] * 2).text()
+    unknown = replace(QUIET, delay_ns=None, stolen_ns=None)
+    found = contention([slices(*[unknown] * 5)])
+    assert (found.slices_share, found.stolen_share, found.text()) == (NO_DELAYS, NO_STOLEN, "")
+    assert contention([slices(None)]).slices_share == NO_SLICES
+
+
+# ---------------- what other processes took of a lane's GPU
+
+
+def found(demo):
+    return gpu_others(demo.session.snapshot().lane("gpu:0"))
+
+
+def test_a_process_that_takes_some_of_the_gpu_in_some_slices_is_told_with_its_share_and_who_it_is():
+    demo = shared_demo([0, 0, 0, 40, 40, 0, 0, 0, 0, 0])
+    one = found(demo)
+    # In 20 s this lane has 17 slices of 0.6 s, and for 4 s of these there was somebody.
+    assert (one.slices, one.of_slices, one.time_share) == (3, 17, pytest.approx(0.2))
+    assert one.text == f"another process took 40 % of gpu:0 during 3 of 17 slices (ana: {ANA.command})"
+
+
+def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
+    demo = shared_demo([0, 0, 40, 40, 40])
+    shown = analyse(demo.session.snapshot())
+    assert "another process took 40 % of gpu:0 during" in shown.verdict.note
+    assert shown.verdict.note.count("the figures include that") == 1
+    bottleneck = shown.lane("gpu:0").bottleneck
+    assert bottleneck.text.endswith(" (others took 40 % of gpu:0)")
+    assert any("what may help is best tried when they are gone" in line for line in bottleneck.also)
+    assert any("others hold 60 GiB of this GPU's memory, by ana" in line for line in bottleneck.also)
+    assert "others took" not in shown.lane("cpu").bottleneck.text
+    cpu, gpu = to_json(shown)["lanes"]
+    assert cpu["gpu_others"] is None
+    assert (gpu["gpu_others"]["gpu_pct"], gpu["gpu_others"]["user"]) == (pytest.approx(40), "ana")
+    assert "another process took 40 % of gpu:0" in to_text(shown)
+
+
+def test_a_gpu_of_ones_own_is_not_talked_about():
+    demo = shared_demo([0] * 5, held_gib=0)
+    shown = analyse(demo.session.snapshot())
+    assert "took" not in shown.verdict.note + shown.lane("gpu:0").bottleneck.text
+    assert found(demo).slices == 0 and found(demo).of_slices > 5
+    assert to_json(shown)["lanes"][1]["gpu_others"]["slices"] == 0
+
+
+def test_without_shares_from_the_driver_nothing_is_claimed():
+    assert found(shared_demo([None] * 5)) is None
+
+
+def test_lanes_that_train_at_once_are_told_by_time():
+    demo = shared_demo([0, 0, 30, 30, 0], mode="concurrent")
+    assert found(demo).text.startswith("another process took 30 % of gpu:0 during 40 % of the time")
+    assert "took 30 %" in analyse(demo.session.snapshot()).verdict.note
+
+
+def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
+    demo = shared_demo([0, 50, 0])
+    lane = demo.session.snapshot().lane("gpu:0")
+    marked = [point for point in lane.points if point.others]
+    assert 0 < len(marked) < len(lane.points) and all(point.steady for point in marked[1:])
+    assert lane.discarded.keys() <= {"warm-up"}
+    assert [mark.text for mark in lane.knob_marks] == ["others 50 %"]
+
+
+def test_a_changed_knob_begins_the_count_anew():
+    demo = shared_demo([60, 60])
+    demo.apply("gpu:0", "batch_size", 64)
+    assert found(demo) is None
+    assert not found(share(demo, [0, 0])).slices
+
+
+def test_other_lanes_and_children_of_tfmon_are_no_others():
+    ours = {777: replace(ProcessName("me", "tfmon"), ours=True)}
+    demo = shared_demo([0])
+    sample = demo.session.snapshot().gpus[0]
+    at_ns = demo.clock() + 10**9
+    more = {"at_ns": at_ns, "shares_since_ns": demo.clock(), "shares_until_ns": at_ns}
+    demo.session.accept(replace(sample, busy_by_pid={777: 90.0, 4_000: 5.0}, processes=ours, **more))
+    assert found(demo).share_pct == 0
+
+
+def test_in_a_container_whose_numbers_are_the_hosts_nobody_is_accused():
+    demo = shared_demo([80, 80], foreign_pids=True)
+    assert found(demo).share_pct == pytest.approx(80)  # the lane's own number is listed
+    hidden = shared_demo([])
+    sample = demo.session.snapshot().gpus[0]
+    hidden.session.accept(replace(sample, used_by_pid={31_000: 2**30}, busy_by_pid={31_000: 90.0}))
+    assert found(hidden) is None
+
+
+def test_several_processes_are_counted_and_the_greediest_is_named():
+    demo = shared_demo([0])
+    sample = demo.session.snapshot().gpus[0]
+    for second in (1, 2, 3, 4):
+        at_ns = demo.clock() + second * 10**9
+        shares = {777: 20.0, 778: 30.0, 779: 0.0}
+        demo.session.accept(
+            replace(
+                sample, at_ns=at_ns, busy_by_pid=shares, processes={778: ProcessName("bob", "serve")},
+                shares_since_ns=at_ns - 10**9, shares_until_ns=at_ns,
+            )
+        )  # fmt: skip
+    one = found(demo)
+    assert (one.processes, one.first) == (2, ProcessName("bob", "serve"))
+
+
+def test_of_several_gpus_that_of_which_others_took_the_most_is_told_and_each_on_its_own():
+    lane = shared_demo([0, 0, 40, 40, 0]).session.snapshot().lane("gpu:0")
+    (readings,) = lane.gpu_use.taken.values()
+    quiet = tuple(replace(one, pct=0.0, processes=0) for one in readings)
+    use = replace(lane.gpu_use, taken={0: quiet, 1: readings})
+    lane = replace(lane, spec=replace(lane.spec, device="gpu:0+1", host="box"), gpu_use=use)
+    assert gpu_others(lane).text.startswith("another process took 40 % of box/gpu:1 during")
+    assert (gpu_others(lane, 0).time_share, gpu_others(lane, 1).short) == (0, "others took 40 % of box/gpu:1")
+
+
+# ---------------- which GPU is the idlest, and whether one is free
+
+
+EIGHT = samples(1)
+
+
+def order(found):
+    return [sample.index for sample in ranked(found)]
+
+
+def test_nobodys_gpus_come_first_and_those_without_memory_or_readings_last():
+    # 1 is empty, 6 too but slightly busy; 4 has an idle process, 5 some work; 0, 3 and 7 are full, 2 is busy.
+    assert order(EIGHT) == [1, 6, 4, 5, 2, 3, 0, 7]
+    lost = absent_gpu(Gpu(1, "GPU-x", "lost", 1), 1, "the GPU is lost")
+    assert order([lost, *EIGHT[2:]])[-1] == 1
+
+
+def test_of_equal_ones_the_first_is_taken_and_of_equal_loads_the_one_with_more_memory():
+    twins = [replace(EIGHT[1], index=index) for index in (4, 2, 3)]
+    assert order(twins)[0] == 2
+    roomier = replace(EIGHT[1], index=3, busy_pct=2.0, total_bytes=96.0 * GIB)
+    assert order([*twins[:2], roomier])[0] == 3
+
+
+def test_a_process_of_ours_is_nobody_else():
+    mine = replace(EIGHT[5], processes={7006: ProcessName("me", "tfmon", ours=True)})
+    assert order([EIGHT[4], mine])[0] == 5 and not is_free(mine)  # it is loaded
+
+
+def test_free_is_what_has_no_process_no_load_and_no_memory_that_somebody_must_hold():
+    assert [sample.index for sample in EIGHT if is_free(sample)] == [1, 6]
+    empty = EIGHT[1]
+    assert not is_free(replace(empty, busy_pct=12.0))
+    assert not is_free(replace(empty, used_bytes=9.0 * GIB))  # a container hides whose it is
+    assert is_free(replace(empty, busy_pct=Missing("split up")))
+    assert not is_free(absent_gpu(Gpu(1, "GPU-x", "lost", 1), 1, "the GPU is lost"))
+
+
+def test_the_words():
+    assert why(EIGHT[1:2], 8) == "the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free"
+    assert state(EIGHT[0]) == "2 processes, 97 % busy, 4.0 GiB free"
+    assert state(EIGHT[0], named=True) == "2 processes of ana, 97 % busy, 4.0 GiB free"
+    hidden = replace(EIGHT[1], no_processes_reason="WSL2 tells none")
+    assert state(hidden).startswith("processes not listed")

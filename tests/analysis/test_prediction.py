@@ -1,0 +1,149 @@
+"""What is known before there is a verdict: a bound by a step that runs, and how much longer it takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from support.events import SECOND, window
+from support.ui import Demo
+from support.verdicts import ended, lane, noisy, snapshot_of
+
+from tfmon.analysis.verdict import FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
+from tfmon.model.lane_state import DONE, RACING, Heartbeat
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
+from tfmon.model.session import Snapshot
+from tfmon.model.spec import LaneSpec
+
+EQUAL = {"batch_size": 10, "prefetch": "off"}
+
+
+class TestLongSteps:
+    """Steps of seconds: what is known while the first one runs, after it, and of a lane that hangs."""
+
+    def racing(self, *slow_s: float, runs_s: float = 0.0) -> Snapshot:
+        """Return a race of a lane with steps of 50 ms, and one of long steps, the last of which runs on."""
+        demo = Demo([LaneSpec(device, EQUAL) for device in ("cpu", "gpu:0")], mode=TURNS)
+        demo.go()
+        for number in range(1, max(1, len(slow_s)) + 1):
+            trained = {"round": number, "settings": EQUAL}
+            demo.session.grant_slice("gpu:0")
+            demo.clock.ahead(0.5)
+            steps = {"steps": 10, "examples": 100, "step": 10 * number}
+            demo.session.accept(window(demo.clock(), SECOND // 2, lane="gpu:0", **steps, **trained))
+            for seconds in slow_s[number - 1 : number]:
+                demo.session.grant_slice("cpu")
+                demo.clock.ahead(seconds)
+                steps = {"steps": 1, "examples": 10, "step": number}
+                demo.session.accept(window(demo.clock(), round(seconds * SECOND), lane="cpu", **steps, **trained))
+        demo.session.grant_slice("cpu")
+        demo.clock.ahead(runs_s)
+        return demo.session.snapshot()
+
+    def test_a_step_that_still_runs_is_a_bound(self):
+        verdict = find_verdict(self.racing(runs_s=12.0))
+        assert verdict.text == "gpu:0 at least 240× faster (cpu's first step is still running, 12 s)"
+        assert (verdict.at_least, verdict.winner, verdict.kind) == (pytest.approx(240), None, "")
+
+    def test_the_slices_of_others_are_not_its_running_time(self):
+        known = self.racing(runs_s=6.0)
+        demo_ns = known.at_ns
+        assert known.lane("cpu").step_runs_s(demo_ns) == pytest.approx(6.0)
+        assert known.lane("gpu:0").step_runs_s(demo_ns) == 0.0
+
+    def test_where_all_train_at_once_a_step_runs_since_the_lane_was_heard(self):
+        demo = Demo(mode=CONCURRENT)
+        demo.go()
+        demo.race(2)
+        known = demo.session.snapshot()
+        assert known.lanes[0].step_runs_s(known.lanes[0].heartbeat.heard_ns + 3 * SECOND) == 3.0
+
+    def test_a_bound_that_says_little_is_not_told(self):
+        assert "at least" not in find_verdict(self.racing(runs_s=0.05)).text
+
+    def test_one_that_ended_no_step_keeps_the_bound_at_the_end_of_the_race(self):
+        known = self.racing(runs_s=85.0)
+        lanes = tuple(replace(lane, phase=DONE, phase_since_ns=known.at_ns) for lane in known.lanes)
+        verdict = find_verdict(replace(known, lanes=lanes, at_ns=known.at_ns + 99 * SECOND))
+        assert verdict.text == "gpu:0 at least 1700× faster (cpu did not end its first step in 85 s)"
+
+    def test_after_the_first_steps_the_ratio_is_told_without_an_interval_and_from_three_on_with_one(self):
+        one = find_verdict(self.racing(6.0))
+        assert (one.text, one.at_least) == ("gpu:0 about 120× faster (1 step of cpu so far)", None)
+        three = find_verdict(self.racing(6.0, 6.06, 5.94))
+        assert (three.winner, three.interval.pairs) == ("gpu:0", 3)
+        assert three.interval.low < 120 < three.interval.high
+
+    def test_equal_lanes_are_told_how_long_it_takes_and_the_figure_falls_until_it_has_passed(self):
+        slices = [5.0, 5.05, 4.95, 5.1]
+        first = find_verdict(snapshot_of(slices[:3]))
+        assert first.kind == NOT_YET and " rounds)" in first.text
+        less = find_verdict(snapshot_of([*slices[:3], 7.5]), before=first)
+        alone = find_verdict(snapshot_of([*slices[:3], 7.5]))
+        assert less.answer_ns == first.answer_ns < alone.answer_ns, "a disturbed pair does not raise it"
+
+    def test_a_lane_that_hangs_is_out_of_the_race(self):
+        known = self.racing(6.0, 6.1, 6.0, 6.1)
+        hung = replace(known.lane("cpu"), heartbeat=Heartbeat(stalled_since_ns=known.at_ns - 80 * SECOND))
+        verdict = find_verdict(replace(known, lanes=(hung, known.lane("gpu:0"))))
+        assert verdict.text == "no verdict: cpu hangs, has said nothing for 80.0 s, and is out of the race"
+        assert verdict.winner is None
+
+
+class TestHowLongStill:
+    """The prediction comes true where the scatter and the ratio stay as they are."""
+
+    @pytest.mark.parametrize(("factor", "answer"), [(1.035, FASTER), (1.01, SAME), (1.0, SAME)])
+    @pytest.mark.parametrize("interval", [ALWAYS_VALID, SPENDING, FIXED])
+    def test_an_answer_comes_after_about_that_time(self, factor, answer, interval):
+
+        def after(pairs: int):
+            """Race in fresh processes every 12 rounds."""
+            spread = [0.12 * math.sin(2.4 * at) for at in range(pairs)]
+            lanes = [
+                lane("cpu", [100 * factor * math.exp(one) for one in spread]), lane("gpu:0", [100.0] * pairs)
+            ]  # fmt: skip
+            race = ended(*lanes, interval=interval, seconds=120.0, fresh=True)
+            renewed = [
+                replace(
+                    one,
+                    measurements=replace(
+                        one.measurements,
+                        slices=tuple(replace(each, process=each.round // 12) for each in one.slices),
+                    ),
+                )
+                for one in race.lanes
+            ]
+            return find_verdict(replace(race, lanes=tuple(renewed)))
+
+        early = after(24)
+        assert early.kind == TOO_CLOSE
+        assert early.text.endswith(" more would settle it")
+        pairs = 24 + early.left_s / 2
+        assert after(round(1.4 * pairs)).kind == answer
+        assert after(round(0.7 * pairs)).kind == TOO_CLOSE
+
+    def test_what_two_processes_differ_by_needs_fresh_ones(self):
+        lanes = lane("cpu", noisy(101.5, 400, 0.005)), lane("gpu:0", noisy(100, 400, 0.005, seed=2))
+        verdict = find_verdict(ended(*lanes))
+        assert (verdict.kind, verdict.left_s) == (TOO_CLOSE, None)
+        assert verdict.text.endswith("; between-process variance is too large; use --fresh")
+
+    def test_a_race_until_a_width_says_how_long_that_takes(self):
+        lanes = lane("cpu", noisy(300, 20, 0.1)), lane("gpu:0", noisy(100, 20, 0.1, seed=2))
+        racing = ended(*lanes, until_ci=0.05)
+        racing = replace(racing, lanes=tuple(replace(one, phase=RACING) for one in racing.lanes))
+        verdict = find_verdict(racing)
+        assert verdict.kind == FASTER and verdict.left_s > 20
+        assert find_verdict(replace(racing, race=replace(racing.race, until_ci=0.5))).left_s is None
+
+    def test_a_width_is_awaited_for_every_lane(self):
+        """The two fastest are known well; the slowest scatters, and the race goes on for it."""
+        even = [lane("gpu:1", noisy(400, 40, 0.002)), lane("gpu:0", noisy(200, 40, 0.002, seed=2))]
+        lanes = *even, lane("cpu", noisy(100, 40, 0.2, seed=3))
+        racing = ended(*lanes, until_ci=0.05)
+        racing = replace(racing, lanes=tuple(replace(one, phase=RACING) for one in racing.lanes))
+        assert find_verdict(racing).left_s > 80
+        assert find_verdict(replace(racing, lanes=racing.lanes[:2])).left_s is None

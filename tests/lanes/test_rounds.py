@@ -1,0 +1,252 @@
+"""The order of slices, and what may happen between two rounds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.scheduling import FakeRace
+
+from tfmon.lanes.rounds import RoundOrder
+from tfmon.lanes.scheduler import FIRST_ROUNDS, Scheduler
+from tfmon.lanes.spare import LEAST_ROUNDS
+from tfmon.model.race import CONCURRENT, TURNS
+
+
+@pytest.mark.parametrize(
+    ("runnable", "dealt"),
+    [
+        ([("AB", 8)], "A1 B1 B2 A2 A3 B3 B4 A4"),
+        ([("ABC", 6)], "A1 B1 C1 C2 B2 A2"),
+        ([("A", 3)], "A1 A2 A3"),
+        ([("ABC", 1), ("AC", 2)], "A1 C1 C2"),
+        ([("ABC", 1), ("AC", 1), ("ABC", 3)], "A1 C1 C2 B2 A2"),
+        ([("AB", 1), ("ABC", 4)], "A1 B1 C2 B2 A2"),
+        ([("AB", 1), ("", 0), ("AB", 3)], "A1 B2 A2 A3"),
+    ],
+    ids=["two", "three", "one", "one cannot run", "one comes back", "one joins", "the round is broken off"],
+)
+def test_every_other_round_runs_backwards_with_the_lanes_that_can_train(runnable, dealt):
+    order, found = RoundOrder(), []
+    for lanes, slices in runnable:
+        if not slices:
+            order.break_off()
+        found += ["{}{}".format(*order.next(lanes)) for _ in range(slices)]
+    assert " ".join(found) == dealt
+
+
+# ---------------------------------------------------------------- several machines
+
+
+@pytest.fixture
+def two_machines(begin):
+    """A race of A and B on one machine and C on another; the first slices have begun."""
+    return begin("ABC", machines={"A": "x", "B": "x", "C": "y"})
+
+
+def test_lanes_of_one_machine_take_turns_and_those_of_others_train_meanwhile(race, two_machines):
+    assert (race.slice_of, race.beside) == ("C", "A")
+    two_machines.idle("A")
+    assert (race.taken(), race.slice_of, race.beside) == ("B1", "B", "C")
+    two_machines.idle("B")
+    assert (race.taken(), race.slice_of, race.beside) == ("", "", "C")
+    two_machines.idle("C")
+    assert race.taken() == "C2, B2"
+    two_machines.idle("B")
+    assert race.taken() == "A2"
+
+
+def test_a_machine_whose_lanes_are_over_keeps_the_others_waiting_no_longer(race, two_machines):
+    two_machines.idle("A")
+    two_machines.idle("B")
+    race.taken()
+    two_machines.ended("C")
+    assert race.taken() == "B2"
+    assert race.beside == ""
+
+
+def test_processes_are_renewed_between_two_rounds_of_all_machines(race, two_machines):
+    race.renewals = 1
+    for lane in "CABCBA" * (LEAST_ROUNDS // 2) + "CA":
+        two_machines.idle(lane)
+    assert race.taken().endswith(f"B{LEAST_ROUNDS}")
+    two_machines.idle("B")
+    assert race.taken() == "renew ABC"
+
+
+def test_a_lane_that_has_the_race_for_itself_trains_alone_on_all_machines(race, two_machines):
+    two_machines.set_exclusive("C", 2.0)
+    for lane in "AC":
+        two_machines.idle(lane)
+    assert (race.taken(), race.slice_of, race.beside) == ("C2", "C", "")
+    two_machines.set_exclusive("")
+    two_machines.idle("C")
+    assert race.taken() == "A3, C3"
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCD"), st.booleans()), max_size=60))
+def test_no_machine_has_two_slices_at_once_and_rounds_are_whole(events):
+    """Lanes end their slices in any order, and may be paused in between."""
+    machines = {"A": "x", "B": "x", "C": "y", "D": "z"}
+    race = FakeRace()
+    scheduler = Scheduler(race, race)
+    scheduler.begin("ABCD", TURNS, 0.5, machines)
+    for lane in "ABCD":
+        scheduler.ready(lane)
+    running: dict[str, int] = {}
+    seen: list[tuple[int, str]] = []
+
+    def take() -> None:
+        for word in filter(None, race.taken().split(", ")):
+            lane, number = word[0], int(word[1:])
+            assert machines[lane] not in {machines[one] for one in running}, "two lanes train on one machine"
+            assert all(number == one for one in running.values()), "two rounds at once"
+            assert (number, lane) not in seen
+            running[lane] = number
+            seen.append((number, lane))
+
+    take()
+    paused: set[str] = set()
+    for lane, pause in events:
+        if lane in running:
+            del running[lane]
+            scheduler.idle(lane)
+        elif pause and lane not in paused:
+            paused.add(lane)
+            scheduler.pause(lane)
+        elif lane in paused:
+            paused.discard(lane)
+            scheduler.resume(lane)
+        take()
+        assert running or paused == set("ABCD")
+    assert [number for number, _ in seen] == sorted(number for number, _ in seen)
+
+
+# ---------------- what may happen between two rounds
+
+
+class TestFreshProcesses:
+    def test_they_come_between_two_rounds_and_the_race_goes_on_when_all_are_ready(self, race, begin):
+        scheduler = begin("AB")
+        race.renewals = 1
+        for lane in "ABBA" * (LEAST_ROUNDS // 2):
+            scheduler.idle(lane)
+        assert race.renewals == 1, "fewer rounds tell nothing of a process"
+        scheduler.idle("A")
+        assert race.taken().endswith(f"B{LEAST_ROUNDS}"), "not within a round"
+        scheduler.idle("B")
+        assert (race.taken(), race.slice_of) == ("renew AB", "")
+        for lane in "AB":
+            scheduler.restarting(lane)
+        scheduler.ready("B")
+        assert race.taken() == ""
+        scheduler.ready("A")
+        assert (race.taken(), race.starts) == (f"B{LEAST_ROUNDS + 1}", 1)
+
+    def test_only_lanes_that_train_are_replaced_and_none_before_the_first_round(self, race, begin):
+        race.renewals = 1
+        scheduler = begin("ABC")
+        assert race.renewals == 1
+        scheduler.pause("B")
+        for lane in "ACCA" * (LEAST_ROUNDS // 2) + "AC":
+            scheduler.idle(lane)
+        assert race.taken().endswith(f"C{LEAST_ROUNDS}, renew AC")
+
+    def test_an_experiment_on_one_lane_is_not_interrupted(self, race, begin):
+        race.renewals = 1
+        scheduler = begin("AB")
+        scheduler.set_exclusive("A")
+        for _ in range(3):
+            scheduler.idle("A")
+        assert race.taken() == "A2, A3, A4" and race.renewals == 1
+
+
+class TestSpareWorker:
+    """Time to load between two rounds, and when nothing else may run."""
+
+    def test_before_a_round_once_and_neither_within_one_nor_before_the_first_verdict(self, race, begin):
+        scheduler = begin("AB")
+        race.spare_loads = 9
+        for lane in "ABBA" * (FIRST_ROUNDS // 2 - 1) + "ABB":
+            scheduler.idle(lane)
+        assert race.taken().endswith(f"B{FIRST_ROUNDS}, A{FIRST_ROUNDS}")
+        assert "load" not in race.taken()
+        scheduler.idle("A")
+        assert (race.taken(), race.slice_of, race.quiet) == ("load", "", False)
+        scheduler.spare_loaded()
+        assert (race.taken(), race.quiet) == (f"A{FIRST_ROUNDS + 1}", True)
+        scheduler.idle("A")
+        scheduler.idle("B")
+        assert race.taken() == f"B{FIRST_ROUNDS + 1}, load"
+
+    def test_not_during_an_experiment(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.set_exclusive("A")
+        race.spare_loads = 1
+        scheduler.idle("A")
+        scheduler.idle("A")
+        assert "load" not in race.taken()
+
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    def test_it_is_told_when_nothing_is_measured(self, race, begin, mode):
+        scheduler = begin("AB", mode)
+        assert race.quiet
+        scheduler.pause("AB")
+        scheduler.idle("A")
+        scheduler.idle("B")
+        assert not race.quiet
+        scheduler.resume("A")
+        assert race.quiet
+        scheduler.ended("A")
+        assert not race.quiet
+
+
+class TestExclusive:
+    """A lane that an experiment has for itself."""
+
+    def test_in_turns_it_gets_every_slice_when_the_other_has_ended_its_own(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.set_exclusive("B")
+        assert (race.taken(), race.slice_of) == ("", "A")
+        scheduler.idle("A")
+        scheduler.idle("B")
+        assert (race.taken(), race.suspended, race.slice_of) == ("B1, B2", {"A"}, "B")
+
+    def test_training_at_once_the_others_hold_and_it_goes_over_to_slices(self, race, begin):
+        scheduler = begin("AB", CONCURRENT)
+        scheduler.set_exclusive("A")
+        assert race.taken() == "pause A, pause B"
+        scheduler.idle("B")
+        assert race.taken() == ""
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("A1", {"B"})
+
+    def test_afterwards_all_go_on_as_the_mode_says(self, race, begin):
+        scheduler = begin("AB", CONCURRENT)
+        scheduler.set_exclusive("A")
+        scheduler.idle("B")
+        scheduler.idle("A")
+        race.taken()
+        scheduler.set_exclusive("")
+        assert (race.taken(), race.slice_of) == ("run B", "")
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("run A", set())
+
+    def test_a_race_of_one_lane_goes_over_to_slices_and_back(self, race, begin):
+        scheduler = begin("A")
+        scheduler.set_exclusive("A")
+        scheduler.idle("A")
+        assert race.taken() == "pause A, A1"
+        scheduler.set_exclusive("")
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("run A", set())
+
+    def test_its_slices_may_be_of_another_length(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.idle("A")
+        race.seconds.clear()
+        scheduler.set_exclusive("A", 0.25)
+        scheduler.idle("B")
+        scheduler.set_exclusive("")
+        scheduler.idle("A")
+        assert race.seconds == [0.25, 0.5]

@@ -1,0 +1,297 @@
+"""What others took from the lanes: programs and the hypervisor of the CPU, other processes of the GPUs. Pure.
+
+It is reported, never corrected for. A lane that waits for a core, or shares a GPU, trains fewer examples a second,
+whichever lane it is and whatever its model is. What it computes for an example hardly changes, so the ratio of CPU
+time per example is shown beside that of wall time where both lanes are bound by the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.analysis.intervals import trimmed
+from tfmon.model.gpu_others import Taken, free_bytes, strangers, told
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.readings import GpuSample, Missing, ProcessName, Reading, SliceLoad, known
+from tfmon.model.session import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOthers:
+    """What others took of one lane's GPU since steady state began."""
+
+    place: str
+    """The GPU, such as `gpu:0`."""
+    share_pct: float
+    """Share of the GPU's time that they took while they took any that counts."""
+    slices: int
+    """Slices of the lane in which they did; 0 for a lane that trains in none."""
+    of_slices: int
+    """Slices for which that is known."""
+    time_share: float
+    """Share of the time in which they did."""
+    processes: int
+    """How many there were at once, at most."""
+    first: ProcessName | None
+    """Who took the most; None where that cannot be told."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether it is enough to be said."""
+        share = self.slices / self.of_slices if self.of_slices else self.time_share
+        return share > TOLD
+
+    @property
+    def text(self) -> str:
+        """One line: "another process took 40 % of gpu:0 during 12 of 30 slices (ana: python train.py)"."""
+        who = "another process" if self.processes == 1 else f"up to {self.processes} other processes"
+        when = (
+            f"{self.slices} of {self.of_slices} slices"
+            if self.of_slices
+            else f"{100 * self.time_share:.0f} % of the time"
+        )
+        named = f" ({'' if self.processes == 1 else 'the most: '}{told(self.first)})" if self.first else ""
+        return f"{who} took {self.share_pct:.0f} % of {self.place} during {when}{named}"
+
+    @property
+    def short(self) -> str:
+        """The same for a sentence about a lane: "others took 40 % of gpu:0"."""
+        return f"others took {self.share_pct:.0f} % of {self.place}"
+
+
+def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
+    """Return the use of a lane's GPU by others; None where the driver does not say, and for a lane on the CPU.
+
+    Of several GPUs it is that with `index`, or else the one of which they took the most: its lane waits for it.
+    """
+    found = [
+        _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
+    ]
+    return max(found, key=lambda one: one.time_share * one.share_pct, default=None)
+
+
+def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers:
+    counted = [one for one in readings if one.counts]
+    slices = _slices(lane, readings, any_counts=bool(counted))
+    span_ns = sum(_span_ns(one) for one in readings)
+    hit_ns = sum(_span_ns(one) for one in counted)
+    hit = [share for share in slices if share.counts]
+    weighted = sum(_span_ns(one) * one.pct for one in counted)
+    most = max(counted, key=lambda one: one.pct, default=None)
+    return GpuOthers(
+        lane.spec.place_of(index),
+        weighted / hit_ns if hit_ns else 0.0,
+        len(hit),
+        len(slices),
+        hit_ns / span_ns if span_ns else 0.0,
+        max((one.processes for one in counted), default=0),
+        most.first if most is not None else None,
+    )
+
+
+def others_notes(snapshot: Snapshot) -> list[str]:
+    """Return a line for each GPU of the lanes that others used, too; that of the lane that lost the most."""
+    found: dict[str, GpuOthers] = {}
+    for lane in snapshot.lanes:
+        one = gpu_others(lane)
+        if one is not None and one.shown:
+            before = found.get(one.place)
+            found[one.place] = one if before is None or one.time_share > before.time_share else before
+    return [f"{one.text}; the figures include that" for one in found.values()]
+
+
+def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> list[Taken]:
+    """Return the use by others in each slice of a lane for which it is known."""
+    if not any_counts:
+        known = (one for one in lane.slices if one.at_ns > readings[0].since_ns)
+        return [Taken(one.at_ns - one.span_ns, one.at_ns, 0.0) for one in known]
+    ends = [one.until_ns for one in readings]
+    found = (_during(one.at_ns - one.span_ns, one.at_ns, readings, ends) for one in lane.slices)
+    return [one for one in found if one is not None]
+
+
+def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Sequence[int]) -> Taken | None:
+    """Return the use by others over some time, as far as it is known; None where nothing is."""
+    total_ns, weighted = 0, 0.0
+    for one in readings[bisect_right(ends, since_ns) :]:
+        if one.since_ns >= until_ns:
+            break
+        shared_ns = min(until_ns, one.until_ns) - max(since_ns, one.since_ns)
+        if shared_ns > 0:
+            total_ns, weighted = total_ns + shared_ns, weighted + shared_ns * one.pct
+    return Taken(since_ns, until_ns, weighted / total_ns) if total_ns else None
+
+
+def _span_ns(one: Taken) -> int:
+    return max(0, one.until_ns - one.since_ns)
+
+
+# ---------------- which GPU of a machine is the idlest, whether one is free, and the words for it
+
+IDLE_PCT = 10.0
+"""A GPU with less load and no process is free."""
+LOAD_STEP_PCT = 5.0
+"""Loads that differ by less are alike: then memory decides."""
+CROWDED = 0.1
+"""A GPU of whose memory less is left comes after those that have more."""
+UNTOLD_BYTES = 2**30
+"""More used memory than this belongs to somebody, also where the driver lists no process."""
+
+
+def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
+    """Return GPUs by how idle they are, the idlest first.
+
+    Those that can be read come first, then those with memory left, then those with nobody's process, then by
+    load, in steps, then by free memory, and the first of equal ones.
+    """
+    return sorted(samples, key=_rank)
+
+
+def _rank(sample: GpuSample) -> tuple[float, ...]:
+    busy, free, total = known(sample.busy_pct), free_bytes(sample), known(sample.total_bytes)
+    unread = free is None and busy is None
+    crowded = free is not None and bool(total) and free < CROWDED * (total or 0.0)
+    load = LOAD_STEP_PCT * round((busy or 0.0) / LOAD_STEP_PCT)
+    return unread, crowded, bool(strangers(sample)), load, -(free or 0.0), sample.index
+
+
+def is_free(sample: GpuSample) -> bool:
+    """Return whether nobody uses a GPU: no process, no load, no memory."""
+    busy, used, total = known(sample.busy_pct), known(sample.used_bytes), known(sample.total_bytes)
+    if busy is None and used is None:
+        return False
+    untold = max(UNTOLD_BYTES, (total or 0.0) / 20)
+    return (
+        not strangers(sample) and (busy or 0.0) < IDLE_PCT and (used is None or sample.unified or used <= untold)
+    )
+
+
+def why(chosen: Sequence[GpuSample], of: int) -> str:
+    """Say why GPUs were chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
+    if len(chosen) == 1:
+        return f"the idlest of {of} GPUs: {state(chosen[0])}"
+    said = "; ".join(f"gpu:{one.index} {state(one)}" for one in chosen)
+    return f"the {len(chosen)} idlest of {of} GPUs: {said}"
+
+
+def state(sample: GpuSample, *, named: bool = False) -> str:
+    """Say how many are on a GPU, with `named` who, how busy it is, and how much memory is free."""
+    busy, free = known(sample.busy_pct), free_bytes(sample)
+    if busy is None and free is None:
+        return units.reading(sample.busy_pct, units.percent)
+    said = [_who(sample, named=named)]
+    if busy is not None:
+        said.append(f"{units.percent(busy)} busy")
+    if free is not None:
+        said.append(f"{units.memory(free)} free")
+    return ", ".join(said)
+
+
+def _who(sample: GpuSample, *, named: bool) -> str:
+    pids = strangers(sample)
+    if not pids:
+        return "processes not listed" if sample.no_processes_reason else "no process"
+    users = sorted({name.user for pid in pids if (name := sample.processes.get(pid)) and name.user})
+    of = f" of {', '.join(users[:3])}{' and others' if len(users) > 3 else ''}" if users and named else ""
+    return f"{len(pids)} process{'es' if len(pids) > 1 else ''}{of}"
+
+
+# ---------------- the CPU in slices
+
+
+NO_DELAYS = Missing("this system does not report how long threads wait for a core")
+NO_SLICES = Missing("no slice was measured")
+NO_STOLEN = Missing("this system does not report stolen time")
+TOLD = 0.05
+"""Share of contended slices, and of stolen time, from which on the verdict says so."""
+BUSY_CORES = 0.8
+"""A lane that keeps so many cores busy, or waits for them, is bound by the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """What took CPU time from some lanes that take turns."""
+
+    slices_share: Reading
+    """Share of the slices in which other programs took CPU time, see `SliceLoad.contended`."""
+    stolen_share: Reading
+    """Share of one core's time in the slices that the hypervisor gave to other machines."""
+    cpu_ratio: float | None = None
+    """CPU time per example of the second lane over that of the first; None where that says nothing."""
+    others_cores: Reading = NO_SLICES
+    """How many cores all other programs kept busy in the slices, on average; tfmon itself is one of them."""
+
+    def text(self, *, undecided: bool = False, own: bool = True) -> str:
+        """Return one line, or "" while others take too little to be mentioned.
+
+        Args:
+            undecided: Whether there is no verdict.
+            own: Whether all the lanes trained on the monitor's own machine.
+        """
+        told = []
+        if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
+            told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
+        if not isinstance(self.stolen_share, Missing) and self.stolen_share > TOLD:
+            which = "this virtual machine loses" if own else "the virtual machines lose"
+            lost = f"{which} {100 * self.stolen_share:.0f} % of a core to others"
+            told.append(f"{lost}; the figures include that")
+        if told and self.cpu_ratio is not None:
+            told.append(f"counting only CPU time: {units.ratio(self.cpu_ratio)}")
+        busy = f"{'the machine is' if own else 'the machines are'} too busy for a quick answer: "
+        return (busy if told and undecided else "") + "; ".join(told)
+
+
+def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
+    """Return the contention of lanes for CPU time; the ratio is of the first lane's speed over the last one's."""
+    slices = list(lanes)
+    loads = [one.load for lane in slices for one in lane if one.load is not None]
+    ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None
+    stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
+    others = _per_time(loads, [load.others_ns for load in loads], NO_DELAYS)
+    return Contention(_share_contended(loads), stolen, ratio, others)
+
+
+def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
+    """Return the second lane's CPU time per example over the first's, from the rounds that both ran in.
+
+    None from too few rounds, and unless both lanes are bound by the CPU: a lane that waits for a GPU or for input
+    takes as long, however little it computes.
+    """
+    loads = [{one.round: one.load for one in lane if one.load is not None} for lane in (first, second)]
+    if not all(_bound_by_cpu(list(one.values())) for one in loads):
+        return None
+    costs = [
+        {
+            number: math.log(load.cpu_ns / load.examples)
+            for number, load in one.items()
+            if load.examples * load.cpu_ns
+        }
+        for one in loads
+    ]
+    found = trimmed([costs[1][number] - cost for number, cost in costs[0].items() if number in costs[1]])
+    return None if found is None else math.exp(found.value)
+
+
+def _bound_by_cpu(loads: Sequence[SliceLoad]) -> bool:
+    busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in loads)
+    return bool(loads) and busy_ns >= BUSY_CORES * sum(load.span_ns for load in loads)
+
+
+def _share_contended(loads: Sequence[SliceLoad]) -> Reading:
+    known = [load.contended for load in loads if load.contended is not None]
+    if known:
+        return sum(known) / len(known)
+    return NO_DELAYS if loads else NO_SLICES
+
+
+def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:
+    """Return a time of the slices over how long they took, as far as it is known; `unknown` where it never is."""
+    known = [(time_ns, load.span_ns) for load, time_ns in zip(loads, times_ns, strict=True) if time_ns is not None]
+    if known:
+        return sum(time_ns for time_ns, _ in known) / max(1, sum(span_ns for _, span_ns in known))
+    return unknown if loads else NO_SLICES

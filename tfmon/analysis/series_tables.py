@@ -1,0 +1,348 @@
+"""The tables of crossover, tuning and sweep, their answers in words, and curves over numeric knobs. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.crossover import CurvePoint, ahead_text, ended_text
+from tfmon.analysis.series import (
+    DASH,
+    Cell,
+    CurveLine,
+    Level,
+    SeriesColumn,
+    SeriesCurve,
+    SeriesRow,
+    SeriesTable,
+    settings_text,
+)
+from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found, SweepRow
+from tfmon.analysis.tuning import (
+    ALL_TRIED,
+    best_text,
+    change_text,
+    gain_of,
+    gain_text,
+    news,
+    outcome_text,
+    pairs_of,
+)
+from tfmon.analysis.verdict_notes import Scaling
+from tfmon.model.knobs import KnobValue, short_name, show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Estimate
+from tfmon.model.series import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
+from tfmon.model.session import Snapshot
+from tfmon.model.spec import KINDS, counted
+
+
+def answer(found: Found) -> list[str]:
+    """Say which combination is the best, on each kind of device."""
+    lines = []
+    several = len(found.state.plan.kinds) > 1
+    for kind in found.state.plan.kinds:
+        where, best = f" on {kind}" if several else "", found.best(kind)
+        others = [row for row in found.rows if row.combination.kind == kind and row.outcome != BASELINE]
+        if best is None or best.ratio is None or not any(row.ratio for row in others):
+            lines.append(f"no combination has a ratio{where}" + ("" if found.over else " yet"))
+            continue
+        name = settings_text(best.combination.settings)
+        if best.ratio.high < 1:
+            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
+            line = f"nothing is faster than the baseline{where}; the nearest is {name}, {factor} ({interval})"
+        elif best.outcome == BASELINE:
+            line = f"best{where}: the baseline, {name}"
+        else:
+            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
+            line = f"best{where}: {name}, {factor} the baseline's throughput ({interval})"
+            if best.ratio.low <= 1:
+                known = "found" if found.over else "known yet"
+                line = f"no best {known}{where}: the nearest is {name}, {factor} ({interval})"
+        rivals = found.rivals(best) if best.ratio.low > 1 or best.outcome == BASELINE else ()
+        if len(rivals) == 1:
+            line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
+        elif rivals:
+            line += f"; {len(rivals)} others are within its error"
+        if found.over and (unknown := found.without_ratio(kind)):
+            line += f"; {unknown} without a ratio may be better"
+        if best.learns:
+            line += f"; it {learns_text(best)}"
+        lines.append(line)
+    for one in scaling_of(found):
+        _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
+        lines.append(one.text(f"95 % CI {interval}"))
+    return lines
+
+
+def scaling_of(found: Found) -> list[Scaling]:
+    """Return how throughput grows with the devices; empty where that is not swept, or something else is, too."""
+    over = found.state.plan.over
+    name = counted(over)
+    if not name or len(over) > 1:
+        return []
+    fewest = min(map(int, over[name]))
+    return [
+        Scaling("", int(row.combination.settings[name]), fewest, KINDS[name], row.ratio)
+        for row in found.rows
+        if row.ratio is not None and row.outcome != BASELINE
+    ]
+
+
+def troubles(found: Found) -> list[str]:
+    """Say which places were lost, and why the sweep ended early."""
+    state = found.state
+    lost = [f"{place} is not used any more: {why}" for place, why in state.lost.items()]
+    return [*lost, f"ended early: {state.ended}"] if state.ended else lost
+
+
+def learns_text(row: SweepRow) -> str:
+    """Say by what a combination trains otherwise than the baseline: "trains differently (other batch size)"."""
+    return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
+
+
+def progress_text(found: Found) -> str:
+    """Say how far a sweep is: "12 of 48 settled, about 20 min left"."""
+    left = f", about {units.about(found.left_s)} left" if found.left_s and not found.over else ""
+    return f"{found.settled} of {len(found.rows)} settled{left}"
+
+
+# ---------------------------------------------------------------- the table
+
+
+_MEASURED = (
+    SeriesColumn("ratio", 7, most=8),
+    SeriesColumn("95 % interval", most=14),
+    SeriesColumn("ex/s", 7, most=9),
+    SeriesColumn("memory", 8, most=9, optional=True),
+    SeriesColumn("limited by", most=11, optional=True),
+    SeriesColumn("place", most=16, optional=True),
+    SeriesColumn("state", most=24),
+)
+_LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
+"""By outcome, the level of the last cell."""
+AXIS = "throughput / baseline's"
+IDS = "ABCDEFGH"
+"""What lines of a curve are called; more are in the table."""
+
+
+def sweep_table(found: Found, before: SeriesTable | None = None) -> SeriesTable:
+    """Return the table of a sweep, the best combination first; `before` spares the rows of those without news."""
+    plan, several = found.state.plan, len(found.state.plan.kinds) > 1
+    knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
+    kind = [SeriesColumn("device", most=8)] if several else []
+    known = {row.id: row for row in before.rows} if before is not None else {}
+    bests = {id(found.best(kind)) for kind in plan.kinds}
+    rows = []
+    for one in found.ranked:
+        best, row = id(one) in bests and one.outcome != BASELINE, known.get(one.number)
+        same = row is not None and row.source is one and (row.level == "best") is best
+        rows.append(row if row is not None and same else _row_of(one, several=several, best=best))
+    return SeriesTable(
+        columns=(*knobs, *kind, *_MEASURED),
+        rows=tuple(rows),
+        curves=curves_of(found),
+        answer=tuple(answer(found)),
+        troubles=tuple(troubles(found)),
+    )
+
+
+def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
+    known, figures, ratio = row.combination, row.combination.figures, row.ratio
+    speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
+    limited, place = figures.bottleneck if figures else "", row.place or (figures.place if figures else "")
+    outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
+    factor, interval = ratio_texts(row)
+    cells: tuple[Cell, ...] = (
+        *((show(value), _rank(value)) for value in known.settings.values()),
+        *([(known.kind, known.kind)] if several else []),
+        (factor, ratio.value if ratio else None),
+        (interval, ratio.high - ratio.low if ratio else None),
+        (units.rate(speed) if speed else DASH, speed),
+        (units.memory(memory) if memory else DASH, memory),
+        (limited or DASH, limited or None),
+        (place or DASH, place or None),
+        (_state_text(row), (outcome, row.state)),
+    )
+    return SeriesRow(
+        known.number,
+        cells,
+        level="best" if best else "" if ratio is not None and ratio.low > 1 else "faint",
+        outcome=_LEVELS.get(row.outcome, "best" if row.place else "faint"),
+        mark="✗" if row.outcome == FAILED else "•" if row.place else " ",
+        whole=_about(row),
+        source=row,
+    )
+
+
+def _rank(value: KnobValue) -> tuple[int, float, str]:
+    """Return what a value sorts by: numbers by their size, before words."""
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def ratio_texts(row: SweepRow) -> tuple[str, str]:
+    """Return the ratio and its interval; a ratio of what trains differently has a mark."""
+    if row.ratio is None:
+        return DASH, DASH
+    if row.outcome == BASELINE:
+        return "1×", "by definition"
+    factor, interval = units.ratio_in(row.ratio.value, row.ratio.low, row.ratio.high)
+    return factor + ("*" if row.learns else ""), interval
+
+
+def _state_text(row: SweepRow) -> str:
+    if row.outcome != OPEN:
+        return f"{row.state}: {row.reason}" if row.reason else row.state
+    pairs = len(row.combination.pairs)
+    died = "" if row.place else row.reason
+    return ", ".join(filter(None, (row.state, units.several(pairs, "pair") if pairs else "", died)))
+
+
+def _about(row: SweepRow) -> str:
+    """Say all that there is to say about a combination."""
+    known, figures = row.combination, row.combination.figures
+    said = [settings_text(known.settings)]
+    if row.outcome == BASELINE:
+        said.append("the baseline: 1× by definition")
+    if known.pairs:
+        pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
+        said.append(f"{pairs} in {visits}, raced for {units.about(known.measured_s)}")
+    if row.learns:
+        said.append(f"* {learns_text(row)}")
+    if figures is not None and figures.baseline_examples_per_s:
+        said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
+    if figures is not None and figures.bottleneck_text:
+        said.append(figures.bottleneck_text)
+    if figures is not None and figures.memory_missing:
+        said.append(f"memory n/a ({figures.memory_missing})")
+    if row.reason:
+        said.append(row.reason)
+    return " · ".join(said)
+
+
+def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
+    """Return the ratio over each knob that is a number, on each kind of device.
+
+    There is a line for each setting of the other knobs, that with the best ratio first.
+    """
+    plan, curves = found.state.plan, []
+    for knob, kind in itertools.product(plan.over, plan.kinds):
+        values = [
+            value for value in plan.over[knob] if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        if len(values) < 2:
+            continue
+        ratios: dict[str, dict[KnobValue, Estimate]] = {}
+        for row in found.ranked:
+            settings = row.combination.settings
+            if row.combination.kind == kind and row.ratio is not None and settings[knob] in values:
+                others = settings_text({name: value for name, value in settings.items() if name != knob})
+                ratios.setdefault(others, {})[settings[knob]] = row.ratio
+        ordered = tuple(sorted(values))
+        lines = tuple(
+            CurveLine(id, others, place, tuple(map(known.get, ordered)))
+            for place, (id, (others, known)) in enumerate(zip(IDS, ratios.items(), strict=False))
+        )
+        title = f"Ratio over {knob.replace('_', ' ')}" + (f" on {kind}" if len(plan.kinds) > 1 else "")
+        about = "Throughput over the baseline's, with 95 % intervals."
+        curves.append(SeriesCurve(knob, title, about, AXIS, ordered, lines, ratios=True))
+    return tuple(curves)
+
+
+# ---------------- crossover and tuning, which measure on the lanes of a race
+
+
+def crossover_table(found: Analysis) -> SeriesTable | None:
+    """Return the table of the last crossover: a row for each value of the knob. None where there was none."""
+    snapshot, curve, state = found.snapshot, found.curve, found.snapshot.experiment
+    if curve is None or not isinstance(state, CrossoverState):
+        return None
+    lanes = [snapshot.lane(name) for name in state.lanes]
+    ids = (lanes[0].spec.id, lanes[1].spec.id)
+    knob = curve.knob.replace("_", " ")
+    speeds = [tuple(place.first for place in curve.places), tuple(place.second for place in curve.places)]
+    lines = tuple(
+        CurveLine(lane.spec.id, title, snapshot.lanes.index(lane), points)
+        for lane, title, points in zip(lanes, curve.titles, speeds, strict=True)
+    )
+    about = f"examples/s over {knob}, with 95 % intervals"
+    values, marks = tuple(place.value for place in curve.places), tuple(one.about for one in curve.crossings)
+    drawn = SeriesCurve(curve.knob, "Crossover", about, "examples/s", values, lines, marks)
+    heads = (SeriesColumn(knob, 6), *(SeriesColumn(f"{id} ex/s", 7) for id in ids), SeriesColumn("ahead"))
+    return SeriesTable(
+        columns=heads,
+        rows=tuple(_value_row(place, ids) for place in curve.places),
+        curves=(drawn,),
+        answer=(curve.text,),
+        notes=(ended_text(state),) if state.over else (),
+    )
+
+
+def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
+    speeds: list[Cell] = [
+        (units.rate(speed.value), speed.value) if speed else (DASH, None) for speed in (place.first, place.second)
+    ]
+    ratio = place.ratio.value if place.ratio else None
+    ahead: Cell = (place.refused or ahead_text(place, ids), ratio)
+    level: Level = "best" if place.sure else "refused" if place.refused else "faint"
+    return SeriesRow(place.value, ((show(place.value), float(place.value)), *speeds, ahead), outcome=level)
+
+
+def tuning_table(found: Analysis) -> SeriesTable | None:
+    """Return the table of the tuning of a race: a row for each change. None where nothing was tuned."""
+    snapshot, state, best = found.snapshot, found.snapshot.tuned, found.tuning
+    if state is None or best is None:
+        return None
+    lanes = {lane.spec.name: lane for lane in snapshot.lanes}
+    called = {lane.spec.name: snapshot.called(lane) for lane in snapshot.lanes}
+    lane = [SeriesColumn("lane")] if len(called) > 1 else []
+    heads = (*lane, *map(SeriesColumn, ("tried", "throughput")), SeriesColumn("pairs", 5), SeriesColumn("outcome"))
+    rows = tuple(_attempt_row(number, one, lanes, called) for number, one in enumerate(state.attempts))
+    return SeriesTable(
+        columns=heads,
+        rows=rows,
+        answer=(best_text(best) if rows else "nothing was tried",) if rows or state.over else (),
+        notes=tuple(filter(None, (_progress(found, state),))),
+        code=best.code,
+    )
+
+
+def _progress(found: Analysis, state: TuneState) -> str:
+    """Return how far a tuning is, or why it ended."""
+    if not state.over:
+        return news(found.snapshot)
+    if state.ended:
+        return f"ended early: {state.ended}"
+    if not state.attempts and found.lane(state.lane).bottleneck is None:
+        return "too little was measured to know what limits the lane"
+    return ALL_TRIED if state.everything else ""
+
+
+def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState], names: Mapping[str, str]) -> SeriesRow:
+    running = lanes.get(attempt.lane) if not attempt.outcome else None
+    gain = gain_of(running, attempt) if running is not None else attempt.gain
+    pairs = gain.pairs if gain else len(pairs_of(running, attempt)) if running is not None else 0
+    name = names.get(attempt.lane, attempt.lane)
+    lane: list[Cell] = [(name, name)] if len(names) > 1 else []
+    change, outcome = change_text(attempt), outcome_text(attempt)
+    gained: Cell = (gain_text(gain), gain.value) if gain else (DASH, None)
+    level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""
+    cells = (*lane, (change, change), gained, (str(pairs), pairs), (outcome, outcome))
+    return SeriesRow(at, cells, level, level or "faint", whole=attempt.purpose)
+
+
+def doing_text(snapshot: Snapshot) -> str:
+    """Return which series is measured on the lanes now, and how far it is; empty for none."""
+    state = snapshot.experiment
+    if state is None or state.over:
+        return ""
+    if isinstance(state, TuneState):
+        settings = state.latest.change.items() if state.latest else ()
+        change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
+        id = next((one.spec.id for one in snapshot.lanes if one.spec.name == state.lane), state.lane)
+        return f"{id} is {f'trying {change}' if change else 'being tuned'}"
+    left = f", about {units.clock(state.left_s)} left" if state.left_s is not None else ""
+    doing = f"measuring {show(state.at)}{left}" if state.at is not None else "waiting for the lanes"
+    return f"crossover over {short_name(state.knob)}: {doing}"

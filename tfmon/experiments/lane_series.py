@@ -1,0 +1,319 @@
+"""The series that lanes of a race measure: a crossover of two, and tuning of one. They set knobs as a user would.
+
+A crossover races two lanes over the values of a knob until it is known where one overtakes the other. Tuning tries
+advice on one lane while it trains: old and new settings alternately, and keeps what helps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from tfmon.analysis.advice import Advice
+from tfmon.analysis.crossover import Curve, curve_of, next_value, pairs_left
+from tfmon.analysis.tuning import (
+    LOOKS,
+    advised,
+    best_of,
+    decide,
+    gain_of,
+    looks_at,
+    pairs_of,
+    plan_attempt,
+    slices_in,
+)
+from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import TURNS
+from tfmon.model.series import KEPT, REFUSED, STOPPED, Attempt, Block, CrossoverState, TuneState
+
+SLICES = 2
+"""Slices in a row under one setting, where a change costs next to nothing."""
+SLICES_IN_A_BLOCK = LOOKS[0]
+"""The same where it costs a new process, or an epoch until a cache is full or a script obeys: one look a block."""
+SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
+"""A slice holds about so many steps, within these bounds: at least a quarter of it is warm-up, see the trainer,
+and shorter slices give more pairs in the same time."""
+STEADY_NS = 1_000_000_000
+"""How long a lane trains under its settings before its bottleneck is named."""
+
+
+class Tuning:
+    """One series of attempts. The lane ends under settings that were measured to be better.
+
+    Thread: one of its own; `measure`, then `give_back` whatever happened.
+    """
+
+    def __init__(self, driver: LaneDriver, state: TuneState) -> None:
+        self._driver = driver
+        self.state = state
+        self._epoch_trained = False
+
+    def measure(self) -> None:
+        """Try one change, or go on until nothing helps."""
+        driver, lane = self._driver, self.state.lane
+        driver.controls.set_exclusive(lane)
+        driver.wait_until_racing([lane])
+        start = dict(driver.lane(lane).settings)
+        while (found := self._next_advice()) is not None:
+            if driver.snapshot().race.fresh and len(self.state.attempts) > self.state.first:
+                self._renew()
+            self._try(*found)
+            if not self.state.everything:
+                break
+        if self.state.everything:
+            self._compare_with(start)
+
+    def give_back(self) -> None:
+        """Let the other lanes train again; what was tried last is settled by then."""
+        self._driver.controls.set_exclusive("")
+
+    # ---------------------------------------------------------------- what to try
+
+    def _next_advice(self) -> tuple[Advice, str, int] | None:
+        """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
+        found: list[tuple[Advice, str, int]] = []
+        tried = len(self.state.attempts) - self.state.first
+
+        def known() -> bool:
+            self._driver.check(self.state.lane)
+            lane = self._lane()
+            bottleneck = advised(self._driver.snapshot(), lane, everything=self.state.everything)
+            if bottleneck is None or lane.steady.span_ns < STEADY_NS:
+                return False
+            can_try = [one for one in bottleneck.advice if not one.by_hand]
+            choices = tried + len(can_try) if self.state.everything else 1
+            found.extend((one, bottleneck.kind, choices) for one in can_try[:1])
+            return True
+
+        self._driver.wait(known, "too little was measured to name the bottleneck of the lane")
+        return found[0] if found else None
+
+    def _renew(self) -> None:
+        """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""
+        lane = self.state.lane
+        before = self._lane().process
+        self._driver.controls.restart([lane])
+        self._driver.wait(lambda: self._lane().process > before, "the lane was not started again")
+        self._driver.wait_until_racing([lane])
+
+    def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
+        """Try one change of some; the better settings are in effect then."""
+        attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs, choices)
+        earlier = self.state.attempts
+
+        def tell(attempt: Attempt) -> None:
+            self._tell(replace(self.state, attempts=(*earlier, attempt)))
+
+        tell(attempt)
+        self._compare(attempt, tell)
+
+    def _compare_with(self, start: Mapping[str, KnobValue]) -> None:
+        """Measure the settings that were found against those at the beginning, unless one attempt did that."""
+        lane, changed = self._lane(), best_of(self.state).settings
+        kept = [one for one in self.state.attempts[self.state.first :] if one.outcome == KEPT]
+        if len(kept) < 2 or not changed:
+            return
+        restarts = any(one.restarts for one in kept)
+        attempt = Attempt(lane.spec.name, dict(start), dict(lane.settings), restarts=restarts)
+        self._compare(attempt, lambda total: self._tell(replace(self.state, total=total)), starts_changed=True)
+
+    # ---------------------------------------------------------------- measuring
+
+    def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
+        """Train under both settings alternately until it is decided.
+
+        Args:
+            attempt: The two settings.
+            tell: Takes the attempt whenever it got further.
+            starts_changed: The new settings are in effect before, and stay whatever is measured.
+        """
+        self._epoch_trained = starts_changed
+        self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
+        waits = bool(self._lane().command)
+        in_blocks = waits or attempt.restarts or self._fills_a_cache(attempt)
+        slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
+        first = looks_at(attempt)[0]
+        outcome = reason = ""
+        try:
+            while not outcome:
+                for changed in (False, True):
+                    self._set(attempt.after if changed else attempt.before)
+                    if changed:
+                        self._wait_for_an_epoch(attempt)
+                    block = Block(changed, self._driver.snapshot().at_ns)
+                    attempt = replace(attempt, blocks=(*attempt.blocks, block))
+                    tell(attempt)
+                    try:
+                        self._wait_for_slices(attempt, slices)
+                    finally:
+                        ended = replace(block, until_ns=self._driver.snapshot().at_ns)
+                        attempt = replace(attempt, blocks=(*attempt.blocks[:-1], ended))
+                        tell(attempt)
+                if len(pairs_of(self._lane(), attempt)) >= first:
+                    outcome = decide(self._lane(), attempt)
+                    if starts_changed:
+                        outcome = outcome and KEPT
+        except FailedError as failed:
+            outcome, reason = REFUSED, str(failed)
+        except StoppedError:
+            tell(replace(attempt, outcome=STOPPED))
+            self._request(attempt.after if starts_changed else attempt.before)
+            raise
+        tell(replace(attempt, outcome=outcome, reason=reason, gain=gain_of(self._lane(), attempt)))
+        try:
+            self._set(attempt.after if outcome == KEPT or starts_changed else attempt.before)
+        except FailedError as failed:
+            raise FailedError(f"the lane did not get its settings back: {failed}") from failed
+
+    def _wait_for_slices(self, attempt: Attempt, slices: int) -> None:
+        """Train some slices under the settings in effect."""
+        before = self._driver.slices_ended(attempt.lane)
+
+        def trained() -> bool:
+            self._driver.check(attempt.lane)
+            ended = self._driver.slices_ended(attempt.lane) - before >= slices
+            return ended and bool(slices_in(self._lane(), attempt, attempt.blocks[-1]))
+
+        self._driver.wait(trained, "no slice ended")
+
+    def _wait_for_an_epoch(self, attempt: Attempt) -> None:
+        """Wait, once, until a cache that the change turns on is full: it helps from the second epoch on."""
+        if self._epoch_trained or not self._fills_a_cache(attempt):
+            return
+        self._epoch_trained = True
+        lane = self._lane()
+        until = lane.examples + (lane.data_examples or 0)
+
+        def full() -> bool:
+            self._driver.check(attempt.lane)
+            return self._lane().examples >= until
+
+        self._driver.wait(full, "the cache was not full")
+
+    def _slice_s(self) -> float:
+        """Return how long a slice lasts with the steps that the lane trains now."""
+        step_ms = self._lane().steady.step_ms(0.5) or 0.0
+        return min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
+
+    @staticmethod
+    def _fills_a_cache(attempt: Attempt) -> bool:
+        return attempt.change.get("cache") is True
+
+    # ---------------------------------------------------------------- settings
+
+    def _set(self, settings: Mapping[str, KnobValue]) -> None:
+        """Set what differs, and wait until the lane trains under it."""
+        for knob, value in settings.items():
+            lane = self._lane()
+            if lane.over or knob in lane.requested or lane.settings.get(knob) != value:
+                self._driver.set_knob([lane.spec.name], knob, value)
+
+    def _request(self, settings: Mapping[str, KnobValue]) -> None:
+        """Request settings without waiting: the experiment is stopped."""
+        with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
+            lane = self._lane()
+            for knob, value in settings.items():
+                requested = lane.requested[knob].value if knob in lane.requested else lane.settings.get(knob)
+                if requested != value:
+                    self._driver.controls.set_knob(lane.spec.name, knob, value)
+
+    def _lane(self) -> LaneState:
+        return self._driver.lane(self.state.lane)
+
+    def _tell(self, state: TuneState) -> None:
+        self.state = state
+        self._driver.tell(state)
+
+
+# ---------------- crossover
+
+
+LONG_PAIR_S = 20.0
+"""Where a pair takes longer than this, higher values are not measured: they would take longer still."""
+
+
+class Crossover:
+    """One crossover. Thread: one of its own; `measure`, then `give_back` whatever happened."""
+
+    def __init__(self, driver: LaneDriver, state: CrossoverState) -> None:
+        self._driver = driver
+        self.state = state
+        self._mode = driver.snapshot().race.mode
+        self._before: dict[str, KnobValue] = {}
+        """The value of the knob in each lane, once they train."""
+        self._pair_s: list[float] = []
+
+    def measure(self) -> None:
+        """Race at one value after the other until all is known."""
+        if self._mode != TURNS:
+            self._driver.controls.set_mode(TURNS)
+        self._driver.wait_until_racing(self.state.lanes)
+        self._before = {name: self._driver.lane(name).settings[self.state.knob] for name in self.state.lanes}
+        while (due := next_value(self._curve())) is not None:
+            self._measure(*due)
+
+    def give_back(self) -> None:
+        """Give both lanes the value that they had before."""
+        driver, knob = self._driver, self.state.knob
+        self.state = replace(self.state, at=None, left_s=None)
+        with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
+            for name, value in self._before.items():
+                if driver.lane(name).settings.get(knob) != value:
+                    driver.controls.set_knob(name, knob, value)
+            if self._mode != TURNS:
+                driver.controls.set_mode(self._mode)
+
+    def _measure(self, value: KnobValue, pairs: int) -> None:
+        """Race at a value until there are so many pairs in all."""
+        began = time.monotonic()
+        before = self._pairs_at(value)
+        try:
+            self._tell(replace(self.state, at=value, left_s=self._left_s()))
+            self._driver.set_knob(self.state.lanes, self.state.knob, value)
+            while (now := self._pairs_at(value)) < pairs:
+                self._wait_for_more(now, value)
+                self._tell(replace(self.state, left_s=self._left_s()))
+        except FailedError as failed:
+            self._refuse([value], str(failed))
+            return
+        self._pair_s.append((time.monotonic() - began) / max(1, pairs - before))
+        if self._pair_s[-1] > LONG_PAIR_S:
+            higher = [other for other in self.state.values if float(other) > float(value)]
+            reason = f"not measured: a pair takes {self._pair_s[-1]:.0f} s at {value} already"
+            self._refuse([other for other in higher if not self._pairs_at(other)], reason)
+
+    def _wait_for_more(self, pairs: int, value: KnobValue) -> None:
+        def more() -> bool:
+            if self._pairs_at(value) > pairs:
+                return True
+            for name in self.state.lanes:
+                self._driver.check(name)
+            return False
+
+        self._driver.wait(more, "no slice ended")
+
+    def _curve(self) -> Curve:
+        try:
+            return curve_of(self._driver.snapshot(), self.state)
+        except KeyError:  # another race has begun, without these lanes
+            raise StoppedError from None
+
+    def _pairs_at(self, value: KnobValue) -> int:
+        return next(point.pairs for point in self._curve().places if point.value == value)
+
+    def _refuse(self, values: Sequence[KnobValue], reason: str) -> None:
+        refused = {**self.state.refused, **dict.fromkeys(values, reason)}
+        self._tell(replace(self.state, refused=refused))
+
+    def _left_s(self) -> float | None:
+        if not self._pair_s:
+            return None
+        return pairs_left(self._curve()) * sum(self._pair_s) / len(self._pair_s)
+
+    def _tell(self, state: CrossoverState) -> None:
+        self.state = state
+        self._driver.tell(state)

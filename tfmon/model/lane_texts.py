@@ -1,0 +1,245 @@
+"""What happened to a lane, in words: its log, and why its process ended. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.gpu_others import held_text
+from tfmon.model.knobs import show
+from tfmon.model.lane_events import (
+    Built,
+    Finished,
+    KnobApplied,
+    KnobRefused,
+    LaneFailed,
+    LibrariesLoaded,
+    NotMeasured,
+    PhaseEntered,
+    Profiled,
+    ProfileFailed,
+    Window,
+)
+from tfmon.model.lane_state import (
+    LOWER_THE_BATCH,
+    NO_STEPS_HINT,
+    OUT_OF_MEMORY,
+    LaneState,
+    LogLine,
+    Trouble,
+)
+from tfmon.model.readings import GpuSample
+from tfmon.model.records import replace
+
+LOG_LINES = 500
+"""Lines of a lane's log that are kept; each has 500 characters at most."""
+_OF_A_PROFILE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
+    r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
+)
+"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
+
+_CHATTER = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\]"
+    r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
+)
+"""What TensorFlow prints of itself when it is loaded."""
+
+
+def without_chatter(lines: Iterable[str]) -> list[str]:
+    """Return the lines of an output but for what TensorFlow tells of itself."""
+    return [line for line in lines if not _CHATTER.match(line)]
+
+
+def without_profiles(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of an output but for those about tfmon's own profiles."""
+    return (line for line in lines if not _OF_A_PROFILE.match(line))
+
+
+def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
+    """Return a lane's log after an event; the same object if there is nothing to add."""
+    new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
+    if isinstance(event, LanePrinted) and event.dropped_bytes:
+        dropped = event.dropped_bytes + sum(line.dropped_bytes for line in log)
+        told = f"dropped {dropped:,} bytes in all, printed faster than they are shown"
+        new = (*new, LogLine(event.at_ns, "trouble", told, dropped))
+        log = tuple(line for line in log if not line.dropped_bytes)
+    return (*log, *new)[-LOG_LINES:] if new else log
+
+
+def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
+    match event:
+        case Window():
+            if event.traced_steps:
+                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
+        case LanePrinted():
+            for line in without_profiles(event.lines):
+                yield "printed", line
+        case LaneStarted():
+            settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
+            what = "renewed" if event.renewed else "started"
+            yield "event", f"{what}, process {event.pid}; {settings}".rstrip("; ")
+        case PhaseEntered():
+            yield "event", event.phase
+        case LibrariesLoaded():
+            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
+        case Built():
+            examples = "?" if event.examples is None else f"{event.examples:,}"
+            yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
+        case KnobApplied():
+            in_effect = f"{event.knob}={show(event.value)} in effect from step {event.step:,}"
+            yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
+        case KnobRefused():
+            yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
+        case NotMeasured() if event.reason:
+            yield "event", f"{event.what}: {event.reason}"
+        case Profiled():
+            yield "event", "profiled"
+        case ProfileFailed():
+            yield "trouble", f"no profile: {event.reason}"
+        case BadLine():
+            yield "trouble", f"unreadable line ignored: {event.problem}"
+        case LaneFailed():
+            yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
+        case Finished():
+            measured = "" if event.measured is None else f", {event.measured:,} of them measured"
+            yield "event", f"finished after {event.steps:,} steps{measured}"
+        case EndRequested():
+            yield "event", f"Ctrl+C was sent; the process has {event.grace_s:g} s to end"
+        case LaneEnded():
+            how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
+            yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"
+
+
+# ---------------- why its process ended
+
+
+MOST_CHARACTERS = 300
+"""Of a script's own words in one line."""
+_TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
+_NODE = re.compile(r"\s*\[\[\{\{node .*")
+LOADED = "python"
+"""What a Python into which tfmon was loaded tells first, as not measured for no reason."""
+NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
+ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
+_SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
+"""How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
+
+
+def trouble_of(event: LaneEnded, stalled_since_ns: int | None, *, began: bool) -> Trouble | None:
+    """Return why a child ended that did not say so itself; None for an end that was requested and went well.
+
+    Args:
+        event: Its end.
+        stalled_since_ns: The last sign of life of a lane that had stalled, which is a failure however it ended.
+        began: Whether it has run tfmon's part.
+    """
+    how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
+    if stalled_since_ns is not None:
+        stalled_s = (event.at_ns - stalled_since_ns) / 1e9
+        requested = ", as requested" if event.requested else ""
+        return Trouble(f"the lane said nothing for {stalled_s:.0f} s, and {how}{requested}", "r starts it again")
+    if event.requested:
+        return None
+    if event.signal == "SIGKILL" and event.memory_kills:
+        message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
+        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
+    if event.signal is not None:
+        return Trouble(f"the lane {how}")
+    if not began:
+        return Trouble(f"the lane {how} before it said anything: is its interpreter a Python from 3.10 on?")
+    return Trouble(f"the lane {how} and did not say why")
+
+
+def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
+    """Return how a script failed, why it had to be killed, or that no step was seen; None if all went well."""
+    if state.ending is not None and event.signal in ("SIGTERM", "SIGKILL"):
+        took_s = (event.at_ns - state.ending.at_ns) / 1e9
+        hint = "" if took_s < state.ending.grace_s else "the setting `grace` gives it more time"
+        return Trouble(f"the script did not end within {took_s:.0f} s of Ctrl+C: killed by {event.signal}", hint)
+    if state.ending is None and event.signal is not None:
+        return Trouble(f"the script was ended by {event.signal}")
+    if state.ending is None and event.exit_code:
+        reason = reason_in(event.output_tail)
+        message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
+        return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
+    if state.steps or state.ending is not None:
+        return None
+    if went_on := state.went_on:
+        return Trouble(f"the script {went_on}, and nothing was left to train", "remove that backup to train again")
+    reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
+    return Trouble("the script ended, and no training step was seen", reason)
+
+
+def why_unseen(command: str, *, loaded: bool) -> str:
+    """Return why no step of a user's command was seen, as far as the command tells; `loaded`: tfmon was loaded."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    for before, word in zip(["", *words], words, strict=False):
+        if Path(before).name == "env" and word in ("-i", "-", "--ignore-environment"):
+            return f"`env {word}` takes away the variables by which tfmon is loaded"
+        if re.fullmatch(r"-[a-zA-Z]*[IES][a-zA-Z]*", word) and Path(before).name.startswith("python"):
+            return f"`{Path(before).name} {word}` ignores PYTHONPATH or `site`, by which tfmon is loaded"
+        if word == "-" and Path(before).name.startswith("python"):
+            return "`python -` reads the script from standard input, which a lane does not have: name a file"
+    if loaded:
+        return NO_STEPS_HINT
+    return (
+        "no Python of it has loaded tfmon: the command runs another program, or Python without the variables "
+        "PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"
+    )
+
+
+def code_of_command(state: LaneState) -> int:
+    """Return the exit code of a user's command, as a shell has it; 0 while it is not known."""
+    if state.ended is None:
+        return 0
+    name = state.ended.signal or ""
+    return 128 + signal.Signals[name] if name in signal.Signals.__members__ else state.ended.exit_code or 0
+
+
+def reason_in(output: Sequence[str]) -> str:
+    """Return the line of a script's last output that says why it failed; empty where there is none.
+
+    That is the error below the last traceback, else the last line. TensorFlow writes its reason at the end of what
+    follows, before the node of its graph.
+    """
+    lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
+    begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+    if not begins:
+        return lines[-1].strip()[:MOST_CHARACTERS] if lines else ""
+    after = lines[begins[-1] + 1 :]
+    place = next((number for number, line in enumerate(after) if not line[0].isspace()), None)
+    if place is None:
+        return ""
+    kind, _, message = after[place].partition(":")
+    kind = kind.rpartition(".")[2]
+    if message.strip() in ("", _IN_GRAPH) and after[place + 1 :]:
+        message = after[-1]
+    return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]
+
+
+def explained(lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int]) -> LaneState:
+    """Return a lane that ran out of its GPU's memory with who else holds it; any other lane as it is.
+
+    Args:
+        lane: A lane that has just failed.
+        gpus: The latest samples of its GPUs; the first on which others hold much explains it.
+        own: The processes of all lanes on its machine.
+    """
+    trouble = lane.trouble
+    if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):
+        return lane
+    held = next(filter(None, (held_text(gpu, lane.spec.place_of(gpu.index), own) for gpu in gpus)), "")
+    if not held or held in trouble.message:
+        return lane
+    message = f"out of memory, because {held}. The lane said: {trouble.message}"
+    hint = "; ".join(filter(None, (ELSEWHERE, trouble.hint)))
+    return replace(lane, trouble=replace(trouble, message=message, hint=hint))

@@ -1,0 +1,255 @@
+"""What a lane uses of its machine: CPU and memory of its processes, and its GPUs. Pure.
+
+CPU time counts over the slices that the lane had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfmon.model.gpu_others import Taken
+from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, TreeSample, known, summed
+from tfmon.model.records import replace
+from tfmon.model.window_sums import Mean
+
+WAITS = Missing("it had no slice since the last sample")
+LEAST_NS = 50_000_000
+"""CPU time is counted in steps of 10 ms, which would make a shorter slice's share too coarse."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceClock:
+    """The time that a lane spent in slices since a moment: the last sample of its processes, or its last step."""
+
+    sampled_ns: int | None = None
+    """When that was; None before the first sample."""
+    granted_ns: int | None = None
+    """Since when it has its slice, at the earliest since that sample; None while another lane has one."""
+    spent_ns: int = 0
+    """In slices that are over."""
+
+    def granted(self, at_ns: int, *, own: bool) -> SliceClock:
+        """Return the clock after a slice began: of this lane, or of another one or of none."""
+        if not own and self.granted_ns is None:
+            return self
+        return replace(self, granted_ns=at_ns if own else None, spent_ns=self.until(at_ns))
+
+    def sampled(self, at_ns: int) -> SliceClock:
+        """Return the clock after a sample."""
+        return SliceClock(at_ns, None if self.granted_ns is None else at_ns)
+
+    def in_slices(self, cpu_pct: Reading, at_ns: int) -> Reading:
+        """Return CPU per time in slices, given CPU per time since the last sample; `WAITS` for too little."""
+        if isinstance(cpu_pct, Missing) or self.sampled_ns is None:
+            return cpu_pct
+        spent_ns = self.until(at_ns)
+        return cpu_pct * (at_ns - self.sampled_ns) / spent_ns if spent_ns >= LEAST_NS else WAITS
+
+    def until(self, at_ns: int) -> int:
+        """Return the time in slices, in nanoseconds."""
+        return self.spent_ns + (max(0, at_ns - self.granted_ns) if self.granted_ns is not None else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUse:
+    """What a lane's process and all that it started take: at the last sample, and on average while it raced."""
+
+    cpu_pct: Reading = NOT_SAMPLED
+    """CPU over the last second; of a lane that trains in slices, while it has them."""
+    private_bytes: Reading = NOT_SAMPLED
+    """Memory that they share with no other process."""
+    peak_private_bytes: Reading = NOT_SAMPLED
+    processes: int | None = None
+    pids: tuple[int, ...] = ()
+    racing_cpu_pct: Mean = field(default_factory=Mean)
+    racing_private_bytes: Mean = field(default_factory=Mean)
+    """Without the last sample: the process may have been about to exit."""
+    clock: SliceClock = field(default_factory=SliceClock)
+    """Of the slices since the last sample."""
+
+    def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
+        """Return a sample of a lane that trains in slices, with its CPU per time in these.
+
+        CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
+        """
+        cpu_pct = self.clock.in_slices(sample.cpu_pct, sample.at_ns)
+        if cores and not isinstance(cpu_pct, Missing):
+            cpu_pct = min(cpu_pct, 100 * cores)
+        return replace(sample, cpu_pct=cpu_pct)
+
+    def plus(self, sample: TreeSample, *, racing: bool) -> TreeUse:
+        """Return the use after a sample; while the lane waits for its slice, the last figure of CPU stays."""
+        memory = [one for one in (sample.private_bytes, self.peak_private_bytes) if not isinstance(one, Missing)]
+        racing_cpu_pct, racing_private_bytes = self.racing_cpu_pct, self.racing_private_bytes
+        if racing:
+            racing_cpu_pct = racing_cpu_pct.plus(sample.cpu_pct)
+            racing_private_bytes = racing_private_bytes.plus(self.private_bytes)
+        return TreeUse(
+            cpu_pct=self.cpu_pct if sample.cpu_pct == WAITS else sample.cpu_pct,
+            private_bytes=sample.private_bytes,
+            peak_private_bytes=max(memory, default=NOT_SAMPLED),
+            processes=sample.processes,
+            pids=sample.pids,
+            racing_cpu_pct=racing_cpu_pct,
+            racing_private_bytes=racing_private_bytes,
+            clock=self.clock.sampled(sample.at_ns),
+        )
+
+
+# ---------------- GPUs
+
+
+DRIVER = "driver"
+ONLY_PROCESS = "only process"
+ALLOCATOR = "TensorFlow's allocator"
+DEVICE_CHANGE = "device change"
+
+NO_GPU = Missing("no GPU in this lane")
+HIDDEN = Missing("hidden by the container (run it with --pid=host)")
+NOT_LISTED = Missing("the driver lists no memory for this lane")
+NO_SHARE = Missing("the driver lists no process of this lane")
+NOT_ALL = Missing("not every GPU of this lane is sampled yet")
+
+
+def used_bytes_of_lane(
+    sample: GpuSample,
+    pids: Collection[int],
+    *,
+    only_lane: bool,
+    peak_bytes: int | None,
+    before_bytes: float | None,
+) -> tuple[Reading, str]:
+    """Return the GPU memory of a lane and the source of the figure, the first that applies.
+
+    `driver`: what it lists for the lane's processes. `only process`: in a container, where processes may have
+    the host's numbers, the one listed process, if no other lane is on this GPU (`only_lane`). `TensorFlow's
+    allocator`: its peak, a lower bound without the CUDA context. `device change`: what the whole GPU uses more
+    than before the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount
+    says nothing: newer drivers list a container's own numbers that way.
+    """
+    own = [amount for pid in pids if (amount := sample.used_by_pid.get(pid))]
+    if own:
+        return float(sum(own)), DRIVER
+    listed = [amount for amount in sample.used_by_pid.values() if amount]
+    if sample.foreign_pids and only_lane and len(listed) == len(sample.used_by_pid) == 1:
+        return float(listed[0]), ONLY_PROCESS
+    if peak_bytes:
+        return float(peak_bytes), ALLOCATOR
+    used = sample.used_bytes
+    if only_lane and before_bytes is not None and not isinstance(used, Missing) and used > before_bytes:
+        return used - before_bytes, DEVICE_CHANGE
+    if sample.no_processes_reason:
+        return Missing(sample.no_processes_reason), ""
+    return (HIDDEN if sample.foreign_pids else NOT_LISTED), ""
+
+
+def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Reading:
+    """Return the share of the GPU's time that a lane's processes took, in percent."""
+    shares = sample.busy_by_pid
+    if isinstance(shares, Missing):
+        return shares
+    own = [shares[pid] for pid in pids if pid in shares]
+    if own:
+        return sum(own)
+    if sample.foreign_pids and only_lane and len(shares) == 1:
+        return next(iter(shares.values()))
+    return HIDDEN if sample.foreign_pids else NO_SHARE
+
+
+# ---------------- by GPU, and of all together
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """What a lane uses of one of its GPUs."""
+
+    busy_pct: Reading = NOT_SAMPLED
+    """How busy the GPU is, with the work of all processes."""
+    lane_busy_pct: Reading = NOT_SAMPLED
+    """Share of its time that the lane's own processes took."""
+    used_bytes: Reading = NOT_SAMPLED
+    """Its memory that the lane uses, from `source`."""
+    source: str = ""
+    used_before: float | None = None
+    """Bytes used on the whole GPU before the lane opened it."""
+
+    def plus(
+        self,
+        sample: GpuSample,
+        pids: Sequence[int],
+        *,
+        before: bool,
+        only_lane: bool,
+        peak_bytes: int | None,
+    ) -> GpuPart:
+        """Return the lane's use after a sample of the GPU.
+
+        Args:
+            sample: The GPU's.
+            pids: Processes of the lane.
+            before: Whether the lane has not opened the GPU yet.
+            only_lane: Whether it is known that no other lane trains on it.
+            peak_bytes: Memory that the framework allocated on this GPU; None for unknown.
+        """
+        first = self.used_before
+        if first is None and before:
+            first = known(sample.used_bytes)
+        used, source = used_bytes_of_lane(
+            sample,
+            pids,
+            only_lane=only_lane,
+            peak_bytes=peak_bytes,
+            before_bytes=None if sample.part_of else first,
+        )
+        lane_busy = busy_pct(sample, pids, only_lane=only_lane)
+        return GpuPart(sample.busy_pct, lane_busy, used, source, first)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What a lane uses of all its GPUs, and what others took of them."""
+
+    parts: Mapping[str, GpuPart] = field(default_factory=dict)
+    """By the key of the GPU."""
+    used_bytes: Reading = NO_GPU
+    """GPU memory on all of them, from `source`."""
+    source: str = ""
+    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
+    allocated_bytes: int | None = None
+    peak_bytes: int | None = None
+    """What the framework has allocated now, and at its peak."""
+    racing_busy_pct: Mean = field(default_factory=Mean)
+    """How busy the GPUs were while the lane raced, with the work of all processes."""
+    taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
+    """What others took of them while it raced, by index, since steady state began."""
+
+    def with_allocated(self, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
+        """Return the use with what the framework has allocated now, and at its peak."""
+        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes):
+            return self
+        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
+
+    def with_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> GpuUse:
+        """Return the use after a sample of one of `count` GPUs.
+
+        What the framework allocated on all of them counts where the driver does not list the lane's processes on
+        every one.
+        """
+        parts = {**self.parts, key: part}
+        sources = dict.fromkeys(one.source for one in parts.values())
+        total, source = summed([one.used_bytes for one in parts.values()]), " + ".join(sources)
+        peak_bytes = self.peak_bytes or self.allocated_bytes
+        if len(parts) < count:
+            total = NOT_ALL
+        elif count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
+            total, source = float(peak_bytes), ALLOCATOR
+        busy = self.racing_busy_pct.plus(part.busy_pct) if racing else self.racing_busy_pct
+        source = "" if isinstance(total, Missing) else source
+        return replace(self, parts=parts, used_bytes=total, source=source, racing_busy_pct=busy)
+
+
+def counted(names: Sequence[str]) -> str:
+    """Return the names of GPUs in a row, such as "2x NVIDIA H200" for two alike."""
+    found = ((names.count(name), name) for name in dict.fromkeys(names))
+    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in found)

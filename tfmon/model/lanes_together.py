@@ -1,0 +1,172 @@
+"""What lanes of a race have in common: the names that tell them apart, and files and ports that several use. Pure.
+
+A lane is called by its device and every setting in which the lanes differ now. The session keeps
+`LaneState.differs` and `LaneState.mark` up to date: title, table, verdict and JSON agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from pathlib import PurePath
+
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import Race
+from tfmon.model.records import replace
+from tfmon.model.spec import LaneSpec, title
+from tfmon.model.views import IN_PLACE, View
+
+
+def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
+    """Return the knobs in which the lanes were started to differ, by their specs."""
+    knobs = {knob for spec in specs for knob in spec.settings}
+    return frozenset(knob for knob in knobs if len({distinct(spec.settings.get(knob)) for spec in specs}) > 1)
+
+
+def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
+    """Return the knobs in which any two lanes differ now: those of the contrast first, then as the scenario lists.
+
+    A knob that a lane has not reported counts as its spec says.
+    """
+    started = contrast([lane.spec for lane in lanes])
+    found = []
+    for knob in {knob: None for lane in lanes for knob in lane.in_effect}:
+        values = [lane.in_effect[knob] for lane in lanes if knob in lane.in_effect]
+        unknown = len(values) < len(lanes)
+        if len(set(map(distinct, values))) > 1 or (unknown and knob in started):
+            found.append(knob)
+    order = {knob.name: place for place, knob in enumerate(race.knobs)}
+    return tuple(sorted(found, key=lambda knob: (knob not in started, order.get(knob, len(order)), knob)))
+
+
+def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
+    """Return the knobs besides the contrast in which the lanes differ now; empty where the contrast is all."""
+    started = contrast([lane.spec for lane in lanes])
+    return tuple(knob for knob in (lanes[0].differs or () if lanes else ()) if knob not in started)
+
+
+def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
+    """Return the settings of a lane in effect as (knob, value, whether the lanes differ in it), those first."""
+    values, differs = lane.in_effect, lane.differs or ()
+    first = [(knob, values[knob], True) for knob in differs if knob in values]
+    return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
+
+
+def named(lanes: tuple[LaneState, ...], race: Race) -> tuple[LaneState, ...]:
+    """Return the lanes with the names that tell them apart now; the same objects where no name changes."""
+    differs = differing(lanes, race)
+    titles = [title(lane.spec, lane.settings, differs) for lane in lanes]
+    alike = Counter(titles)
+    marks = [f"#{lane.spec.id}" if alike[text] > 1 else "" for lane, text in zip(lanes, titles, strict=True)]
+    return tuple(
+        lane if (lane.differs, lane.mark) == (differs, mark) else replace(lane, differs=differs, mark=mark)
+        for lane, mark in zip(lanes, marks, strict=True)
+    )
+
+
+def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
+    """Return what tells a value from others: Python takes 1 and True for equal."""
+    return type(value).__name__ if isinstance(value, bool) else "", value
+
+
+# ---------------- files, folders and ports that several lanes use
+
+
+APART = 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
+PORTS = 'port = {} + int(os.environ["TFMON_LANE_NUMBER"]) gives each lane its own'
+OWN = "without --in-place each lane has its own"
+NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
+OWN_PORT = "only its own Python processes reach it as {}"
+PORT, IN_USE = "port ", "address already in use"
+FULL = "No space left on device"
+ROOM = "what lanes write goes to {}: make room there, name another folder by TFMON_RECORDINGS, or use --in-place"
+MOST = 5
+"""Collisions that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """What two lanes are in each other's way with."""
+
+    name: str
+    """A file or folder, or such as `port 8080`."""
+    lanes: tuple[str, ...]
+    """The titles of those that it harms."""
+    text: str
+    """In one line."""
+    helps: str
+    """What to do."""
+
+
+def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
+    """Return the collisions of lanes of one machine, each once; not those inside a view."""
+    found: dict[str, Collision] = {}
+    for one, other in combinations(lanes, 2):
+        view = views.get(one.spec.host)
+        if view is None or one.spec.host != other.spec.host:
+            continue
+        for path, text in _between(one, other):
+            name, helps = path, APART
+            if path.startswith(PORT):
+                helps = PORTS.format(path.removeprefix(PORT))
+            elif _is_in(path, view.folder):
+                if view.kind != IN_PLACE:
+                    continue
+                name, helps = str(PurePath(path).relative_to(view.folder)), NONE if view.reason else OWN
+            found.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
+    return [*found.values(), *(own for lane in lanes for own in _own_ports(lane, lanes))]
+
+
+def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
+    """Yield the ports that a lane with a view has in place of those that another lane has; they harm none."""
+    for port, use in lane.uses.items():
+        if port.startswith(PORT) and (own := re.search(r"\d+", use)):
+            beside = (one for one in lanes if one.spec.host == lane.spec.host)
+            has = (one.title for one in beside if set(one.uses.get(port, "")) == {"b"})
+            text = f"{port} is {next(has, 'another lane')}'s; {lane.title} has {own[0]} instead"
+            yield Collision(port, (), text, OWN_PORT.format(port.removeprefix(PORT)))
+
+
+def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
+    """Return a line for each collision; a few of many."""
+    found = collisions(lanes, views)
+    lines = [f"{one.text}: {one.helps}" for one in found[:MOST]]
+    return lines + ([f"{len(found) - MOST} more are used by several lanes"] if len(found) > MOST else [])
+
+
+def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
+    """Yield paths with what two lanes do with them."""
+    for first, second in permutations((one, other)):
+        for path, use in first.uses.items():
+            if "d" in use and any(_is_in(used, path) and set(how) - {"d"} for used, how in second.uses.items()):
+                yield path, f"{first.title} removed {{}}, and {second.title} uses it"
+            elif "w" in use and "r" in second.uses.get(path, "") and "w" not in second.uses[path]:
+                yield path, f"{first.title} wrote {{}}, and {second.title} read it"
+    for path in sorted(set(one.uses) & set(other.uses)):
+        both = one.uses[path], other.uses[path]
+        if all(set(use) == {"b"} for use in both) or all("w" in use for use in both):
+            yield path, f"{one.title} and {other.title} both {'write' if 'w' in both[0] else 'bind'} {{}}"
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
+    """Return a lane whose script has just failed, with the collision or the full disk that its reason names."""
+    trouble, view = lane.trouble, views.get(lane.spec.host)
+    if trouble is None or not lane.command or view is None:
+        return lane
+    if FULL in trouble.message and view.store:
+        return replace(lane, trouble=replace(trouble, hint=ROOM.format(PurePath(view.store).parent)))
+    for one in collisions(lanes, views):
+        name = IN_USE if one.name.startswith(PORT) else PurePath(one.name).name
+        named = re.search(rf"(?i)(?<![\w.-]){re.escape(name)}(?![\w-])", trouble.message)
+        if lane.title in one.lanes and named and one.text not in trouble.message:
+            message = f"{one.text}; {trouble.message}"
+            return replace(lane, trouble=replace(trouble, message=message, hint=one.helps))
+    return lane

@@ -1,0 +1,298 @@
+"""What was checked, in sections and as JSON: the environment, by the doctor; hosts; claims about scenarios."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tfmon import units
+from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
+from tfmon.doctor.report import Report as Examined
+from tfmon.doctor.report import Result
+from tfmon.lanes.remote.connection import Surveyed
+from tfmon.lanes.remote.ray import RayNode
+from tfmon.lanes.remote.trouble import other_python
+from tfmon.model.claims import Claim, ClaimResult
+from tfmon.model.race import Machine
+from tfmon.model.readings import Estimate
+from tfmon.reports import head, link_json, machine_json, one_line, ratio_json, text
+from tfmon.reports.sections import QUIET, VERDICT, Block, Item, Items, Lines, Note, Report, Section, Table
+from tfmon.reports.text import Paint
+
+_HEADINGS = {TENSORFLOW: "TensorFlow", GPU: "GPU", FAIRNESS: "A fair race"}
+_MARKS = {OK: ("✓", "+"), WARNING: ("!", "!"), BROKEN: ("✗", "x"), NOT_APPLICABLE: ("–", "-")}
+_WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
+
+
+def to_text(
+    report: Examined, *, verbose: bool = False, ascii_only: bool = False, paint: Paint = text.unpainted
+) -> str:
+    """Write the report in lines; `paint` may colour a mark by its status.
+
+    With `verbose`, checks that do not apply and the evidence are written, too.
+    """
+    written = text.write(describe(report, verbose=verbose, ascii_only=ascii_only), last=True, paint=paint)
+    return text.plain(written) if ascii_only else written
+
+
+def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = False) -> Report:
+    """Return the doctor's findings in sections."""
+    sections = [
+        Section(heading, (Items([_item(one, verbose, ascii_only) for one in report.of(subject)
+                                 if verbose or one.finding.status != NOT_APPLICABLE]),))
+        for subject, heading in _HEADINGS.items()
+    ]  # fmt: skip
+    answer, passed = [Note(one_line(report.answer), VERDICT)], report.count(NOT_APPLICABLE)
+    if passed and not verbose:
+        rest = f"{passed} of {len(report.results)} checks do not apply here"
+        answer.insert(0, Note(f"{rest}; `tfmon doctor -v` shows them, and the evidence."))
+    return Report("What the doctor finds", sections, answer)
+
+
+def findings(report: Examined | None) -> Sequence[Block]:
+    """Return the obstacles to a race on its machine; None for a machine that could not be examined."""
+    if report is None:
+        return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
+    obstacles = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
+    if not obstacles:
+        return [Note("The doctor finds nothing that slows a race down.")]
+    heading = Note("What the doctor finds as this report is written:")
+    return [heading, Items([_item(one, verbose=False, plain=False) for one in obstacles])]
+
+
+def _item(one: Result, verbose: bool, plain: bool) -> Item:
+    finding = one.finding
+    details = [
+        f"{name}: {one_line(said)}"
+        for name, said in (("expected", finding.expected), ("fix", finding.fix))
+        if said
+    ]
+    details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
+    label = f"{_MARKS[finding.status][plain]} {_WORDS[finding.status]}"
+    return Item(label, one.title, one_line(finding.found), tuple(details), finding.status)
+
+
+def to_json(report: Examined) -> dict[str, Any]:
+    """Return the report as plain values."""
+    obstacle = report.no_gpu
+    return {
+        **head(),
+        "python": report.python,
+        "tensorflow": report.tensorflow or None,
+        "imported": report.imported,
+        "gpus": None if report.gpus is None else list(report.gpus),
+        "exit_code": report.exit_code,
+        "answer": report.answer,
+        "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
+        "seconds": round(report.seconds, 3),
+        "checks": [
+            {
+                "id": one.id,
+                "title": one.title,
+                "subject": one.subject,
+                "status": one.finding.status,
+                "found": one.finding.found,
+                "expected": one.finding.expected,
+                "fix": one.finding.fix,
+                "evidence": [line for line in one.finding.evidence if line],
+                "source": one.source,
+            }
+            for one in report.results
+        ],
+    }
+
+
+# ---------------------------------------------------------------- hosts, and nodes of a Ray cluster
+
+
+_HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip", "clock offset")
+_NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
+
+
+def hosts_to_text(found: Sequence[Surveyed], here: Machine, *, ascii_only: bool = False) -> str:
+    """Write the hosts as text; see `describe_hosts`."""
+    written = text.write(describe_hosts(found, here))
+    return text.plain(written) if ascii_only else written
+
+
+def describe_hosts(found: Sequence[Surveyed], here: Machine) -> Report:
+    """Return a table of the hosts that can be used, a line for each other one, and what to know about them.
+
+    Args:
+        found: The hosts.
+        here: The monitor's own machine.
+    """
+    usable = [one for one in found if not one.error]
+    table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
+    lost = []
+    for one in found:
+        if one.error:
+            lost += [
+                f"{one.host.name} cannot be used: {one_line(one.error)}",
+                *([f"  {one_line(one.hint)}"] if one.hint else []),
+            ]
+    notes = [*_notes(usable), *_twins(usable, here)]
+    return Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),))))
+
+
+def _host_row(one: Surveyed) -> tuple[str, ...]:
+    machine, link = one.machine, one.link
+    usable = units.cores(machine.usable_cores) + (
+        f" of {machine.cores}" if machine.usable_cores < machine.cores else ""
+    )
+    return (
+        one.host.name,
+        one_line(machine.python) or "unknown",
+        one_line(machine.tensorflow) or "none",
+        _gpus(machine),
+        usable,
+        units.memory(machine.memory_bytes),
+        "n/a" if link is None else units.milliseconds(link.round_trip_ns / 1e6),
+        "n/a" if link is None else f"{units.offset(link.offset_ns)} ± {units.milliseconds(link.error_ns / 1e6)}",
+    )
+
+
+def _gpus(machine: Machine) -> str:
+    """Name the models, each once, such as "2 × NVIDIA H200"."""
+    models = list(dict.fromkeys(machine.gpus))
+    counts = [machine.gpus.count(model) for model in models]
+    names = [f"{count} × {model}" if count > 1 else model for model, count in zip(models, counts, strict=True)]
+    return one_line(", ".join(names)) or "none"
+
+
+def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
+    for one in usable:
+        if not one.machine.tensorflow:
+            yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
+        if one.machine.no_gpu:
+            yield f"{one.host.name}: no GPU: {one_line(one.machine.no_gpu)}"
+
+
+def _twins(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
+    """Yield which names mean one machine."""
+    by_boot: dict[str, list[str]] = {}
+    for one in usable:
+        by_boot.setdefault(one.machine.boot, []).append(one.host.name)
+    for boot, names in by_boot.items():
+        if boot and boot == here.boot:
+            yield f"{' and '.join(names)}: this machine; lanes here and there take turns"
+        elif boot and len(names) > 1:
+            yield f"{' and '.join(names)}: one machine; their lanes take turns"
+
+
+def hosts_to_json(found: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
+    """Return the hosts as plain values."""
+    return {**head(), "hosts": [_host_json(one, here) for one in found]}
+
+
+def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:
+    known = {"host": one.host.name, "reachable": not one.error}
+    if one.error:
+        return {**known, "error": one.error, "hint": one.hint or None}
+    return {
+        **known,
+        **machine_json(one.machine),
+        "is_this_machine": bool(one.machine.boot) and one.machine.boot == here.boot,
+        "python_path": one.python,
+        **link_json(one.link),
+    }
+
+
+def nodes_to_text(nodes: Sequence[RayNode], *, ascii_only: bool = False) -> str:
+    """Write a table of the nodes."""
+    table = Table([_NODE_HEAD, *map(_node, nodes)], left=range(5))
+    written = text.write(Report("Nodes of the Ray cluster", (Section("", (table,)),)))
+    return text.plain(written) if ascii_only else written
+
+
+def _node(node: RayNode) -> tuple[str, ...]:
+    return (
+        one_line(node.name if node.name != node.address else node.hostname or node.name),
+        one_line(node.address),
+        _free(node.free_cpus, node.cpus),
+        _free(node.free_gpus, node.gpus),
+        one_line(", ".join(node.kinds)) or ("unknown" if node.gpus else ""),
+        units.memory(node.memory_bytes),
+    )
+
+
+def _free(free: float | None, total: float) -> str:
+    if not total:
+        return "none"
+    return f"{total:g}" if free is None else f"{free:g} of {total:g} free"
+
+
+def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
+    """Return the nodes as plain values."""
+    return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
+
+
+# ---------------------------------------------------------------- claims about scenarios
+
+
+def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
+    """Return all outcomes as plain values; `interrupted` says why some claims are missing."""
+    return {
+        **head(),
+        "claims": [
+            {
+                "scenario": result.scenario,
+                "id": result.claim.id,
+                "source": result.claim.source,
+                "says": result.claim.says,
+                "first": result.claim.first or None,
+                "second": result.claim.second or None,
+                "at_least": result.claim.at_least if result.claim.first else None,
+                "at_most": result.claim.at_most,
+                "outcome": result.outcome,
+                **ratio_json("ratio", result.ratio),
+                "pairs": result.ratio.pairs if result.ratio else None,
+                "reason": result.reason or None,
+            }
+            for result in results
+        ],
+        "interrupted": interrupted or None,
+    }
+
+
+def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
+    """Return the claims by scenario, and the count of each outcome."""
+    return text.write(describe_claims(results, interrupted), last=True)
+
+
+def describe_claims(results: Sequence[ClaimResult], interrupted: str = "") -> Report:
+    """Return the claims in a section for each scenario; the answer counts the outcomes."""
+    sections = [
+        Section(scenario, (Items([_claim_item(one) for one in claims]),))
+        for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
+    ]
+    counts = sorted(Counter(result.outcome for result in results).items())
+    total = ", ".join(f"{amount} {outcome}" for outcome, amount in counts)
+    answer = [Note(f"{units.several(len(results), 'claim')}: {total or 'none'}", VERDICT)]
+    return Report("Claims about scenarios", sections, answer + ([Note(interrupted)] if interrupted else []))
+
+
+def _claim_item(result: ClaimResult) -> Item:
+    claim, ratio = result.claim, result.ratio
+    details = [f"{prediction(claim)}: measured {_measured(ratio)}"] if ratio is not None else []
+    details += [result.reason] if result.reason else []
+    return Item(result.outcome, claim.id, claim.says, tuple(details))
+
+
+def prediction(claim: Claim) -> str:
+    """Write what a claim predicts: `cpu,graph=on` > `cpu,graph=off`."""
+    if not claim.first:
+        return ""
+    if claim.at_most is not None:
+        return f"{claim.first} ≈ {claim.second} (within {units.ratio(claim.at_most)})"
+    factor = f" by {units.ratio(claim.at_least)}" if claim.at_least > 1 else ""
+    return f"{claim.first} > {claim.second}{factor}"
+
+
+def _measured(ratio: Estimate) -> str:
+    """Write a measured ratio: 15.6× (15.4 to 15.8, 12 pairs)."""
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    return f"{factor} ({interval}, {ratio.pairs} pairs)"

@@ -1,0 +1,268 @@
+"""Series in sections: the table and curves of any, what a race says of a crossover or tuning, and a sweep."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.series import SeriesCurve, SeriesTable, draw_curve
+from tfmon.analysis.series_tables import crossover_table, progress_text, ratio_texts, sweep_table, tuning_table
+from tfmon.analysis.sweep import BASELINE, OPEN, Found, SweepRow, rank
+from tfmon.lanes.remote.host import is_ray, word_of
+from tfmon.model.knobs import exact, short_name, show
+from tfmon.model.series import SweepPlan
+from tfmon.recordings import sweeps
+from tfmon.reports import charts, machine_rows, repeated, text, versions_text
+from tfmon.reports.charts import Series
+from tfmon.reports.sections import (
+    DASH,
+    TROUBLE,
+    VERDICT,
+    Block,
+    Chart,
+    Code,
+    Lines,
+    Note,
+    NoteKind,
+    Report,
+    Section,
+    Table,
+)
+from tfmon.reports.series_json import sweep_to_json
+
+CHART = (90, 16)
+"""Cells and rows of a chart in characters."""
+
+
+def table_of(table: SeriesTable, about: str = "") -> Table:
+    """Return the table of a series."""
+    left = [place for place, column in enumerate(table.columns) if not column.right]
+    rows = [[text for text, _ in row.cells] for row in table.rows]
+    values = [[_number(value) for _, value in row.cells] for row in table.rows]
+    return Table([[column.name for column in table.columns], *rows], about, left=left, values=values)
+
+
+def _number(value: object) -> float | None:
+    """Return the number that a page sorts by; None for words."""
+    if isinstance(value, tuple):
+        value = value[1] if value[0] == 0 else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def charts_of(table: SeriesTable) -> Iterator[Chart]:
+    """Yield the curves of a series that have a point."""
+    for curve in table.curves:
+        if any(point is not None for line in curve.lines for point in line.points):
+            yield _chart(curve)
+
+
+def _chart(curve: SeriesCurve) -> Chart:
+    series, spans = [], []
+    for line in curve.lines:
+        known = [(float(at), one) for at, one in zip(curve.values, line.points, strict=True) if one is not None]
+        points = [(at, one.value, *curve.texts(one)) for at, one in known]
+        series.append(Series(line.id if line.name else "", line.name, line.place, points))
+        spans += [(series[-1].key, at, one.low, one.high) for at, one in known]
+    legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
+    about = f"{curve.about} {legend}." if legend else curve.about
+    knob = curve.knob.replace("_", " ")
+    spec = charts.curve(series, curve.axis, knob, f"{curve.title}. {about}", crossings=curve.marks, spans=spans)
+    drawn = draw_curve(curve, *CHART)
+    return Chart(curve.title, about, spec, drawn=drawn.lines if drawn else ())
+
+
+# ---------------------------------------------------------------- of a race
+
+
+def is_all(found: Analysis) -> bool:
+    """Return whether a race was there for its experiment: it answers no other question."""
+    snapshot = found.snapshot
+    if found.curve is not None:
+        began = [one.experiment is not None for one in snapshot.periods]
+        return not any(began) or began[-1]
+    return found.tuning is not None and len(snapshot.lanes) == 1
+
+
+def answer(found: Analysis) -> Iterator[Note | Code]:
+    """Yield what came of the crossover or the tuning of a race; nothing where it answers another question, too."""
+    table = (crossover_table(found) or tuning_table(found)) if is_all(found) else None
+    if table is not None:
+        yield from _told(table, VERDICT)
+
+
+def crossover(found: Analysis) -> tuple[Block, ...]:
+    """Return the curve of the last crossover with its table; nothing where there was none."""
+    table = crossover_table(found)
+    if table is None:
+        return ()
+    rows = table_of(table)
+    drawn: list[Block] = [replace(chart, about=table.curves[0].about, table=rows) for chart in charts_of(table)]
+    return (*(drawn or [rows]), Lines([f"{line.id}: {line.name}" for line in table.curves[0].lines]))
+
+
+def tuning(found: Analysis) -> tuple[Block, ...]:
+    """Return the changes that were tried, what each gained, and the best; nothing where there were none."""
+    table = tuning_table(found)
+    if table is None:
+        return ()
+    tried = (table_of(table),) if table.rows else ()
+    return (*tried, *([] if is_all(found) else _told(table)))
+
+
+def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
+    """Yield the answer of a series, the code that does the same, and why it ended."""
+    yield from (Note(line, kind) for line in table.answer)
+    if table.code:
+        yield Code("\n".join(table.code))
+    yield from map(Note, table.notes)
+
+
+LEARNS = "* trains differently from the baseline (other {}): a faster step is not all that counts"
+"""Stands below a table in which a row is marked."""
+
+
+def to_text(found: Found, file: str = "") -> str:
+    """Return the answer and the ranking, the best combination first, as plain text."""
+    written = text.write(describe(found), brief=True)
+    if not file:
+        return written
+    again = [f"saved in {file}"]
+    if any(row.outcome == OPEN for row in found.rows):
+        again.append(f"tfmon sweep --resume {file} continues it")
+    return f"{written}\n\n{'; '.join(again)}"
+
+
+# ---------------------------------------------------------------- in sections
+
+
+def describe(found: Found, began: str = "") -> Report:
+    """Return the result of a sweep: its ranking, the ratio over its knobs, how and where it was measured."""
+    plan, table = found.state.plan, sweep_table(found)
+    over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
+    where = f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"
+    ranking = table_of(table, "Ratio: throughput over that of the baseline on the same device")
+    return Report(
+        f"{plan.scenario}: a sweep of {len(found.rows)} combinations",
+        [
+            Section("", (Note(where), Note(progress_text(found)))),
+            Section("Ranking", (ranking, Lines(learns_note(found)))),
+            Section("Over the knobs", list(charts_of(table)), long=True),
+            Section("How it was measured", (Lines(list(_method(found))),), long=True),
+            Section("Settings", (_knobs(plan), *repeated(command_line(plan))), long=True),
+            Section("Machine and versions", (_machines(found),), long=True),
+        ],
+        [*(Note(line, VERDICT) for line in table.answer), *(Note(line, TROUBLE) for line in table.troubles)],
+        began[:16].replace("T", " "),
+        hosts=_hosts(plan),
+        data=sweep_to_json(found),
+    )
+
+
+def of_sweep(path: Path) -> Report:
+    """Return the report of a sweep; raises TfmonError."""
+    described = describe(rank(sweeps.read(path)), sweeps.began(path))
+    return replace(described, data={**described.data, "file": path.name})
+
+
+def _hosts(plan: SweepPlan) -> set[str]:
+    """Return the names of machines, without the kinds of GPU that are requested of Ray."""
+    kinds = " ".join(plan.machines.values())
+    hosts = [place.rpartition("/")[0] for place in plan.places]
+    names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
+    return {*(name for name in names if name not in kinds), *(one.hostname for one in plan.hardware.values())}
+
+
+def _method(found: Found) -> Iterator[str]:
+    """Yield how it was measured."""
+    plan = found.state.plan
+    yield (
+        "each combination was raced in turns against the baseline on the same device, in visits with fresh "
+        f"processes of both, until its ratio was known to within ±{100 * plan.until_ci:g} % or it had been "
+        f"raced for {plan.each_s:g} s"
+    )
+    if not plan.everything:
+        yield "what could not win any more was stopped early: its interval is wider"
+    for kind in plan.kinds:
+        choices = found.choices[kind]
+        yield (
+            f"{kind}: the best is chosen from {units.several(choices, 'combination')}, and every interval is "
+            f"always valid: each may miss the truth in 1 of {20 * choices} sweeps"
+        )
+    raced_s = sum(row.combination.measured_s for row in found.rows)
+    visits = sum(row.combination.visits for row in found.rows)
+    yield f"raced for {units.clock(raced_s)} in all, in {units.several(visits, 'visit')}"
+
+
+def command_line(plan: SweepPlan) -> str:
+    """Return the command that does a sweep again."""
+    argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
+    for knob, swept in plan.over.items():
+        argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
+    for flag, given in (("--on", plan.words), ("--set", plan.settings)):
+        argv += [word for one in given for word in (flag, one)]
+    numbers = ("--until-ci", 100 * plan.until_ci, "%"), ("--limit", plan.each_s, ""), ("--slice", plan.slice_s, "")
+    argv += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
+    argv += ["--all"] if plan.everything else []
+    return shlex.join([*argv, "--", *plan.command] if plan.command else argv)
+
+
+def _knobs(plan: SweepPlan) -> Table:
+    """Return the values of each knob, and the settings of the baseline."""
+    rows = [["knob", "values", "baseline"]]
+    for knob in dict.fromkeys([*plan.over, *plan.baseline]):
+        swept = ", ".join(map(show, plan.over.get(knob, ())))
+        rows.append([knob, swept or DASH, show(plan.baseline[knob]) if knob in plan.baseline else DASH])
+    return Table(rows, "What is swept is marked", left=range(3), marked=range(1, len(plan.over) + 1))
+
+
+def _machines(found: Found) -> Table:
+    """Return each place with its device, its machine and the versions there."""
+    plan = found.state.plan
+    figures = (row.combination.figures for row in found.rows)
+    versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
+    rows = [["", ""]]
+    for place in dict.fromkeys(plan.places):
+        rows.append([place, plan.machines.get(place) or "unknown"])
+        if place in plan.hardware:
+            rows += [[f"{place}: {name}", value] for name, value in machine_rows(plan.hardware[place])]
+        rows.append([f"{place}: versions", versions.get(place) or "unknown"])
+    return Table(rows, left=(0, 1))
+
+
+def learns_note(found: Found) -> list[str]:
+    """Say which marked ratios are of combinations that train differently; empty if none is marked."""
+    marked = [row for row in found.rows if row.ratio is not None and row.outcome != BASELINE]
+    learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
+    return [LEARNS.format(" or ".join(learns))] if learns else []
+
+
+def _name(row: SweepRow) -> str:
+    return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.combination.settings.items())
+
+
+def progress_line(found: Found) -> str:
+    """Say in one line how far it is, what is measured, and the best so far."""
+    now = [f"{_name(row)} on {row.place}" for row in found.rows if row.place]
+    bests = [found.best(kind) for kind in found.state.plan.kinds]
+    best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
+    return "   ".join([progress_text(found), *now[:2], *best])
+
+
+def happened(before: Found, found: Found) -> Iterator[str]:
+    """Yield a line for each combination that is settled since, and for each process and place that is lost."""
+    several = len(found.state.plan.kinds) > 1
+    for old, row in zip(before.rows, found.rows, strict=True):
+        name = _name(row) + (f" on {row.combination.kind}" if several else "")
+        lost = row.combination.deaths[len(old.combination.deaths) :]
+        again = lost[:-1] if row.combination.failed else lost
+        yield from (f"{name}: {why}; it is tried again" for why in again)
+        if old.outcome == OPEN != row.outcome:
+            ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
+            yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
+    for place, why in found.state.lost.items():
+        if place not in before.state.lost:
+            yield f"{place} is not used any more: {why}"

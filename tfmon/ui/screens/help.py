@@ -1,0 +1,256 @@
+"""The help: every key and every number in a sentence; and the palette of all actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette, SimpleCommand, SimpleProvider
+from textual.screen import Screen
+
+from tfmon.model.session import Snapshot
+from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
+from tfmon.ui.monitor import Monitor
+from tfmon.ui.render.rows import BLANK, Row, entry
+from tfmon.ui.render.style import KEY, STRONG, TEXT, to_ascii
+from tfmon.ui.screens.lines import ScrollPage
+from tfmon.ui.screens.page import Page, closer
+from tfmon.ui.textual_compat import forget_lines
+
+
+class HelpPage(ScrollPage):
+    """Lists the keys of a page first, then all others by what they are for, and explains every number."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
+    still = True
+    title_text = "Help"
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Explain the keys of the page that is shown first."""
+        super().__init__(monitor)
+        of = monitor.app.screen
+        self._first = keys_of_page(of) if isinstance(of, Page) else ()
+        self._of = of.tab or str(of.title_text) if isinstance(of, Page) else ""
+        if monitor.view.replay:
+            self.title_text = "Help: a replay"
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the whole help."""
+        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
+
+    def action_choose(self) -> None:
+        """Keep the words that are typed, or go back."""
+        if not self.keep_filter():
+            self.dismiss(None)
+
+
+def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
+    """Return the page's own keys, without those that every page has."""
+    common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
+    own_keys: dict[str, Key] = {}
+    for kind in type(page).__mro__:
+        for one in vars(kind).get("BINDINGS", ()):
+            if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
+                known = BY_ID[one.id]
+                own_keys.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
+    return tuple(own_keys.values())
+
+
+def help_rows(
+    keys: Mapping[str, str],
+    width: int,
+    listed: Iterable[Key] = listed_keys(replay=False, sweep=False),
+    first: Iterable[Key] = (),
+    name: str = "",
+) -> list[Row]:
+    """Return the help on keys and on numbers; those of the page of that name `first`."""
+    rows: list[Row] = []
+    first = tuple(first)
+    if first:
+        rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
+        for key in first:
+            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
+            rows += entry(shown, key.help, width, KEY)
+    group, listed_ids = "", {key.id for key in first}
+    for key in listed:
+        if key.id in listed_ids:
+            continue
+        if key.group != group:
+            group = key.group
+            rows += [BLANK, ((f"  {group}", STRONG),)]
+        rows += entry(key_of(key.id, keys), key.help, width, KEY)
+    for heading, explained in SECTIONS:
+        rows += [BLANK, ((f"  {heading}", STRONG),)]
+        for one, meaning in explained:
+            rows += entry(one, meaning, width, TEXT)
+    return rows
+
+
+# ---------------------------------------------------------------- the palette
+
+
+class Palette(CommandPalette):
+    """Textual's palette without its icon, which not every terminal can show, and its moving bar.
+
+    Without colour the chosen line is bold and underlined: Textual 8.2 drops `reverse` from the styles of a list.
+    """
+
+    CSS: ClassVar[str] = """
+    Palette SearchIcon, Palette LoadingIndicator { display: none; }
+    Palette CommandInput { padding-left: 1; }
+    Palette.colourless CommandList > .option-list--option { text-style: none; }
+    Palette.colourless CommandList > .option-list--option-highlighted { text-style: bold underline; }
+    Palette.plain #--input { border: ascii $border; }
+    Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
+    """
+
+    def on_unmount(self) -> None:
+        """Free the memory of the lines that were shown."""
+        forget_lines()
+
+
+def palette_of(monitor: Monitor) -> Palette:
+    """Return the palette with all that the keys of the race do, after those of the page that is shown.
+
+    What is chosen is done there.
+    """
+    keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
+    actions_of = [(race, *one) for one in _actions(race, keys)]
+    if shown is not race:
+        actions_of = [(shown, *one) for one in _page_actions(shown, keys)] + actions_of
+    actions: dict[str, tuple[Screen[Any], str]] = {}
+    for place, text, action in actions_of:
+        if charset == "ascii":
+            text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
+        if action not in ("open('palette')", "show_tab('race')"):
+            actions.setdefault(text, (place, action))
+    commands: list[Any] = [SimpleCommand(text, _doing(*one)) for text, one in actions.items()]
+    provider: Any = SimpleProvider(
+        shown, commands
+    )  # as Textual's own `search_commands` does; its type says a class
+    palette = Palette([provider], placeholder="What do you want to do?")
+    palette.set_class(charset == "ascii", "plain")
+    palette.set_class(monitor.app.no_color, "colourless")
+    return palette
+
+
+def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the lines of the palette with their actions: those of the screen's keys, then the themes."""
+    lines = []
+    for binding in type(screen).BINDINGS:
+        if isinstance(binding, Binding) and binding.action != "refuse":
+            key = keys.get(binding.id or "", binding.key).split(",")[0]
+            tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
+            lines.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
+    themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
+    return lines + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
+
+
+def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the actions of a page's keys, without those that move in it or that every page has."""
+    return [
+        (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
+        for key in keys_of_page(page)
+        if not key.id.startswith("move.")
+    ]
+
+
+def _doing(screen: Screen[Any], action: str) -> Callable[[], None]:
+    return lambda: screen.call_next(screen.run_action, action)
+
+
+# ---------------- what every number is: its unit, its window and its source
+
+# fmt: off
+IN_PANE = (
+    ("examples/s", "Throughput: examples whose step was done, over wall time between two points at which the "
+     "lane had waited for its device. Over the steady windows of the last 5 s that the lane trained; steps/s "
+     "are of the same windows."),
+    ("step", "Time from the end of one step to the end of the next: the median (p50), then what 95 % and 99 % "
+     "of the steps stay under, since the last knob change. From the lane's histogram, to within 0.55 %."),
+    ("time", "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (█ "
+     "input), copying it to the device (▚ copy), starting the step (▓ dispatch), computing (▒ compute), "
+     "tracing graphs again (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
+     "Timed in the lane, with a step between two barriers once a second; on the CPU a profile of a few steps "
+     "tells dispatch from compute."),
+    ("bottleneck", "What limits the lane, by the same figures; the page of the lane shows all of them and what "
+     "may help."),
+    ("loss", "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s."),
+    ("done", "Steps and examples since the lane began to race, and which share of its time is discarded: the "
+     "first 20 ms after a switch to the lane, knob changes, pauses, traces, garbage collections, swapping."),
+    ("knobs", "Settings in effect, as the lane reported; first, with ≠, those in which the lanes differ. What is "
+     "requested and not yet in effect is dim: → 20 requested."),
+    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. In turns, "
+     "over the time in its slices alone. The "
+     "limit is the cores it may use. From /proc or psutil."),
+    ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
+    ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
+     "the limit; of several GPUs, the share of each. From the driver: NVML, on a Mac ioreg."),
+    ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known, on each GPU; what "
+     "TensorFlow's allocator has allocated of it, and its peak."),
+    ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
+    ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
+     "seven times. Nothing is promised for a stage that was never timed."),
+    ("note", "Lines of the lane's reports that could not be read, and were skipped."),
+    ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes or one "
+     "each (a). A column is the mean over its time; step times are quantiles of each second. "
+     "A gap: nothing was measured. ┬: a knob changed."),
+    ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
+)
+"""By the labels in a pane."""
+
+AROUND = (
+    ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
+     "and 1,000 bytes per second to the terminal; both over the last 10 s."),
+    ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
+     "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
+    ("in about", "When the first verdict comes: the rounds that its interval still needs, each as long as the "
+     "rounds so far."),
+    ("Result", "What the race came to, once every lane is over. It does not change any more; r races again."),
+    ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long its state has lasted."),
+    ("training", "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the "
+     "next does."),
+    ("cores", "Cores that the lanes may use, by affinity and the quotas of control groups, of those of the "
+     "machine."),
+    ("machines", "How many the lanes train on, whatever their hosts are called, and how many are lost. In rounds: "
+     "lanes of different machines train at the same time, and a round begins when all have had their slice."),
+    ("× faster", "Throughput of the fastest lane over that of another, since each one's last knob change. "
+     "Taking turns, each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when "
+     "the interval excludes 1."),
+    ("the same", "The whole interval lies within the margin (--margin, ±3 %). Not known yet: it lies on neither "
+     "side; the time beside it is predicted from the scatter so far. At the end that is too close to call."),
+    ("95 % CI", "Where the ratio lies with 95 % certainty; what two equal processes differ by is a part of it. "
+     "It is valid at every look, or where the length of the race is known, for that length or at its end. "
+     "Always valid: it holds whenever you look and stop. Valid for this length: it holds at every look within "
+     "--seconds, and is narrower towards the end. Valid at the end: it holds at one look, and is the narrowest."),
+    ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
+    ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
+)
+"""Above and below the panes."""
+
+ON_LANE_PAGE = (
+    ("discarded", "Share of the time that does not count, by reason, since the lane began to race."),
+    ("processes", "How many processes of the lane raced, one after the other; see --fresh."),
+    ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
+     "is dispatch. From a profile of a few steps."),
+    ("round trip", "From tfmon to the agent on another machine and back: the quickest tenth of the pings."),
+    ("clock offset", "What is added to the stamps of another machine to make them those of this one, and by how "
+     "much that can be wrong."),
+    ("agent", "CPU, in percent of one core, and memory that tfmon's agent takes on another machine."),
+    ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
+     "driver."),
+    ("clocks", "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver."),
+    ("PCIe", "Bytes per second to and from the GPU over the last second, and the link they go over."),
+    ("ECC", "Errors of the GPU's memory that could not be corrected, since the driver was loaded."),
+    ("others", "CPU used by programs that are neither tfmon nor its lanes, in percent of one core, each second."),
+    ("swap", "Memory read from and written to disk, in bytes per second: it slows down whatever it hits."),
+    ("steal", "Time of a core that a hypervisor gave to other machines, in percent of one core."),
+    ("throttled", "Share of its periods in which a container had used up its quota of CPU time."),
+    ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
+    ("power", "Watts of the GPU."),
+)
+"""On the page of a lane, where the name does not explain itself."""
+# fmt: on
+
+SECTIONS = (("In a pane", IN_PANE), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))
