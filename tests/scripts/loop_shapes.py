@@ -8,6 +8,7 @@ prints for each what is expected and what was counted, as a line of JSON.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -22,8 +23,9 @@ import tensorflow as tf
 
 from tfmon.model.lane_events import StepDescribed
 from tfmon.script import watching
-from tfmon.script.sources import NOT_SEEN, OTHER_ROWS
+from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
+from tfmon.script.tf_eager import BOTH
 from tfmon.script.tf_feed import the_feed
 
 tf.config.set_logical_device_configuration(
@@ -199,6 +201,30 @@ def eager_with_an_update_that_fails():
             net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
 
 
+@shape(10, 10, 0, loss=True, unknown=["examples"], why=NOTHING_READ)
+def nothing_is_read():
+    weight, optimizer = tf.Variable(1.0), keras.optimizers.SGD(0.01)
+    for _ in range(10):
+        with tf.GradientTape() as tape:
+            loss = tf.square(weight - 3.0)
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+    assert watcher.lane.step.endswith("an update by SGD; examples: n/a")
+
+
+@shape(38, 38, unknown=["examples", "steps"], why=BOTH)
+def eager_with_an_update_by_hand_at_times():
+    net, batches = Net(graph=False), data(20)
+    kernel = net.model.trainable_variables[0].value
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            if number == 18:
+                with tf.GradientTape() as tape:
+                    loss = net.test(x, y)
+                kernel.assign_sub(0.01 * tape.gradient(loss, [kernel])[0])
+            else:
+                net.step(x, y)
+
+
 @shape(20, 20, 0, loss=True, unknown=["examples"], why=NOT_SEEN)
 def tape_around_a_function():
     net, batches = Net(graph=False), data()
@@ -209,6 +235,20 @@ def tape_around_a_function():
                 loss = net.test(x, y)
             gradients = tape.gradient(loss, net.model.trainable_variables)
             net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
+
+
+@shape(20, unknown=["examples", "loss"])
+def an_update_in_a_branch_by_an_optimizer_that_has_gone():
+    def train():
+        net = Net()
+        step = tf.function(lambda x, y, new: tf.cond(new, lambda: net.eager(x, y), lambda: tf.constant(0.0)))
+        for _ in range(2):
+            for x, y in data():
+                step(x, y, tf.constant(True))
+            step(x, y, tf.constant(False))
+
+    train()
+    gc.collect()
 
 
 @shape(20, 20, 640, validated=2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ class LoopReport:
         self._told: set[str] = set()
         self.doubts: dict[str, str] = {}
         """What may stay unknown of the steps, and why; an empty reason for what is known again."""
-        self._kinds: dict[object, int] = {}
+        self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         """Each kind of update, with the step that it was first seen in."""
 
     def begins(self, kind: object, step: int) -> bool:
@@ -44,9 +45,9 @@ class LoopReport:
         self._kinds[kind] = step
         return begins
 
-    def describe(self, name: str, *, given: bool) -> str:
+    def describe(self, name: str, *, given: bool, read: bool) -> str:
         """Return what is counted as a step, by the line of the script that makes it."""
-        examples = "the first dimension of what it is given" if given else "what is read for it"
+        examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
         return f"{line_of(users_frame())}: an update by {name}; examples: {examples}"
 
     def epoch_over(self, batches: int) -> None:
@@ -66,15 +67,11 @@ class LoopReport:
             epochs_done=self._epoch - 1,
         )
 
-    def unknown(self, what: str) -> bool:
-        """Return whether a lane was told that something stays unknown."""
-        return what in self._told
-
     def examples(self, found: int | str) -> int:
         """Return the examples to tell of a step; 0 where they are not known, and keep the reason."""
         if isinstance(found, str):
             self.doubts["examples"] = self.doubts.get("examples") or found
-        return 0 if isinstance(found, str) or self.unknown("examples") else found
+        return 0 if isinstance(found, str) or "examples" in self._told else found
 
     def doubt(self, reason: str, *parts: str) -> None:
         """Have nothing told of the steps, or of these parts of what is."""
