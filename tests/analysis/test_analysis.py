@@ -15,6 +15,7 @@ from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
+from tfmon.model.lane_events import StepDescribed
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.series import REVERTED, Attempt, CrossoverState, TuneState
@@ -22,6 +23,8 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
+from tfmon.ui.render.verdict import verdict_lines
+from tfmon.ui.source import View
 
 SNAPSHOT = racing_demo().session.snapshot()
 
@@ -78,6 +81,21 @@ SPEEDS = (7_663, 2_420)
 
 def of(demo: Demo):
     return analyse(demo.session.snapshot())
+
+
+def trains(demo: Demo, lane: str, line: int) -> None:
+    """Have a lane say that its script makes its steps in a line from now on."""
+    text = f"train.py:{line} `step(x)`: an update by Adam"
+    demo.session.accept(StepDescribed(lane=lane, at_ns=demo.clock(), text=text))
+
+
+def script_at(*lines: int) -> Demo:
+    """Return a race whose lanes train in these lines of a script."""
+    demo = Demo(mode=TURNS)
+    demo.go()
+    for name, line in zip(demo.names, lines, strict=True):
+        trains(demo, name, line)
+    return demo
 
 
 class TestChanges:
@@ -184,6 +202,28 @@ class TestEarlier:
         demo.fail("gpu:0")
         assert of(demo).verdict.text == "no verdict: 1 of 2 lanes can train"
         assert of(demo).earlier == f"until G failed at 0:42: {verdict}"
+
+    def test_lanes_of_a_script_are_compared_in_the_same_phase_of_it_alone(self):
+        demo = script_at(7, 7)
+        demo.race(9, SPEEDS)
+        trains(demo, "cpu", 9)
+        demo.race(9, (90_000, SPEEDS[1]))
+        apart = of(demo)
+        where = "(C at train.py:9, G at train.py:7)"
+        assert apart.verdict.text == f"no verdict yet: the lanes are in different phases of the script {where}"
+        assert apart.earlier.startswith("until C went on to train.py:9 at 0:09: cpu is 3.2× faster than gpu:0")
+        assert re.fullmatch(r"7 \d{3} → (89|90) \d{3}", apart.history[-1].cells(apart.snapshot)[2])
+        assert verdict_lines(apart, View(), 120, 1)[0][-1][0] == apart.verdict.text
+        trains(demo, "gpu:0", 9)
+        demo.race(9, (90_000, 80_000))
+        assert of(demo).verdict.interval.low < 9 / 8 < of(demo).verdict.interval.high < 1.5
+        trains(demo, "cpu", 7)
+        assert of(demo).verdict.interval is not None, "phases that come by turns are compared as one"
+
+    def test_lanes_of_a_script_that_trains_each_otherwise_are_compared(self):
+        demo = script_at(7, 9)
+        demo.race(9, SPEEDS)
+        assert of(demo).verdict.winner == "cpu"
 
     def test_a_new_verdict_replaces_it(self):
         demo = racing_demo()

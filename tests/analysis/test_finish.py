@@ -9,10 +9,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from support.ui import Demo
+from support.ui import Demo, changed_ten_times
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.finish import finish_lines, seconds_left
+from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
@@ -40,7 +40,7 @@ def race():
                     Window(
                         lane=name, at_ns=now_ns + step * SECOND, span_ns=round(seconds * SECOND * 10 / last),
                         steps=10, examples=10 * batch, step=step, input_ns=0, call_ns=0, sync_ns=0, report_ns=0,
-                        longest_ns=1, histogram={}, settings={},
+                        longest_ns=1, histogram={}, settings={"batch_size": batch},
                         loss=2 * math.exp(-step / 200) + apart + noise.gauss(0, 0.05),
                     )
                 )  # fmt: skip
@@ -91,9 +91,19 @@ def test_other_amounts_of_work_have_no_time_to_finish(race):
 
 @pytest.mark.parametrize(("epochs", "work"), [(7, "7 epochs"), (0, "12 800 examples")])
 def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race, epochs, work):
-    (line,) = race((41.2, 0.0), (18.0, 0.0), steps=(400, 200), batches=(32, 64), epochs=epochs)
+    (line,) = race((41.2, 0.0), (18.0, 0.4), steps=(400, 200), batches=(32, 64), epochs=epochs)
+    one, other = "cpu batch_size=32 #1", "cpu batch_size=64 #2"
     assert line.startswith(
-        f"cpu #2 finished the same {work} 2.3× sooner than cpu #1 (cpu #1 41.2 s, cpu #2 18.0 s"
+        f"{other} finished the same {work} 2.3× sooner than {one} ({one} 41.2 s, {other} 18.0 s"
+    )
+
+
+def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
+    known = changed_ten_times().session.snapshot()
+    lanes = tuple(replace(one, command="python train.py", phase=DONE, examples=9_000) for one in known.lanes)
+    told = time_to_finish(replace(known, lanes=lanes), brief=True)
+    assert re.search(
+        r" finished the same 9 000 examples .* sooner than .*; settings of C changed on the way$", told
     )
 
 

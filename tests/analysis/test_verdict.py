@@ -77,6 +77,15 @@ class TestNothingToSay:
         assert "the script's phases may not be alike: G after step 400, C after step 50" in note(*places)
         assert "phases" not in note(places[0], ("G", places[0][1], 50))
 
+    @pytest.mark.parametrize(
+        ("pairs", "text"), [(1, "no verdict: measured 2 of 3 rounds"), (9, "too close to call")]
+    )
+    def test_no_more_is_awaited_once_one_of_two_lanes_has_ended(self, pairs, text):
+        one, other = lane("cpu", [100.0, 300.0] * pairs), lane("gpu:0", [300.0, 100.0] * pairs)
+        one, other = (replace(each, command="python train.py") for each in (one, other))
+        assert " yet" in (live := find_verdict(snapshot(one, other)).text) or "so far" in live
+        assert find_verdict(snapshot(replace(one, phase=DONE), other)).text.startswith(text)
+
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
         assert verdict.text == "no verdict yet: measured 2 of 3 rounds"

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api import run, runs
@@ -103,6 +103,27 @@ def test_a_second_signal_ends_at_once_what_the_end_waits_for():
     slow = Slow(lambda: os.kill(os.getpid(), signal.SIGINT), Lanes(looks=10**9))
     slow.lanes.end_now = killed.set
     assert race(slow) == "interrupted by SIGINT"
+
+
+def test_what_a_hangup_does_may_take_a_lock_that_the_interrupted_thread_has():
+    lock, taken = threading.Lock(), []
+
+    def hangup() -> bool:
+        taken.append(lock.acquire(timeout=5))
+        return True
+
+    with run.ended(runs.RaceRun(Program()), hangup=hangup) as interrupted:
+        with lock:
+            os.kill(os.getpid(), signal.SIGHUP)
+        wait_for(lambda: taken, what="the hangup is dealt with")
+    assert (taken, interrupted.reason) == ([True], "")
+
+
+def test_a_hangup_ends_it_where_what_it_does_dies():
+    with run.ended(runs.RaceRun(Program()), hangup=lambda: 1 // 0) as interrupted:
+        os.kill(os.getpid(), signal.SIGHUP)
+        wait_for(interrupted.wait, what="the signal counts")
+    assert interrupted.reason == "interrupted by SIGHUP"
 
 
 def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers():

@@ -91,8 +91,8 @@ OTHERS = {
     "tfmon-leave",
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
-OF_A_LINK = {"tfmon-host-", "tfmon-tell-"}
-"""In tests/lanes/remote/test_losses.py and test_lanes.py."""
+ELSEWHERE = {"tfmon-host-", "tfmon-tell-", "tfmon-hangup"}
+"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in tests/api/test_headless.py."""
 
 
 def die() -> None:
@@ -144,7 +144,7 @@ def test_every_thread_is_started_by_the_helper_and_tried_here():
             name = first.value if isinstance(first, ast.Constant) else ""
             if said in ("start_thread", "start_hidden", "call_later") or (said == "start" and name):
                 names.add(name)
-    assert names == {*OF_THE_GROUP, *OF_A_CHILD, *OF_A_SCRIPT, *OF_THE_BRIDGE, *OF_A_LINK, *OTHERS}
+    assert names == {*OF_THE_GROUP, *OF_A_CHILD, *OF_A_SCRIPT, *OF_THE_BRIDGE, *ELSEWHERE, *OTHERS}
 
 
 # ---------------------------------------------------------------- the monitor

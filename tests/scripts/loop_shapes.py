@@ -8,6 +8,7 @@ prints for each what is expected and what was counted, as a line of JSON.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -20,9 +21,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
+from tfmon.model.lane_events import StepDescribed
 from tfmon.script import watching
-from tfmon.script.sources import NOT_SEEN, OTHER_ROWS
+from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
+from tfmon.script.tf_eager import BOTH
 from tfmon.script.tf_feed import the_feed
 
 tf.config.set_logical_device_configuration(
@@ -59,6 +62,7 @@ class Lane:
         self.loss: object = None
         self.progress: object = None
         self.validated = self.bundled = 0
+        self.places: list[str] = []
         self.traces = self.waiting = EveryFourth()
         self.traces.count = 0
 
@@ -89,7 +93,7 @@ class Lane:
         self.examples -= examples
 
     def tell_step(self, text):
-        self.step = text
+        self.places.append(StepDescribed(at_ns=0, text=text).place)
 
     def cancel_step(self):
         self.cancelled += 1
@@ -151,7 +155,7 @@ class Net:
         return tf.reduce_mean(tf.square(self.model(x) - y))
 
 
-@shape(20, 20, 640, loss=True, epochs=2)
+@shape(20, 20, 640, loss=True, epochs=2, epoch=2)
 def graph():
     net, batches = Net(), data()
     for _ in range(2):
@@ -197,6 +201,30 @@ def eager_with_an_update_that_fails():
             net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
 
 
+@shape(10, 10, 0, loss=True, unknown=["examples"], why=NOTHING_READ)
+def nothing_is_read():
+    weight, optimizer = tf.Variable(1.0), keras.optimizers.SGD(0.01)
+    for _ in range(10):
+        with tf.GradientTape() as tape:
+            loss = tf.square(weight - 3.0)
+        optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+    assert watcher.lane.step.endswith("an update by SGD; examples: n/a")
+
+
+@shape(38, 38, unknown=["examples", "steps"], why=BOTH)
+def eager_with_an_update_by_hand_at_times():
+    net, batches = Net(graph=False), data(20)
+    kernel = net.model.trainable_variables[0].value
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            if number == 18:
+                with tf.GradientTape() as tape:
+                    loss = net.test(x, y)
+                kernel.assign_sub(0.01 * tape.gradient(loss, [kernel])[0])
+            else:
+                net.step(x, y)
+
+
 @shape(20, 20, 0, loss=True, unknown=["examples"], why=NOT_SEEN)
 def tape_around_a_function():
     net, batches = Net(graph=False), data()
@@ -207,6 +235,20 @@ def tape_around_a_function():
                 loss = net.test(x, y)
             gradients = tape.gradient(loss, net.model.trainable_variables)
             net.optimizer.apply_gradients(zip(gradients, net.model.trainable_variables, strict=True))
+
+
+@shape(20, unknown=["examples", "loss"])
+def an_update_in_a_branch_by_an_optimizer_that_has_gone():
+    def train():
+        net = Net()
+        step = tf.function(lambda x, y, new: tf.cond(new, lambda: net.eager(x, y), lambda: tf.constant(0.0)))
+        for _ in range(2):
+            for x, y in data():
+                step(x, y, tf.constant(True))
+            step(x, y, tf.constant(False))
+
+    train()
+    gc.collect()
 
 
 @shape(20, 20, 640, validated=2)
@@ -490,6 +532,20 @@ def a_step_that_returns_its_predictions_too():
         assert kept is None or kept.shape == (), "all but the loss is let go"
 
 
+@shape(60, 80, 1920, phases=3)
+def phases():
+    """Eager steps, those of a graph, and rounds of two optimizers, each in a line of its own."""
+    net, graph = Net(graph=False), Net()
+    for x, y in data(20):
+        net.step(x, y)
+    for x, y in data(20):
+        graph.step(x, y)
+    one, two = Net(), Net()
+    for x, y in data(20):
+        one.step(x, y)
+        two.step(x, y)
+
+
 @shape(10, 10, 320)
 def forked_in_the_middle():
     os.register_at_fork(after_in_child=watcher.retire)
@@ -537,9 +593,11 @@ def main() -> None:
             "unknown": sorted(lane.unknown),
             "why": lane.unknown.get("examples", ""),
             "validated": lane.validated,
+            "epoch": lane.progress().epoch if lane.progress is not None else 0,
             "epochs": lane.progress().epochs_done if lane.progress is not None else 0,
             "failures": hooks.failures,
             "bundled": lane.bundled,
+            "phases": len(lane.places),
         }
         print(json.dumps([name, expected, found]), flush=True)
 

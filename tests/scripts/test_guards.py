@@ -15,7 +15,7 @@ from support.waiting import wait_for
 from tfmon import report
 from tfmon.model.lane_events import NotMeasured
 from tfmon.model.threads import start_hidden
-from tfmon.script import libraries, uses
+from tfmon.script import keras_watch, libraries, uses
 from tfmon.script.hooking import MOST_FAILURES, Hooks
 from tfmon.trainer.channel import Reporter
 
@@ -26,6 +26,13 @@ def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end
     guarded = hooks.guard(lambda: [][0])
     assert [guarded() for _ in range(MOST_FAILURES)] == [None] * MOST_FAILURES
     assert reasons == ["IndexError: list index out of range"] and hooks.off
+
+
+@pytest.mark.parametrize(
+    "result", [2.0, [2.0, 0.5], {"accuracy": 0.5, "loss": 2.0}, {"accuracy": 0.5, "d_loss": 2.0, "g_loss": 1.0}]
+)
+def test_the_loss_is_what_a_train_function_returns_as_its_first(result):
+    assert keras_watch._loss_of(result) == 2.0
 
 
 def test_an_error_of_the_scripts_signal_handler_is_not_taken_for_one_of_tfmon():
@@ -88,7 +95,7 @@ def test_keras_on_torch_has_tensorflow_look_for_no_device(monkeypatch):
         ("tensorflow.python.eager.context", context),
     ):
         monkeypatch.setitem(libraries.sys.modules, name, module)
-    assert libraries.find("cpu").missing_device == ""
+    assert libraries.find("cpu")[1] == ""
     assert libraries.gpu_memory("gpu") == (None, None)
 
 

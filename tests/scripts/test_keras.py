@@ -67,6 +67,8 @@ def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
     lane = race.lane
     assert 0 < lane.losses.last < 5 and lane.versions["tensorflow"] and lane.versions["keras"]
     assert lane.parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3
+    files = [place.partition(":")[0] for place in lane.places]
+    assert list(dict.fromkeys(files)) == ["kinds_of_data.py", "text_classification.py", "image_classifier.py"]
     progress = lane.progress
     assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (4, 4, 14, 14)
     assert set(progress.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.tensorflow]
 
 HERE = Path(__file__).parent
 NAMES = re.findall(r"^@shape\(.*\)\ndef (\w+)", (HERE / "loop_shapes.py").read_text(), re.MULTILINE)
-LEAST_SHAPES = 33
+LEAST_SHAPES = 34
 LEAST_BUNDLED = 30
 LOOPS, PARTS = 408, 8
 LEAST_EXACT = 0.9
@@ -55,6 +55,7 @@ def test_a_loop_is_counted_exactly(counted, name):
         key: value for key, value in expected.items() if value is not None
     }
     assert found["failures"] == expected.get("failures", 0)
+    assert found["phases"] <= expected.get("phases", 1)
 
 
 @pytest.mark.trainer

@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import io
+import os
 import re
 from pathlib import Path
 
@@ -128,6 +129,22 @@ def test_a_frame_waits_for_the_one_before_and_is_requested_once():
     output.expect()
     output.flush()
     assert free == [1], "nobody wanted that frame"
+
+
+async def test_a_terminal_that_is_closed_is_not_set_up_again(monkeypatch):
+    app = app_of(racing_demo())
+    async with app.run_test(size=(80, 24)):
+        touched: list[str] = []
+        monkeypatch.setattr(app._driver, "suspend_application_mode", lambda: touched.append("left"), raising=False)
+        monkeypatch.setattr(app._driver, "resume_application_mode", lambda: touched.append("taken"), raising=False)
+        mine, theirs = os.openpty()
+        with os.fdopen(theirs, "w") as terminal:
+            app.output = TerminalOutput(terminal, app._draw_again)
+            app.take_terminal()
+            assert touched == ["left", "taken"]
+            os.close(mine)
+            app.take_terminal()
+            assert touched == ["left", "taken"]
 
 
 async def test_nothing_is_painted_while_the_terminal_is_busy_and_all_once_it_is_free(monkeypatch):

@@ -10,6 +10,7 @@ from itertools import combinations, pairwise
 
 from tfmon import units
 from tfmon.model.lane_state import DONE, LaneState
+from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 
 LEAST_LOSSES = 8
@@ -57,7 +58,11 @@ def time_to_finish(snapshot: Snapshot, *, brief: bool = False) -> str:
 
     Where it is `brief`, no times follow, and nothing is told where none did.
     """
-    return _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
+    told = _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
+    changed = {change.lane for period in snapshot.periods for change in period.changes}
+    changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
+    ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
+    return f"{told}; settings of {ids} changed on the way" if told and ids else told
 
 
 def loss_warnings(snapshot: Snapshot) -> tuple[str, ...]:
@@ -115,6 +120,8 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
         sound = " and ".join(title for title, one in finite.items() if one)
         found.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for one, other in combinations(lanes, 2):
+        if one.in_effect.get("batch_size") != other.in_effect.get("batch_size"):
+            continue  # a step of theirs has other examples
         scatter = max(loss_scatter(one), loss_scatter(other))
         apart = loss_difference(one, other)
         if apart is not None and apart > TOO_FAR * scatter:

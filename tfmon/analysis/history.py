@@ -76,7 +76,7 @@ class HistoryRow:
         return (
             units.clock(self.at_s),
             f"{self.lane} {self.what}".strip(),
-            " → ".join(speeds) if self.lane else "",
+            " → ".join(speeds) if self.lane or self.before is not None else "",
             self.effect_text if self.lane else "",
             str(ratio.pairs) if ratio else "",
             told,
@@ -143,7 +143,9 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
         best = best_of(experiment)
         yield HistoryRow(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {best_text(best)}")
     elif not period.changes:
-        yield HistoryRow(at_s, period.event)
+        centers = one.centers.get(period.phase_of), then.centers.get(period.phase_of)
+        first, second = (None if center is None else math.exp(center.value) for center in centers)
+        yield HistoryRow(at_s, period.event, before=first, after=second)
 
 
 def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:

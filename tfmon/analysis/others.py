@@ -205,7 +205,7 @@ def _who(sample: GpuSample, *, named: bool) -> str:
 
 
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
-NO_SLICES = Missing("no slice has ended yet")
+NO_SLICES = Missing("no slice was measured")
 NO_STOLEN = Missing("this system does not report stolen time")
 TOLD = 0.05
 """Share of contended slices, and of stolen time, from which on the verdict says so."""

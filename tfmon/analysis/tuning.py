@@ -102,7 +102,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
         raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
     if found is not None and not found.advice:
         tried = " that was not tried" if find_bottleneck(snapshot, lane) != found else ""
-        raise ExperimentError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
+        raise ExperimentError(f"no knob{tried} helps {lane.title}: {found.text}")
     attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
     return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
 

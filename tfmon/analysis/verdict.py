@@ -29,6 +29,7 @@ from tfmon.analysis.verdict_notes import (
     machine_differences,
     note,
     scaling_of,
+    unlike_phases,
 )
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -155,6 +156,9 @@ def _find_verdict(
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     if len(lanes) < 2:
         return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
+    if phases := unlike_phases(lanes):
+        yet = "" if _settled(lanes) else " yet"
+        return Verdict(f"no verdict{yet}: {phases}")
     if any(lane.steady.examples_per_s is None for lane in lanes):
         text, at_least = unfinished(lanes, snapshot.at_ns)
         waiting = any(not lane.over for lane in lanes)
@@ -170,6 +174,11 @@ Compared = Sequence[tuple[LaneState, Throughput]]
 """The lanes that are compared."""
 
 
+def _settled(lanes: Sequence[LaneState]) -> bool:
+    """Return whether lanes have run beside each other for the last time, unless one is started again."""
+    return sum(not lane.over for lane in lanes) < 2
+
+
 def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict | None) -> Verdict:
     """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
     length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
@@ -179,7 +188,7 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
         shared = snapshot.machines < len(snapshot.lanes)
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
         return replace(found, ranking=(), ranked=(), note=note)
-    over = all(lane.over for lane in lanes)
+    over = _settled(lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
     enough = not over or trained_s >= least_s or ended_itself(lanes)
@@ -195,14 +204,15 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
         return found
     lanes = [lane for lane, _ in compared]
     rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
-    over = all(lane.over for lane in lanes)
+    over = _settled(lanes)
     yet = "" if over else " yet"
     least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
     more = more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
     text, _ = unfinished(lanes, snapshot.at_ns)
-    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
+    phase = " in the same phase of the script" if any(len(lane.places) > 1 for lane in lanes) else ""
+    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds{phase}") + more)
 
 
 def _judged(
@@ -217,7 +227,7 @@ def _judged(
         together: Whether they trained at the same time, so that none comes first.
     """
     race, slices = snapshot.race, [one.slices for _, one in compared]
-    over = all(lane.over for lane, _ in compared)
+    over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
     lanes = sorted(compared, key=_pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]

@@ -44,6 +44,16 @@ def hangs(lane: LaneState, now_ns: int) -> str:
     return f"{lane.title} hangs, has said nothing for {units.seconds(silent_s)}, and is out of the race"
 
 
+def unlike_phases(lanes: Sequence[LaneState]) -> str:
+    """Say in which phases of a script the lanes are, if one of them is where another was before; else ""."""
+    now = {lane.places[-1] for lane in lanes if lane.places}
+    before = {place for lane in lanes for place in lane.places[:-1]}
+    if len(now) < 2 or not now & before:
+        return ""
+    where = ", ".join(f"{lane.spec.id} at {lane.places[-1]}" for lane in lanes if lane.places)
+    return f"the lanes are in different phases of the script ({where})"
+
+
 def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
     """Return all that limits the figure in one line; what other programs took comes first."""
     own = not any(lane.spec.host for lane, _ in lanes)
@@ -62,7 +72,8 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     (fastest, first), (_, last) = lanes[0], lanes[-1]
     outliers = statistics.outliers(first.logs, last.logs)
     done = [sum(one.examples for one in throughput.slices) for lane, throughput in lanes if lane.command]
-    changed = outliers[-LATELY:] == [True] * LATELY or any(one.drift is not None for _, one in lanes)
+    drifts = any(one.drift is not None and not lane.places for lane, one in lanes)
+    changed = outliers[-LATELY:] == [True] * LATELY or drifts
     if done and max(done) > ALIKE * min(done) and changed:
         places = ", ".join(f"{lane.spec.id} after step {units.count(lane.steps)}" for lane, _ in lanes)
         notes.insert(0, f"the ratio changed, and the script's phases may not be alike: {places}")

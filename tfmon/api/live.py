@@ -128,7 +128,7 @@ def _run(
 
     def take_terminal() -> None:
         for suspension in run.suspensions:
-            undo.callback(suspend_with(suspension, app.take_terminal))
+            undo.callback(suspend_with(suspension, app.request_terminal))
 
     def leave(interrupted: Interruption) -> None:
         app.request_quit()

@@ -13,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ import click
 
 from tfmon.api.rules import refuse
 from tfmon.lanes.suspend import Suspender, suspend_with
+from tfmon.model.threads import start_thread
 
 POLL_S = 0.2
 TOLD_EVERY_S = 1.0
@@ -127,7 +129,7 @@ class Interruption:
     """Whether a signal that ends the program has come."""
 
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
-        """Call `react` at each signal, but at SIGHUP only where `hangup` does not return True."""
+        """Call `react` at each signal, but at SIGHUP only where `hangup`, in a thread, does not return True."""
         self.signal = ""
         """Name of the first signal that came; empty if none did."""
         self.count = 0
@@ -137,8 +139,14 @@ class Interruption:
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Remember the signal if it is the first, and react to it."""
-        if number == HANGUP and self._hangup():
+        if number != HANGUP:
+            self._interrupt(number)
             return
+        # What it does takes locks, whose owner this handler may have interrupted.
+        end = partial(self._interrupt, number)
+        start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
+
+    def _interrupt(self, number: int) -> None:
         self.signal = self.signal or signal.Signals(number).name
         self.count += 1
         self._came.set()

@@ -7,6 +7,7 @@ that the codec checks: figures that are summed up and divided by must be possibl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
@@ -280,9 +281,14 @@ class NotMeasured(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDescribed(LaneEvent):
-    """What is counted as a step of a script's own loop."""
+    """What is counted as a step of a script from now on."""
 
     text: str
+
+    @property
+    def place(self) -> str:
+        """The file and the line in it: `train.py:17`."""
+        return re.sub(r"(:\d+).*", r"\1", self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
 from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
+MOST_PLACES = 100
+"""Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
 
 
@@ -165,8 +167,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case NotMeasured():
             told = {**state.not_measured, event.what: event.reason}
             return _without_unknown(replace(state, not_measured=told), event)
-        case StepDescribed():
-            return replace(state, step=event.text)
+        case StepDescribed() if event.place not in state.places and len(state.places) < MOST_PLACES:
+            then = replace(state, step=event.text, places=(*state.places, event.place))
+            return marked(measured_again(then), event.at_ns, event.place) if state.places else then
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():

@@ -192,7 +192,9 @@ class LaneState:
     not_measured: dict[str, str] = field(default_factory=dict)
     """What cannot be known of a user's script, such as `examples`, and why."""
     step: str = ""
-    """What is counted as a step of a script's own loop, by its file and line; empty where that was not told."""
+    """What is counted as a step of a script, by its file and line; empty where that was not told."""
+    places: tuple[str, ...] = ()
+    """Where the script has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
     knob_marks: tuple[KnobMark, ...] = ()
     tree: TreeUse = field(default_factory=TreeUse)
     """What its processes take of its machine."""

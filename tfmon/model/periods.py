@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
-from tfmon.model.lane_events import KnobApplied, LaneFailed
+from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Race
 from tfmon.model.records import replace
@@ -16,7 +16,7 @@ from tfmon.model.window_sums import History
 
 MOST_PERIODS = 100
 """Periods kept; the oldest are dropped first."""
-CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded)
+CAUSES = (ExperimentChanged, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
 """Events that may end a period."""
 
 
@@ -47,6 +47,8 @@ class Period:
     """Knobs that the user changed, each in one lane."""
     event: str = ""
     """What else ended it, such as "A restarted"."""
+    phase_of: str = ""
+    """The lane whose script went on to another phase then."""
     experiment: Experiment | None = None
     """The experiment that began then, with what came of it."""
 
@@ -65,9 +67,12 @@ def after_event(
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 
-    def ended(*changes: KnobChange, what: str = "", experiment: Experiment | None = None) -> Periods:
+    def ended(
+        *changes: KnobChange, what: str = "", experiment: Experiment | None = None, phase_of: str = ""
+    ) -> Periods:
         kept = tuple(_kept(lane, sliced=sliced) for lane in lanes)
-        return (*periods[1 - MOST_PERIODS :], Period(event.at_ns, kept, race, changes, what, experiment))
+        period = Period(event.at_ns, kept, race, changes, what, phase_of, experiment)
+        return (*periods[1 - MOST_PERIODS :], period)
 
     if isinstance(event, ExperimentChanged):
         if not trying and not event.experiment.over:
@@ -96,6 +101,8 @@ def after_event(
             return ended(what=f"{lane.spec.id} restarted")
         if lane.steady.windows and then.phase == FAILED != lane.phase:
             return ended(what=f"{lane.spec.id} failed")
+        if lane.steady.windows and lane.places != then.places:
+            return ended(what=f"{lane.spec.id} went on to {then.places[-1]}", phase_of=event.lane)
     return periods
 
 

@@ -11,7 +11,7 @@ starts, imports, trains and ends as it would without tfmon.
 - **Which process** (`process`). The first that trains. It takes a record lock on a file that the lane's processes
   inherit. The lock survives `exec`, is not passed on by `fork`, and ends with its process, so that the next one to
   train can become the lane. All other processes train unwatched; their CPU and memory count all the same.
-- **Hooks** (`hooking`) replace methods of TensorFlow (`tf_pulls`, `tf_hooks`) and Keras (`keras_watch`). They
+- **Hooks** (`hooking`) replace methods of TensorFlow (`tf_hooks`, `tf_eager`) and Keras (`keras_watch`). They
   tell a `StepWatcher` (`steps`, `sources`) of pulls and updates, and it tells where steps begin and end. It
   follows one thread, and stands aside while Keras trains (`followed`). Steps that are all alike are only noted
   while they run, and told some hundred at a time (`bundle`).

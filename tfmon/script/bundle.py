@@ -22,7 +22,7 @@ from tfmon.script.sources import Given, Source, nothing
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
 
-MOST = 256
+MOST = 1_024
 """Most steps of a bundle."""
 
 
@@ -45,6 +45,8 @@ class Bundle:
         """Returns the iterator whose pull begins the next step; None while no step may begin."""
         self.next_function: Callable[[], Any] = nothing
         """Returns the function whose call is the next update; `nothing` while none may be made."""
+        self.eager = False
+        """Whether the steps to be noted are updated eagerly."""
         self.busy = False
         """Whether a noted pull or update is under way."""
         self.begun_ns: list[int] = []
@@ -72,20 +74,19 @@ class Bundle:
         Args:
             lane: What says, also by `waiting` and `traces`, that a step must be told by itself.
             source: What the batch was pulled from.
-            function: What made the update by `updater`, which itself made an eager one.
+            function: What made the update by `updater`: a function, an optimizer, or `updater` itself.
             rows: Its examples.
             loss: Its loss.
         """
         path = path_to(getattr(source.ref(), "element_spec", None), is_batch)
-        self.eager = function is updater
-        ranks = () if self.eager else (one.shape.rank for one in function.inputs)
+        mark = getattr(function, MARK, None)
+        ranks = (one.shape.rank for one in function.inputs) if mark else ()
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
         self.until_ns = lane.alike_until()
-        if path is None or (self.at is None and not self.eager) or not self.until_ns:
+        if path is None or (self.at is None and mark) or not self.until_ns:
             return
         self.source, self.pull = source, source.ref
-        self.function = nothing if self.eager else weakref.ref(function)
-        self.mark = updater if self.eager else getattr(function, MARK)
+        self.function, self.mark, self.eager = weakref.ref(function), mark or updater, not mark
         self.rows_path, self.loss, self.updater = path, loss, updater
         self.begun_ns, self.rows, self.given, self.waits_ns = [], [rows], [rows], [source.wait_ns]
         self.thread = threading.get_ident()
@@ -109,12 +110,6 @@ class Bundle:
         """Note an eager update."""
         self.updated_ns, self.loss_before, self.loss = time.monotonic_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
-
-    def tell(self, lane: Lane, examples: int) -> None:
-        """Tell a lane of the steps that have ended, with their examples."""
-        waited_ns = sum(self.waits_ns[: len(self.begun_ns)])
-        loss = self.loss_before if self.updated else self.loss
-        lane.end_steps(self.begun_ns, loss=loss, examples=examples, input_ns=waited_ns)
 
     @property
     def updated(self) -> bool:

@@ -45,7 +45,8 @@ _AFTER_BATCH = frozenset((
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:  # noqa: ANN401
     """Return the values of the knobs that a dataset itself has; without a batch size that cannot be changed."""
-    found = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads_of(dataset)}
+    threads = int(dataset.options().threading.private_threadpool_size or 0) or "auto"
+    found: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
     with contextlib.suppress(KnobError):
         found[BATCH_SIZE.name] = batch_of(dataset)
     return found
@@ -65,11 +66,6 @@ def prefetch_of(dataset: Any) -> KnobValue:  # noqa: ANN401
     options = dataset.options()
     adds = options.experimental_optimization.inject_prefetch is not False and options.autotune.enabled is not False
     return "auto" if adds and kind not in _AHEAD else "off"
-
-
-def threads_of(dataset: Any) -> KnobValue:  # noqa: ANN401
-    """Return the threads that a dataset has to itself."""
-    return int(dataset.options().threading.private_threadpool_size or 0) or "auto"
 
 
 def batch_of(dataset: Any) -> int:  # noqa: ANN401
@@ -122,7 +118,9 @@ def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:  # noqa
         inner = _past(dataset, _OPTIONS, _PREFETCH)
         if BATCH_SIZE.name in changed:
             inner = inner.rebatch(changed[BATCH_SIZE.name])
-        inner = with_prefetch(inner, changed.get(PREFETCH.name, own[PREFETCH.name]))
+        ahead = changed.get(PREFETCH.name, own[PREFETCH.name])
+        if ahead != "off":
+            inner = inner.prefetch(AUTOTUNE if ahead == "auto" else ahead)
         options.experimental_optimization.inject_prefetch = False
     if INPUT_THREADS.name in changed:
         threads = changed[INPUT_THREADS.name]
@@ -133,13 +131,6 @@ def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:  # noqa
         return inner.with_options(options)
     finally:
         logger.disabled = was
-
-
-def with_prefetch(dataset: Any, value: KnobValue) -> Any:  # noqa: ANN401
-    """Return a dataset with a prefetch at its end; the same one for `off`."""
-    if value == "off":
-        return dataset
-    return dataset.prefetch(AUTOTUNE if value == "auto" else value)
 
 
 def _past(dataset: Any, *kinds: str) -> Any:  # noqa: ANN401

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from tfmon.model.lane_events import Progressed
 from tfmon.script.looking import line_of, users_frame
+from tfmon.script.rounds import SETTLED
 from tfmon.script.sources import Source
 
 if TYPE_CHECKING:
@@ -32,14 +34,21 @@ class LoopReport:
         self._told: set[str] = set()
         self.doubts: dict[str, str] = {}
         """What may stay unknown of the steps, and why; an empty reason for what is known again."""
-        self.counted = ""
-        """What is counted as a step."""
+        self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        """Each kind of update, with the step that it was first seen in."""
 
-    def describe(self, name: str, *, given: bool) -> str:
-        """Return what is counted as a step, by the line of the script that made the first one."""
-        examples = "the first dimension of what it is given" if given else "what is read for it"
-        self.counted = f"{line_of(users_frame())}: an update by {name}; examples: {examples}"
-        return self.counted
+    def begins(self, kind: object, step: int) -> bool:
+        """Return whether an update of this kind begins a phase: it is new, and no part of a round."""
+        if kind in self._kinds:
+            return False
+        begins = step >= max(self._kinds.values(), default=-SETTLED) + SETTLED
+        self._kinds[kind] = step
+        return begins
+
+    def describe(self, name: str, *, given: bool, read: bool) -> str:
+        """Return what is counted as a step, by the line of the script that makes it."""
+        examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
+        return f"{line_of(users_frame())}: an update by {name}; examples: {examples}"
 
     def epoch_over(self, batches: int) -> None:
         """Record that an epoch of so many batches has ended."""
@@ -48,24 +57,21 @@ class LoopReport:
 
     def progress(self, main: Source | None) -> Progressed:
         """Return how far the loop is in what it reads, None where no dataset is read."""
+        begun = self._epoch - int(main is not None and main.over)
         return Progressed(
             at_ns=time.monotonic_ns(),
             doing=self.doing,
-            epoch=self._epoch if self._batches is not None or main is not None else 0,
+            epoch=begun if self._batches is not None or main is not None else 0,
             batch=main.steps if main is not None else 0,
             batches=self._batches,
             epochs_done=self._epoch - 1,
         )
 
-    def unknown(self, what: str) -> bool:
-        """Return whether a lane was told that something stays unknown."""
-        return what in self._told
-
     def examples(self, found: int | str) -> int:
         """Return the examples to tell of a step; 0 where they are not known, and keep the reason."""
         if isinstance(found, str):
             self.doubts["examples"] = self.doubts.get("examples") or found
-        return 0 if isinstance(found, str) or self.unknown("examples") else found
+        return 0 if isinstance(found, str) or "examples" in self._told else found
 
     def doubt(self, reason: str, *parts: str) -> None:
         """Have nothing told of the steps, or of these parts of what is."""

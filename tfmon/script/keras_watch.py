@@ -27,7 +27,7 @@ from tfmon.script import process, watching
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
-from tfmon.script.looking import leaves_of, rows_of
+from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 from tfmon.script.watching import watcher
 
@@ -211,7 +211,8 @@ class Watcher:
             lane.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
-        lane.report_model(_parameters(model))
+        lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
+        lane.tell_step(f"{line_of(users_frame())}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         self._per_call = _steps_per_call(model)
@@ -327,10 +328,11 @@ def _steps_per_call(model: Any) -> int:  # noqa: ANN401
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401
-    """Return the loss in what a train function returned, without reading it; None for none."""
-    if isinstance(result, tuple | list):
-        result = result[0] if result else None
-    return result.get("loss") if isinstance(result, dict) else result
+    """Return the loss, or what is first named so, in what a train function returned, unread; None for none."""
+    if isinstance(result, dict):
+        named = (value for name, value in result.items() if str(name).endswith("loss"))
+        return result.get("loss", next(named, None))
+    return next(iter(result), None) if isinstance(result, tuple | list) else result
 
 
 def _numbers(logs: dict[str, Any]) -> dict[str, float]:
@@ -341,8 +343,3 @@ def _numbers(logs: dict[str, Any]) -> dict[str, float]:
         except (TypeError, ValueError):
             continue
     return found
-
-
-def _parameters(model: Any) -> int:  # noqa: ANN401
-    """Return the number of trainable values of a model."""
-    return sum(math.prod(int(length or 1) for length in weight.shape) for weight in model.trainable_weights)

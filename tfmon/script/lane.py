@@ -89,21 +89,15 @@ class Lane(Meter):
         python, unlike = platform.python_version(), differences(os.environ)
         send(
             Hello(
-                at_ns=now_ns,
-                protocol=PROTOCOL,
-                pid=os.getpid(),
-                python=python,
-                reports_stack=True,
-                unlike=unlike,
+                at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True, unlike=unlike
             )
         )
-        found = libraries.find(self.device)
-        self.device = found.kind
-        if found.missing_device:
-            self.fail("device_absent", found.missing_device)
-        send(found.loaded)
+        self.device, missing, loaded = libraries.find(self.device)
+        if missing:
+            self.fail("device_absent", missing)
+        send(loaded)
         self.enter(WARMING_UP)
-        if found.loaded.tensorflow:
+        if loaded.tensorflow:
             self.traces = TraceWatch()
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
@@ -140,10 +134,8 @@ class Lane(Meter):
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
         """Offer a knob, and return its value; an impossible value of the command line ends the script.
 
-        Args:
-            knob: the knob.
-            apply: is called with each new value between two steps; KnobError refuses it, and if it returns
-                something true, the value takes effect at `begin_pending`.
+        `apply` is called with each new value between two steps; KnobError refuses it, and if it returns something
+        true, the value takes effect at `begin_pending`.
         """
         known = knob.name in self.knobs
         try:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_pipes import ANY
 
 
-class Libraries(NamedTuple):
-    """The libraries of a script."""
+def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
+    """Return what a lane of the kind `cpu`, `gpu` or `any` trains with; import nothing.
 
-    kind: str
-    """The devices that it may train on: `cpu` or `gpu`."""
-    missing_device: str
-    """Why the script does not train on the lane's device; empty if it does."""
-    loaded: LibrariesLoaded
-    """A version is empty for what the script has not loaded."""
-
-
-def find(kind: str) -> Libraries:
-    """Return what the script has loaded, on a lane of the kind `cpu`, `gpu` or `any`; import nothing."""
+    Returns: `cpu` or `gpu`; why the script does not train on it, or ""; and the libraries that it has loaded.
+    """
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
     name, missing = "", ""
@@ -46,7 +38,7 @@ def find(kind: str) -> Libraries:
         gpu_uuid=next(iter(uuids), None),
         gpu_uuids=uuids,
     )
-    return Libraries(kind, missing, loaded)
+    return kind, missing, loaded
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:

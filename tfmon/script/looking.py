@@ -24,7 +24,7 @@ def logs_operations() -> bool:
 def users_frame() -> FrameType:
     """Return the frame of the script's instruction that is running now."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and _package(frame) in LIBRARIES:
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
         frame = frame.f_back
     return frame
 
@@ -34,10 +34,6 @@ def line_of(frame: FrameType) -> str:
     name, number = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(name, number, frame.f_globals).strip()
     return f"{os.path.basename(name)}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")  # noqa: PTH119
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def leaves_of(value: Any) -> list[Any]:  # noqa: ANN401
@@ -94,17 +90,6 @@ def first_of(target: Any) -> Any:  # noqa: ANN401
     while isinstance(target, tuple | list) and target:
         target = target[0]
     return target
-
-
-def variables_in(sources: Any) -> list[Any]:  # noqa: ANN401
-    """Return TensorFlow's variables in a nested structure; Keras wraps its own around them."""
-    found = []
-    for one in leaves_of(sources):
-        inner = getattr(one, "_value", None)
-        variable = inner if hasattr(inner, "assign_sub") else one
-        if hasattr(variable, "assign_sub"):
-            found.append(variable)
-    return found
 
 
 def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:  # noqa: ANN401

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from operator import is_
 from typing import Any
 
-from tfmon.script.looking import path_to
+from tfmon.script.looking import leaves_of, path_to
 from tfmon.script.rounds import Updater
 
 MARK = "_tfmon_mark"
@@ -23,12 +24,24 @@ _SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Ide
 
 
 class Variables(dict[int, Callable[[], Any]]):
-    """Weak references to variables; a variable cannot be in a set."""
+    """Weak references to TensorFlow's variables; a variable cannot be in a set."""
 
-    def add(self, variables: Iterable[Any]) -> None:
-        """Add variables."""
-        for one in variables:
-            self[id(one)] = weakref.ref(one)
+    def __init__(self, sources: Any = ()) -> None:  # noqa: ANN401
+        """Refer to those in a nested structure; Keras wraps its own around them."""
+        flat = isinstance(sources, list | tuple) and all(hasattr(one, "assign_sub") for one in sources)
+        self._given = [weakref.ref(one) for one in sources] if flat else []
+        for one in leaves_of(sources):
+            inner = getattr(one, "_value", None)
+            variable = inner if hasattr(inner, "assign_sub") else one
+            if hasattr(variable, "assign_sub"):
+                self[id(variable)] = weakref.ref(variable)
+
+    def are(self, sources: object) -> bool:
+        """Return whether they were made of the same variables, in a flat list."""
+        given = self._given
+        if not isinstance(sources, list | tuple) or not 0 < len(given) == len(sources):
+            return False
+        return all(map(is_, sources, map(weakref.ref.__call__, given)))
 
     def has(self, variable: object) -> bool:
         """Return whether a variable is one of these."""

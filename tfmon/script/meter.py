@@ -106,13 +106,10 @@ class Meter(LaneControl):
         call_ns: int | None = None,
         ended_ns: int | None = None,
     ) -> None:
-        """End a step, and the window if it is due.
+        """End a step, or several that were run as one, and the window if it is due; the loss is read at its end.
 
         Args:
-            steps: more than one if they were run as one.
-            loss: a number or a tensor; kept, and read when the window ends.
-            examples: those that the feed does not count.
-            input_ns: the wait for the batch, as far as the feed does not know it.
+            examples: those that the feed does not count; `input_ns` likewise.
             call_ns: duration of the step without its input; None if it began with `start_step`.
             ended_ns: when it ended, if that was before now; the time since then is in no step.
         """
@@ -153,13 +150,9 @@ class Meter(LaneControl):
         return self.slices.due_ns(self.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the step that was begun and others after it, each of which began where the one before ended.
+        """End the step that was begun and others, each of which began where the one before ended.
 
-        Args:
-            ends_ns: when they ended; the next step goes on from the last of them.
-            loss: that of the last one.
-            examples: all of theirs.
-            input_ns: their wait for batches.
+        The loss is that of the last one; `examples` and `input_ns` are sums.
         """
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
@@ -194,15 +187,13 @@ class Meter(LaneControl):
         return at_ns
 
     def count(self) -> None:
-        """Count the times of the last steps into the window."""
-        if not self._uncounted:
-            return
-        clock, told = self.clock, self._uncounted
-        if missed := self.confirm():
+        """Count the times of the last steps into the window; a sampled step may be the only one that is new."""
+        clock, told, missed = self.clock, self._uncounted, self.confirm()
+        clock.done += missed
+        if missed and told:
             written, steps = clock.kept, max(0, min(told + missed, clock.room))
             each_ns = sum(clock.times[written : written + told]) // max(1, steps)
             clock.times[written : written + steps] = array("q", [each_ns] * steps)
-            clock.done += missed
             self._uncounted = steps
         clock.count(self._uncounted)
         self._uncounted = 0

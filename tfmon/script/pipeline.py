@@ -18,12 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
-from tfmon.script.datasets import (
-    BY_TFMON,
-    is_cut_by_map,
-    settings_of,
-    with_settings,
-)
+from tfmon.script.datasets import BY_TFMON, is_cut_by_map, settings_of, with_settings
 from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.lane import Lane
@@ -89,13 +84,7 @@ class Pipeline:
     """
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepWatcher) -> None:
-        """Change nothing yet.
-
-        Args:
-            hooks: where the replaced method is kept.
-            joined: returns this process's lane, None before its first step.
-            loop: the loop that trains.
-        """
+        """Change nothing yet; `joined` returns this process's lane, None before its first step."""
         self._hooks, self._joined, self._loop = hooks, joined, loop
         self._one_iterator = False
         self._keras_reads: Any = None
@@ -117,8 +106,6 @@ class Pipeline:
         self._eager, self._endless = context.executing_eagerly, tf.data.INFINITE_CARDINALITY
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
 
-    # ------------------------------------------------------------ who reads what
-
     def fits(self, *, one_iterator: bool) -> None:
         """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has."""
         self._one_iterator, self._keras_reads = one_iterator, None
@@ -132,8 +119,6 @@ class Pipeline:
         lane = self._joined()
         if lane is not None:
             self._offer(lane, iterator, 0)
-
-    # ------------------------------------------------------------ knobs
 
     def joined(self, lane: Lane) -> None:
         """Offer a lane, whose first update is about to be made, the knobs of what was read for it."""
@@ -172,15 +157,6 @@ class Pipeline:
             raise KnobError(FOR_EVER.format(knob.name, show(value)))
         return True
 
-    def _keep(self, name: str, value: KnobValue) -> None:
-        """Record the value in effect."""
-        if value == self._own.get(name):
-            self._values.pop(name, None)
-        else:
-            self._values[name] = value
-
-    # ------------------------------------------------------------ the next epoch
-
     def _iter(self, own: Any) -> Any:  # noqa: ANN401
         def iterate(dataset: Any) -> Any:  # noqa: ANN401
             try:
@@ -207,7 +183,9 @@ class Pipeline:
         begins = trains or (trains is None and not self._loop.sources.reads)
         if begins and lane is not None and lane.measures_this_thread:
             for name, value in lane.begin_pending().items():
-                self._keep(name, value)
+                self._values[name] = value
+                if value == self._own.get(name):
+                    del self._values[name]
         if trains is False:
             return dataset
         wanted = dict(self._values)

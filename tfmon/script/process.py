@@ -48,7 +48,9 @@ def _join() -> Lane | None:
     try:
         fcntl.lockf(pipes.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        tell(pipes, "processes", f"process {os.getpid()}{_rank()}")
+        rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        which = f" (rank {rank} of {ranks})" if rank and ranks else ""
+        tell(pipes, "processes", f"process {os.getpid()}{which}")
         return None
     from tfmon.script.hooking import hooks
     from tfmon.script.lane import Lane
@@ -64,12 +66,6 @@ def tell(pipes: LanePipes, what: str, reason: str) -> None:
 
     with contextlib.suppress(OSError):  # one short line, so it is written whole
         os.write(pipes.metric_fd, encode_message(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason)))
-
-
-def _rank() -> str:
-    """Return which of several ranks this process is, where its launcher says so."""
-    rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    return f" (rank {rank} of {ranks})" if rank and ranks else ""
 
 
 def _abandon() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from types import FrameType
+import traceback
+from collections.abc import Callable
 
 from tfmon.model.lane_events import FromLane, StackReported
 from tfmon.model.threads import is_ours
@@ -66,18 +67,10 @@ def stacks(first: int) -> StackReported:
     lines: list[str] = []
     for ident in sorted(frames, key=lambda ident: ident != first)[:MOST_THREADS]:
         lines.append(f"Thread 0x{ident:016x} [{names.get(ident, '')}] (most recent call first):")
-        lines.extend(_calls(frames[ident]))
+        calls = itertools.islice(traceback.walk_stack(frames[ident]), MOST_FRAMES)
+        lines += [
+            f'  File "{frame.f_code.co_filename}", line {at} in {frame.f_code.co_name}' for frame, at in calls
+        ]
     return StackReported(
         at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES])
     )
-
-
-def _calls(frame: FrameType | None) -> Iterator[str]:
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return
-        code = frame.f_code
-        yield f'  File "{code.co_filename}", line {frame.f_lineno} in {code.co_name}'
-        frame = frame.f_back
-    if frame is not None:
-        yield "  ..."

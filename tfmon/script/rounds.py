@@ -31,18 +31,13 @@ class Updater:
         """How many calls make an update: gradients may be accumulated by the optimizer."""
         self.rebase()
 
-    @property
-    def counts(self) -> bool:
-        """Whether it counts its updates itself."""
-        return bool(self._counters) and not logs_operations()
-
     def rebase(self) -> None:
         """Compare with the optimizers' own counts from now on."""
         self.made = 0
         self._base = self._read()
 
     def _read(self) -> list[int]:
-        now = [read() for read, _ in self._counters] if self.counts else []
+        now = [] if logs_operations() else [read() for read, _ in self._counters]
         return [one for one in now if one is not None]
 
     @property
@@ -74,22 +69,20 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
     if not hasattr(counter, "numpy"):
         return None
     inner = getattr(counter, "_value", None)
-    kept = weakref.ref(inner if hasattr(inner, "assign_sub") else counter)
+    variable: Any = inner if hasattr(inner, "assign_sub") else counter
+    kept = weakref.ref(variable)
+    plain = type(variable).__name__ == "ResourceVariable"
+    handle, kind = (variable.handle, variable.dtype) if plain else (None, None)
 
     def read() -> int | None:
-        counter: Any = kept()
-        return None if counter is None else value_of(counter)
+        if plain:  # which stays until the last updates are compared, and keeps no optimizer
+            from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
+
+            return int(read_variable_op(handle, kind).numpy())
+        counter = kept()
+        return None if counter is None else int(counter.numpy())
 
     return read, every
-
-
-def value_of(counter: Any) -> int:  # noqa: ANN401
-    """Return the value of a variable; one of TensorFlow is read by its operation alone, in half the time."""
-    if type(counter).__name__ != "ResourceVariable":
-        return int(counter.numpy())
-    from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
-
-    return int(read_variable_op(counter.handle, counter.dtype).numpy())
 
 
 class Rounds:

@@ -13,6 +13,7 @@ Given = tuple[int, ...]
 """First dimensions of what a function that computes gradients was given, or of both ends of a tape."""
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
+NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
@@ -137,7 +138,9 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
             continue  # one optimizer of a round is given the batch, another makes its own
         found = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
         if len(found) != 1:
-            return NOT_SEEN if not dims else OTHER_ROWS if pulled else "the step is given parts of different size"
+            if not dims:
+                return NOT_SEEN if pulled else NOTHING_READ
+            return OTHER_ROWS if pulled else "the step is given parts of different size"
         (rows,) = found
         total += rows * calls
         each.add(rows)

@@ -173,14 +173,12 @@ class StepWatcher(Followed):
     def update_ends(
         self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
     ) -> None:
-        """Record that weights were updated.
+        """Record that `updater` has updated weights; the loss is read later.
 
         Args:
-            updater: What updated them.
-            loss: A tensor or a function that returns the loss, or None; it is read later.
             calls: How many calls of the optimizer that was; with 0 it was no update.
             mark: What is known of the function that did it.
-            function: That function, if the next steps may be noted in `bundle` where they are like this one.
+            function: What did it, if the next steps may be noted in `bundle` where they are like this one.
         """
         assert self.lane is not None
         self._updating = False
@@ -203,8 +201,9 @@ class StepWatcher(Followed):
         self._due += self.rounds.plus(updater, updates)
         if self._past.steps and self.rounds.leader is not None:
             self._merge()
-        if not self._step and not self.report.counted:
-            self.lane.tell_step(self.report.describe(updater.name, given=any(self.given)))
+        if self.report.begins(self._mark, self._step):
+            read = self._in_graph or bool(self.sources.pulled)
+            self.lane.tell_step(self.report.describe(updater.name, given=any(self.given), read=read))
         alike = self._alike if function is not None and self.rounds.settled else None
         if alike is not None and alike is self._mark_if_alike:
             ((_, (rows,)),) = self.sources.pulled
@@ -264,7 +263,8 @@ class StepWatcher(Followed):
         self.rounds.plus(bundle.updater, bundle.updater.made_more(steps - 1 + updated))
         if bundle.given != rows[: len(bundle.given)]:
             self.report.doubt(OTHER_ROWS, "examples")
-        bundle.tell(self.lane, self.report.examples(sum(rows[:steps])))
+        loss, examples = bundle.loss_before if updated else bundle.loss, self.report.examples(sum(rows[:steps]))
+        self.lane.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(bundle.waits_ns[:steps]))
         source.steps += steps
         source.pulls += steps
         self._step += steps

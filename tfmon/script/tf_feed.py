@@ -159,8 +159,6 @@ def the_feed() -> TensorFlowFeed:
     return TensorFlowFeed()
 
 
-# ---------------------------------------------------------------- whether operations can run
-
 DETERMINISTIC = "determinism is on"
 
 
@@ -187,9 +185,6 @@ def cannot_run() -> str:
         if holds:
             return reason
     return ""
-
-
-# ---------------------------------------------------------------- the size of a batch
 
 
 def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401

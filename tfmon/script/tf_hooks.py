@@ -1,8 +1,8 @@
 """Hooks on TensorFlow that show a `StepWatcher` what any training loop does, in graphs or eagerly.
 
-- A pull of a batch, see `tf_pulls`.
+- A pull of a batch, by Python or inside of a graph.
 - An update: the call of a function that was *marked* while it was traced, because an optimizer was applied in it;
-  or an optimizer, or an assignment to what a tape has differentiated by, when run eagerly.
+  or an optimizer, or an assignment to what a tape has differentiated by, when run eagerly: see `tf_eager`.
 - The loss: what the marked function returns, or what the tape differentiated.
 
 Marks lie on graphs, not on functions: another trace of the same function may train nothing. A function that is
@@ -14,78 +14,38 @@ Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
 from __future__ import annotations
 
 import functools
-import weakref
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
 from tfmon.script import hooking
-from tfmon.script.hooking import Hooks, Watching, hidden, unseen
-from tfmon.script.knobs import LoopOptimizers
-from tfmon.script.looking import first_of, rows_in, variables_in
-from tfmon.script.marks import MARK, UNTRAINED, Mark, Variables, mark_of, mark_training, marks_around
-from tfmon.script.rounds import Updater
+from tfmon.script.bundle import MOST
+from tfmon.script.hooking import hidden, unseen
+from tfmon.script.looking import rows_in, rows_of
+from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
 from tfmon.script.sources import nothing
-from tfmon.script.steps import StepWatcher
-from tfmon.script.tf_pulls import PullHooks
+from tfmon.script.tf_eager import BOTH, EagerHooks
+from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
 hooking.FILES.add(__file__)
-LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
-"""Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
-BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 
 
-class TensorFlowHooks:
-    """The hooks of one process, and what they remember between two of them.
-
-    Thread: any; the watcher ignores threads that it does not follow.
-    """
-
-    def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
-        self.watcher, self.hooks = watcher, hooks
-        self._sources = Variables()
-        self._target: Any = None
-        self._tape = 0
-        self._rows: list[int] | None = None
-        """First dimensions of what a tape goes back through; None while none does."""
-        self._depth = 0
-        self.optimizers = LoopOptimizers()
-        self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
-        self._by_hand: dict[str, Updater] = {}
+class TensorFlowHooks(EagerHooks):
+    """The hooks of one process: those of eager loops, and those on calls of functions that train, and on pulls."""
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
-        import tensorflow as tf
-        from tensorflow.python.eager import backprop, context
+        from tensorflow.python.data.ops import iterator_ops
+        from tensorflow.python.distribute import input_lib
         from tensorflow.python.eager.polymorphic_function import concrete_function
-        from tensorflow.python.framework import ops
-        from tensorflow.python.ops import resource_variable_ops
 
-        self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
+        super().install()
         setattr(concrete_function.ConcreteFunction, MARK, None)
-        PullHooks(self.watcher, self.hooks).install()
-        replace = self.hooks.replace
-        replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
-        replace(tf.GradientTape, "gradient", self.hooks.around(self._gradient))
-        replace(backprop._MockOp, "__init__", self._goes_back)
-        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self.hooks.around(self._apply))
-        for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
-            replace(kind, "assign", self.hooks.around(self._assign))
-            for name in ("assign_add", "assign_sub"):
-                replace(kind, name, self.hooks.around(functools.partial(self._assign, adds=True)))
-
-    def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
-        """Watch the optimizers of a Keras, whichever it is."""
-        found = [keras.optimizers.Optimizer, getattr(keras.optimizers, "LossScaleOptimizer", None)]
-        found.append(getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
-        found.append(getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None))
-        for optimizer in found:
-            for kind in getattr(optimizer, "__mro__", ())[:-1]:
-                name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
-                if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
-                    self.hooks.replace(kind, name, self.hooks.around(self._apply))
-
-    # ------------------------------------------------------------ updates
+        self.hooks.replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
+        for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
+            self.hooks.replace(kind, "__next__", self._next)
+            self.hooks.replace(kind, "get_next", self._pull)
+            self.hooks.replace(kind, "get_next_as_optional", functools.partial(self._pull, optional=True))
 
     def _call(self, own: Any) -> Any:  # noqa: ANN401
         watcher, hooks = self.watcher, self.hooks
@@ -184,113 +144,91 @@ class TensorFlowHooks:
             loss, self._target = loss or self._target, None
         watcher.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
 
-    def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
-        """Return what stands for some optimizers, or for weights that are updated by hand."""
-        known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
-        key = frozenset(map(id, optimizers))
-        updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
-        if updater is None:
-            names = " and ".join(sorted(type(one).__name__ for one in optimizers))
-            updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
-            if optimizers:
-                known[key] = updater
-            else:
-                self._by_hand[by_hand] = updater
-        return updater
+    # ------------------------------------------------------------ pulls
 
-    @property
-    def _optimized(self) -> bool:
-        """Whether an optimizer has updated weights."""
-        return any(not updater.by_hand for updater in self.watcher.updaters)
+    def _next(self, own: Any) -> Any:  # noqa: ANN401
+        """Return a pull that notes what the bundle expects, and has the rest told."""
+        watcher, hooks, tell = self.watcher, self.hooks, self._pull(own)
 
-    def _apply(self, optimizer: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
-        """Watch an optimizer that is applied: an update, or a mark on the graph that is built."""
-        if self._depth or self.hooks.off:
-            return
-        if not self._eager():
-            mark_training(self._graph(), [optimizer])
-            self._saw(optimizer)
-            yield hidden()
-        elif self.watcher.here:
-            self._sources = Variables()
-            self._saw(optimizer)
-            yield from self._update(self.updater_of([optimizer]), scaled=hasattr(optimizer, "inner_optimizer"))
-
-    def _assign(self, variable: Any, *_args: Any, adds: bool = False, **_more: Any) -> Watching | None:  # noqa: ANN401
-        """Watch an assignment to what a tape has differentiated by, which may be an update by hand."""
-        return self._by_hands(adds=adds) if self._sources and self._sources.has(variable) else None
-
-    def _by_hands(self, *, adds: bool) -> Watching:
-        self._sources = Variables()
-        if not self._eager() or self._depth:
-            return
-        updater = self.updater_of([], "assign_sub" if adds else "assign")
-        others = any(one is not updater for one in self.watcher.updaters)
-        if not self._optimized if adds else not others:
-            yield from self._update(updater)
-        elif adds and self.watcher.here:
-            self.watcher.report.doubt(BOTH)
-
-    def _update(self, updater: Updater, *, scaled: bool = False) -> Watching:
-        """Watch an update that is made eagerly; the loss is not known where it was `scaled`."""
-        if not self.watcher.update_begins(updater):
-            return
-        self._depth += 1
-        try:
-            yield None
-        except GeneratorExit:
-            self.watcher.update_fails()
-            raise
-        finally:
-            self._depth -= 1
-        loss, self._target, self._tape = self._target, None, 0
-        self.watcher.update_ends(updater, None if scaled else loss, function=None if scaled else updater)
-
-    def _gradient(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
-        """Watch a tape that computes gradients."""
-        eager = self._eager()
-        seen = not self.hooks.off and not self._depth and (not eager or self.watcher.here)
-        if seen:
-            seen = self._differentiated(tape, target, sources, eager=eager)
-        if not eager:
-            yield hidden()
-        elif seen:
+        def pull(iterator: Any) -> Any:  # noqa: ANN401
+            bundle = watcher.bundle
+            next_pull, noted = bundle.next_pull, False
             try:
-                yield None
-            finally:
-                rows, self._rows = self._rows or [], None
-            self.watcher.gradient(tuple(dict.fromkeys((*rows[:1], *rows[-1:]))))
+                if (
+                    next_pull is None
+                    or next_pull() is not iterator
+                    or bundle.waiting
+                    or bundle.traces.count != bundle.traced
+                    or get_ident() != bundle.thread
+                    or len(bundle.rows) >= MOST
+                    or (began_ns := monotonic_ns()) >= bundle.until_ns
+                ):
+                    return tell(iterator)
+                bundle.next_pull, bundle.busy, noted = None, True, True
+                bundle.begun_ns.append(began_ns)
+                given = own(iterator)
+                try:
+                    bundle.waits_ns.append(monotonic_ns() - began_ns)
+                    first = given
+                    for key in bundle.rows_path:
+                        first = first[key]
+                    bundle.rows.append(first._shape_tuple()[0])
+                    bundle.next_function, bundle.busy = bundle.function, False
+                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+                    hooks.failure(error)
+                return given
+            except BaseException as error:
+                if noted:
+                    with hooks:
+                        watcher.catch_up()
+                        watcher.pull_fails(bundle.source, ended=ends_data(error))
+                unseen(error)
+                raise
 
-    def _differentiated(self, tape: Any, target: Any, sources: Any, *, eager: bool) -> bool:  # noqa: ANN401
-        """Record what is differentiated by which variables; return whether its examples are to be recorded."""
-        target, sources = first_of(target), variables_in(sources)
-        if eager:
-            if sources:
-                again = self._tape == id(tape) and self._target is not target
-                self._target, self._tape = (None if again else target), id(tape)
-                self._rows = []
-            self._sources = Variables()
-            self._sources.add(sources)
-            return bool(sources)
-        for number, mark in enumerate(marks_around(self._graph())):
-            mark.sources.add(sources)
-            if not number and sources:
-                mark.targets.add(getattr(target, "name", ""))
-        return False
+        return pull
 
-    def _goes_back(self, own: Any) -> Any:  # noqa: ANN401
-        """Note the first dimension of what the loss is a mean of, then of what the layers are given."""
+    def _pull(self, own: Any, *, optional: bool = False) -> Any:  # noqa: ANN401
+        watcher, hooks = self.watcher, self.hooks
 
-        def goes_back(op: Any, attributes: Any, inputs: Any, outputs: Any, kind: str, *args: Any) -> None:  # noqa: ANN401
-            own(op, attributes, inputs, outputs, kind, *args)
-            if (rows := self._rows) is not None and inputs and (not rows or kind in LAYERS):
-                with self.hooks:
-                    shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
-                    if len(shape) > (kind == "Reshape"):
-                        rows.append(shape[0])
+        def pull(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            source = feed = None
+            try:
+                with hooks:
+                    if not hooks.off:
+                        feed = self._feed_here()
+                        if feed is None and not optional and self._eager():
+                            source = watcher.pull_begins(iterator)
+                if feed is not None:
+                    with hidden():
+                        return feed.counted(own, iterator, args, kwargs, optional=optional)
+                given = own(iterator, *args, **kwargs)
+                if source is not None:
+                    with hooks:
+                        watcher.pull_ends(source, rows_of(given, batched=source.batched))
+                return given
+            except BaseException as error:
+                if source is not None:
+                    with hooks:
+                        watcher.pull_fails(source, ended=ends_data(error))
+                unseen(error)
+                raise
 
-        return goes_back
+        return pull
 
-    def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
-        if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:
-            self.optimizers.saw(optimizer)
+    def _feed_here(self) -> TensorFlowFeed | None:
+        """Return what counts a batch that Keras pulls, or the graph that is built now; None for an eager loop."""
+        feed = the_feed()
+        if feed.busy:
+            return None
+        if feed.follows == get_ident():
+            return feed
+        if self.watcher.off or self.watcher.aside or self._eager():
+            return None
+        for mark in marks_around(self._graph()):
+            mark.pulls = True
+        return feed
+
+
+def ends_data(error: BaseException) -> bool:
+    """Return whether an error of a pull says that there are no more batches."""
+    return type(error).__name__ in ("StopIteration", "OutOfRangeError")

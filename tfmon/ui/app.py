@@ -187,6 +187,10 @@ class MonitorApp(TerminalApp[Ending]):
         """Leave, and let the lanes train on: `run()` returns None. Thread: any, and any signal handler."""
         self._request(self.exit)
 
+    def request_terminal(self) -> None:
+        """Set the terminal up again. Thread: any, and any signal handler."""
+        self._request(self.take_terminal)
+
     def _request(self, call: Callable[..., object], *given: object) -> None:
         if self._loop_of_app is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended

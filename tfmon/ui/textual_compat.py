@@ -16,6 +16,7 @@ No other module touches a name of Textual that begins with an underscore. What i
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import threading
 import time
@@ -153,9 +154,9 @@ class TerminalApp(App[Result]):
     def take_terminal(self) -> None:
         """Set the terminal up again, after a shell has used it while this process was suspended.
 
-        Thread: the main thread.
+        A terminal that is closed, which sends SIGCONT, too, is left alone.
         """
-        if self._driver is not None:
+        if self._driver is not None and self.output is not None and os.isatty(self.output.fileno()):
             self._driver.suspend_application_mode()
             self._driver.resume_application_mode()
             self.call_later(self.refresh)

@@ -12,6 +12,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.tuning import undoes_last
+from tfmon.analysis.verdict_notes import unlike_phases
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS
@@ -103,7 +104,8 @@ def awaited(analysis: Analysis) -> str:
     if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
         return f"crossover: {curve.text}"
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
-    if analysis.verdict.ratio is not None or len(lanes) < 2 or any(lane.over for lane in lanes):
+    answered = analysis.verdict.ratio is not None or unlike_phases(lanes)
+    if answered or len(lanes) < 2 or any(lane.over for lane in lanes):
         return ""
     waiting = [lane for lane in lanes if lane.phase in lifecycle.STAGES and not lane.points]
     if any(lane.phase != lifecycle.STAGES[-1] for lane in waiting):

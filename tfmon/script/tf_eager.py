@@ -1,0 +1,274 @@
+"""Hooks on what trains eagerly: a tape that computes gradients, an optimizer, an assignment.
+
+A loop whose steps are alike passes them several times a step, so each is a plain function that does little where
+the `Bundle` expects it, and has the rest watched by a generator.
+
+Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from threading import get_ident
+from time import monotonic_ns
+from typing import Any
+
+from tfmon.script import hooking
+from tfmon.script.hooking import Hooks, Watching, hidden, unseen
+from tfmon.script.knobs import LoopOptimizers
+from tfmon.script.looking import first_of
+from tfmon.script.marks import Variables, mark_training, marks_around
+from tfmon.script.rounds import Updater
+from tfmon.script.sources import Given, nothing
+from tfmon.script.steps import StepWatcher
+
+hooking.FILES.add(__file__)
+LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
+"""Operations whose first input is a batch, as a rule; a reshape shows where examples are taken apart."""
+OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
+"""What TensorFlow notes of an operation that a tape goes back through; else the examples are not known."""
+NO_VARIABLES = Variables()
+BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
+
+
+class EagerHooks:
+    """The hooks of one process on what trains eagerly, and what they remember between two of them.
+
+    Thread: any; the watcher ignores threads that it does not follow.
+    """
+
+    def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
+        self.watcher, self.hooks = watcher, hooks
+        self._sources = self._known = NO_VARIABLES
+        """What the last tape has differentiated by until an update, and after it."""
+        self._target: Any = None
+        self._tape = 0
+        self._rows: list[int] | None = None
+        """First dimensions of what a tape goes back through; None while none does."""
+        self._depth = 0
+        self.optimizers = LoopOptimizers()
+        self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
+        self._by_hand: dict[str, Updater] = {}
+
+    def install(self) -> None:
+        """Replace the methods of TensorFlow, which is loaded."""
+        import tensorflow as tf
+        from tensorflow.python.eager import backprop, context
+        from tensorflow.python.framework import ops
+        from tensorflow.python.ops import resource_variable_ops
+
+        self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
+        self._tensor, replace = ops.EagerTensor, self.hooks.replace
+        replace(tf.GradientTape, "gradient", self._gradient)
+        if backprop._MockOp.__init__.__code__.co_names == OPERATION:
+            replace(backprop._MockOp, "__init__", self._goes_back)
+        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
+        for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
+            for name in ("assign", "assign_add", "assign_sub"):
+                replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
+
+    def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
+        """Watch the optimizers of a Keras, whichever it is."""
+        found = [keras.optimizers.Optimizer, getattr(keras.optimizers, "LossScaleOptimizer", None)]
+        found.append(getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
+        found.append(getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None))
+        for optimizer in found:
+            for kind in getattr(optimizer, "__mro__", ())[:-1]:
+                name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
+                if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
+                    self.hooks.replace(kind, name, self._apply)
+
+    def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
+        """Return what stands for some optimizers, or for weights that are updated by hand."""
+        known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
+        key = frozenset(map(id, optimizers))
+        updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
+        if updater is None:
+            names = " and ".join(sorted(type(one).__name__ for one in optimizers))
+            updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
+            if optimizers:
+                known[key] = updater
+            else:
+                self._by_hand[by_hand] = updater
+        return updater
+
+    @property
+    def _optimized(self) -> bool:
+        """Whether an optimizer has updated weights."""
+        return any(not updater.by_hand for updater in self.watcher.updaters)
+
+    def _apply(self, own: Any) -> Any:  # noqa: ANN401
+        """Return an optimizer's method that notes the update which the bundle expects; others are watched."""
+        watcher, hooks, watched = self.watcher, self.hooks, self.hooks.around(self._applied)(own)
+
+        def apply(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            bundle = watcher.bundle
+            try:
+                if (
+                    not args
+                    or args[0] is not bundle.next_function()
+                    or len(bundle.given) == len(bundle.begun_ns)
+                    or bundle.traces.count != bundle.traced
+                    or get_ident() != bundle.thread
+                ):
+                    return watched(*args, **kwargs)
+                bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
+                self._depth += 1
+                try:
+                    result = own(*args, **kwargs)
+                except BaseException:
+                    with hooks:
+                        watcher.catch_up()
+                    raise
+                finally:
+                    self._depth -= 1
+                bundle.updated_ns, bundle.loss_before, bundle.loss = monotonic_ns(), bundle.loss, self._target
+                bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, 0
+                return result
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return apply
+
+    def _applied(self, optimizer: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
+        """Watch an optimizer that is applied: an update, or a mark on the graph that is built."""
+        if self._depth or self.hooks.off:
+            return
+        if not self._eager():
+            mark_training(self._graph(), [optimizer])
+            self._saw(optimizer)
+            yield hidden()
+        elif self.watcher.here:
+            self._sources = NO_VARIABLES
+            self._saw(optimizer)
+            alike = None if hasattr(optimizer, "inner_optimizer") else optimizer
+            yield from self._update(self.updater_of([optimizer]), alike)
+
+    def _assign(self, own: Any, *, adds: bool) -> Any:  # noqa: ANN401
+        """Return an assignment that is watched where a tape has differentiated by the variable."""
+        watched = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
+
+        def assign(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            try:
+                by_hand = self._sources and args and self._sources.has(args[0])
+                return (watched if by_hand else own)(*args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return assign
+
+    def _by_hands(self, *, adds: bool) -> Watching:
+        self._sources = NO_VARIABLES
+        if not self._eager() or self._depth:
+            return
+        updater = self.updater_of([], "assign_sub" if adds else "assign")
+        others = any(one is not updater for one in self.watcher.updaters)
+        if not self._optimized if adds else not others:
+            yield from self._update(updater, updater)
+        elif adds and self.watcher.here:
+            self.watcher.report.doubt(BOTH)
+
+    def _update(self, updater: Updater, alike: object) -> Watching:
+        """Watch an update that is made eagerly; `alike` makes the next ones, None where it has scaled the loss."""
+        if not self.watcher.update_begins(updater):
+            return
+        self._depth += 1
+        try:
+            yield None
+        except GeneratorExit:
+            self.watcher.update_fails()
+            raise
+        finally:
+            self._depth -= 1
+        loss, self._target, self._tape = self._target, None, 0
+        self.watcher.update_ends(updater, None if alike is None else loss, function=alike)
+
+    def _gradient(self, own: Any) -> Any:  # noqa: ANN401
+        """Return a tape's method that notes the gradients which the bundle expects; others are watched."""
+        watcher, hooks, watched = self.watcher, self.hooks, self.hooks.around(self._differentiates)(own)
+
+        def gradient(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            bundle = watcher.bundle
+            at = len(bundle.given)
+            try:
+                if (
+                    len(args) != 3
+                    or not bundle.eager
+                    or not len(bundle.rows) > len(bundle.begun_ns) == at
+                    or self._rows is not None
+                    or type(args[1]) is not self._tensor
+                    or not self._known.are(args[2])
+                    or get_ident() != bundle.thread
+                ):
+                    return watched(*args, **kwargs)
+                self._tape, self._target, self._sources, self._rows = id(args[0]), args[1], self._known, []
+                try:
+                    result = own(*args, **kwargs)
+                finally:
+                    rows, self._rows = self._rows, None
+                if rows and rows[0] == rows[-1] and watcher.bundle is bundle and len(bundle.given) == at:
+                    bundle.given.append(rows[0])
+                else:
+                    with hooks:
+                        watcher.gradient(both_ends(rows))
+                return result
+            except BaseException as error:
+                unseen(error)
+                raise
+
+        return gradient
+
+    def _differentiates(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Watching:  # noqa: ANN401
+        """Watch a tape that computes gradients, eagerly or in a graph that is built."""
+        watched, target = not self.hooks.off and not self._depth, first_of(target)
+        if not self._eager():
+            variables = Variables(sources if watched else ())
+            for number, mark in enumerate(marks_around(self._graph()) if variables else ()):
+                mark.sources.update(variables)
+                if not number:
+                    mark.targets.add(getattr(target, "name", ""))
+            yield hidden()
+        elif watched and self.watcher.here:
+            if not self._known.are(sources):
+                self._known = Variables(sources)
+            self._sources = self._known
+            if not self._known:
+                return
+            again = self._tape == id(tape) and self._target is not target
+            self._target, self._tape, self._rows = (None if again else target), id(tape), []
+            try:
+                yield None
+            finally:
+                rows, self._rows = self._rows or [], None
+            self.watcher.gradient(both_ends(rows))
+
+    def _goes_back(self, _own: Any) -> Any:  # noqa: ANN401
+        """Note the first dimension of what the loss is a mean of, then of what the layers are given.
+
+        There are many operations, so this does what the original does, and does not call it.
+        """
+
+        def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:  # noqa: ANN401
+            op.attrs, op.inputs, op.outputs, op.type = attrs, inputs, outputs, kind
+            op.skip_input_indices = skip_input_indices
+            if (rows := self._rows) is not None and inputs and (not rows or kind in LAYERS):
+                try:
+                    shape: tuple[int, ...] = getattr(inputs[0], "_shape_tuple", tuple)()
+                    if len(shape) > (kind == "Reshape"):
+                        rows.append(shape[0])
+                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+                    self.hooks.failure(error)
+
+        return goes_back
+
+    def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
+        if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:
+            self.optimizers.saw(optimizer)
+
+
+def both_ends(rows: list[int]) -> Given:
+    """Return the first and the last of what a tape goes back through."""
+    return tuple(dict.fromkeys((*rows[:1], *rows[-1:])))
