@@ -21,8 +21,10 @@ from tfmon.analysis.others import (
     state,
     why,
 )
+from tfmon.analysis.prediction import looks_of
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.readings import Missing, ProcessName, SliceLoad
+from tfmon.model.race import Race
+from tfmon.model.readings import ALWAYS_VALID, FIXED, Missing, ProcessName, SliceLoad
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
@@ -53,6 +55,14 @@ def test_the_share_of_contended_slices_is_told_from_five_percent_on():
     assert found.text(undecided=True).startswith("the machine is too busy for a quick answer: other programs")
     quiet = contention([slices(*[QUIET] * 5)] * 2)
     assert quiet.text() == quiet.text(undecided=True) == ""
+
+
+def test_few_pairs_of_a_busy_machine_are_no_one_look_at_the_end():
+    race, few = Race(interval=FIXED), [BUSY] * 4 + [QUIET] * 3
+    assert looks_of(race, [slices(*few)] * 2, over=True).kind == ALWAYS_VALID
+    assert looks_of(race, [slices(*few, BUSY)] * 2, over=True).kind == FIXED, "many pairs hold slow changes"
+    assert looks_of(race, [slices(*[BUSY] * 3 + [QUIET] * 4)] * 2, over=True).kind == FIXED
+    assert looks_of(race, [slices(*[None] * 7)] * 2, over=True).kind == FIXED, "no load is known"
 
 
 def test_the_ratio_of_cpu_time_is_that_of_the_computing_however_little_of_the_cpu_a_lane_got():
