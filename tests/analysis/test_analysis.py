@@ -24,7 +24,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
 from tfmon.ui.render.verdict import verdict_lines
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 SNAPSHOT = racing_demo().session.snapshot()
 
@@ -213,7 +213,7 @@ class TestEarlier:
         assert apart.verdict.text == f"no verdict yet: the lanes are in different phases of the script {where}"
         assert apart.earlier.startswith("until C went on to train.py:9 at 0:09: cpu is 3.2× faster than gpu:0")
         assert re.fullmatch(r"7 \d{3} → (89|90) \d{3}", apart.history[-1].cells(apart.snapshot)[2])
-        assert verdict_lines(apart, View(), 120, 1)[0][-1][0] == apart.verdict.text
+        assert verdict_lines(apart, Display(), 120, 1)[0][-1][0] == apart.verdict.text
         trains(demo, "gpu:0", 9)
         demo.race(9, (90_000, 80_000))
         assert of(demo).verdict.interval.low < 9 / 8 < of(demo).verdict.interval.high < 1.5

@@ -14,7 +14,7 @@ from tfmon.api import hosts as hosts_module
 from tfmon.api.hosts import Hosts, command_paths
 from tfmon.catalog import ScenarioInfo, command_scenario
 from tfmon.doctor.facts import Facts, OthersLoad
-from tfmon.doctor.report import Report
+from tfmon.doctor.report import Diagnosis
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.trouble import HostError
@@ -192,8 +192,8 @@ class Connected:
         raise TfmonError("gpu3 is lost: the cable", "r connects again")
 
 
-def report(python: str, reason: str) -> Report:
-    return Report(python=python, results=(), no_gpu=Obstacle(reason))
+def report(python: str, reason: str) -> Diagnosis:
+    return Diagnosis(python=python, results=(), no_gpu=Obstacle(reason))
 
 
 @pytest.fixture

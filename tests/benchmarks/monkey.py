@@ -29,7 +29,7 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 from benchmarks.common import options_of  # noqa: E402
 from benchmarks.soak import RACE, Soak  # noqa: E402
 
-from tfmon.recordings.library import Run, runs  # noqa: E402
+from tfmon.recordings.library import RecordedRun, runs  # noqa: E402
 from tfmon.recordings.player import play_all  # noqa: E402
 from tfmon.ui.keys import KEYS  # noqa: E402
 
@@ -236,7 +236,7 @@ class Watcher(Monkey):
         return wrong
 
 
-def _latest() -> Run:
+def _latest() -> RecordedRun:
     return max(runs(), key=lambda run: run.path.stat().st_mtime)
 
 

@@ -15,7 +15,7 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFiles, Facts, Finding, Host, Library, OthersLoad
+from tfmon.doctor.facts import DriverFiles, Facts, Finding, HostFacts, Library, OthersLoad
 from tfmon.doctor.gather import Roots, gather
 from tfmon.doctor.report import CHECKS
 from tfmon.model.readings import GpuSample
@@ -39,7 +39,7 @@ H200 = Gpu(
     capability=(9, 0),
     exclusive=False,
 )
-QUIET = Host(
+QUIET = HostFacts(
     cores=8, usable_cores=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others=OthersLoad(0.0, 0.0)
 )
 BARE = Interpreter(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor import gather
-from tfmon.doctor.facts import NOT_APPLICABLE, OK, WARNING, Host, OthersLoad
+from tfmon.doctor.facts import NOT_APPLICABLE, OK, WARNING, HostFacts, OthersLoad
 from tfmon.model.readings import Missing
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu
@@ -105,7 +105,7 @@ class TestHost:
         facts = bench.facts()
         assert {find(id, replace(facts, host=fine)).status for id in ("governor", "power", "cores")} == {OK}
         for id in ("governor", "power", "load", "memory"):
-            assert find(id, replace(facts, host=Host())).status == NOT_APPLICABLE
+            assert find(id, replace(facts, host=HostFacts())).status == NOT_APPLICABLE
 
     @pytest.mark.parametrize(
         ("name", "value", "found"),

@@ -24,7 +24,7 @@ from tfmon.doctor.facts import (
     Platform,
 )
 from tfmon.doctor.gather import Roots
-from tfmon.doctor.report import CHECKS, Report, report_on, run_checks
+from tfmon.doctor.report import CHECKS, Diagnosis, report_on, run_checks
 from tfmon.probes.interpreter import Interpreter
 from tfmon.probes.obstacles import GpuVisibility
 from tfmon.reports.checks import to_json, to_text
@@ -40,7 +40,7 @@ def fine(bench) -> Facts:
     return with_gpu(bench.facts(platform=Platform(), host=QUIET, imported=USES), H200)
 
 
-def of(facts: Facts) -> Report:
+def of(facts: Facts) -> Diagnosis:
     return report_on(facts, 1.0)
 
 

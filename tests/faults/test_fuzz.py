@@ -21,7 +21,7 @@ from tfmon.reports.race_json import to_json
 from tfmon.reports.steps import to_text as profile_text
 from tfmon.ui.render.race import draw
 from tfmon.ui.screens.lane import lane_rows
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 TEXT = st.sampled_from(["batch_size", "prefetch", "graph", "", "\x1b[2J", "x" * 50, "é\u202e", "[bold]", "\ud800"])
 INTS = st.one_of(
@@ -107,7 +107,7 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
             assert "\x1b" not in profile_text(event.profile)
     snapshot = demo.session.snapshot()
     for width, height in ((120, 36), (60, 14), (30, 3)):
-        for row in draw(analyse(snapshot), View(), width, height).rows:
+        for row in draw(analyse(snapshot), Display(), width, height).rows:
             assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
         assert lane_rows(analyse(snapshot), lane, 100)

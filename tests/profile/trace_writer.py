@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tfmon.profile.trace import Line, Plane, Space, TraceEvent
+from tfmon.profile.trace import Plane, Space, TraceEvent, TraceLine
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def plane(name: str, lines: dict[str, Iterable[Mark]]) -> Plane:
     def ordered(marks: Iterable[Mark]) -> tuple[TraceEvent, ...]:
         return tuple(sorted(map(event, marks), key=lambda one: (one[0], -one[1])))
 
-    return Plane(name, tuple(Line(title, ordered(marks)) for title, marks in lines.items()))
+    return Plane(name, tuple(TraceLine(title, ordered(marks)) for title, marks in lines.items()))
 
 
 def space(*planes: Plane, errors: Iterable[str] = ()) -> Space:

@@ -19,7 +19,7 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import gate as gates
 from tfmon.recordings.compare import Comparison, compare, compare_all
-from tfmon.recordings.figures import Measured, RaceFigures, change_of, read_race, read_races
+from tfmon.recordings.figures import MeasuredLane, RaceFigures, change_of, read_race, read_races
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
@@ -45,19 +45,19 @@ def raced(lanes=(CPU,), machine=CPU_MACHINE, mode="turns") -> Demo:
     return demo
 
 
-def measured(ratio: float, scatter: float = 0.01, count: int = 20, **took) -> Measured:
+def measured(ratio: float, scatter: float = 0.01, count: int = 20, **took) -> MeasuredLane:
     logs = [math.log(1_000 * ratio) + scatter * (2 * (place % 2) - 1) for place in range(count)]
-    return Measured(trimmed(logs), took.get("others", UNKNOWN), took.get("stolen", UNKNOWN))
+    return MeasuredLane(trimmed(logs), took.get("others", UNKNOWN), took.get("stolen", UNKNOWN))
 
 
 def side(
-    header, lane: Measured, name: str = "run", lanes=(CPU,), machine=CPU_MACHINE, mode="turns", **changes
+    header, lane: MeasuredLane, name: str = "run", lanes=(CPU,), machine=CPU_MACHINE, mode="turns", **changes
 ) -> RaceFigures:
     end = raced(lanes, machine, mode).session.snapshot()
     return of(RaceFigures.of(name, replace(header, **changes), end), *[lane] * len(lanes))
 
 
-def of(race: RaceFigures, *lanes: Measured) -> RaceFigures:
+def of(race: RaceFigures, *lanes: MeasuredLane) -> RaceFigures:
     return replace(
         race, lanes=tuple(replace(one, measured=lane) for one, lane in zip(race.lanes, lanes, strict=True))
     )
@@ -147,7 +147,7 @@ def test_the_worst_lane_counts_and_each_is_told(header):
     end = raced([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})]).session.snapshot()
     race = RaceFigures.of("one", header, end)
 
-    def kinds(first: Measured, second: Measured) -> tuple[str, list[str]]:
+    def kinds(first: MeasuredLane, second: MeasuredLane) -> tuple[str, list[str]]:
         gate = judge(compare(of(race, measured(1), measured(1)), of(race, first, second)), 0.05)
         return gate.kind, [lane.kind for lane in gate.lanes]
 
@@ -156,12 +156,14 @@ def test_the_worst_lane_counts_and_each_is_told(header):
     assert kinds(measured(1), measured(1, 0.3)) == (CANNOT_TELL, [NOT_SLOWER, CANNOT_TELL])
 
 
-def simulated(rng: random.Random, count: int, sd: float, ratio: float = 1.0) -> list[tuple[Measured, Measured]]:
+def simulated(
+    rng: random.Random, count: int, sd: float, ratio: float = 1.0
+) -> list[tuple[MeasuredLane, MeasuredLane]]:
     """Race so often on both sides, on a machine that changes its speed by so much from one race to the next."""
 
-    def race(speed: float) -> Measured:
+    def race(speed: float) -> MeasuredLane:
         state = math.log(speed) + rng.gauss(0, sd / math.sqrt(2))
-        return Measured(trimmed([state + rng.gauss(0, 0.03) for _ in range(20)]), UNKNOWN, UNKNOWN)
+        return MeasuredLane(trimmed([state + rng.gauss(0, 0.03) for _ in range(20)]), UNKNOWN, UNKNOWN)
 
     return [(race(1), race(ratio)) for _ in range(count)]
 
@@ -177,7 +179,7 @@ def test_five_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(he
     """A lane that takes 25 % longer is a fifth slower. A bad race is up to a third slower by itself."""
     rng, gates_asked, raced_once = random.Random(2), 60, side(header, measured(1))
 
-    def disturbed(one: Measured) -> Measured:
+    def disturbed(one: MeasuredLane) -> MeasuredLane:
         slower = (rng.random() < bad) * rng.uniform(0.1, 0.4)
         return replace(one, center=replace(one.center, value=one.center.value - slower))
 

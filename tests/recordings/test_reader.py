@@ -22,7 +22,7 @@ from tfmon.recordings.reader import Recording, guard, peek
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
 from tfmon.ui.render.race import draw
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 LINES = RECORDED.read_bytes().splitlines(keepends=True)
 
@@ -155,7 +155,7 @@ def _look(path: Path) -> None:
         _, end = play_all(path)
         json.dumps(to_json(analyse(end)), allow_nan=False)
         to_text(analyse(end))
-    draw(analyse(end), View(), 120, 36)
+    draw(analyse(end), Display(), 120, 36)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -32,7 +32,7 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, peek
 from tfmon.recordings.recorder import Recorder
 from tfmon.ui.render.bars import status_row
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 LANES = name_lanes([LaneSpec("cpu")])
 
@@ -291,7 +291,7 @@ def test_the_screen_says_since_when_nothing_is_recorded():
     for path, words in (("x.jsonl", "recording stopped at 0:12: disk full"), ("", "is not recorded: disk full")):
         told = recorder.RecordingState(path, started_ns + 12 * 10**9, "disk full")
         demo.session.accept(RecordingChanged(at_ns=1, recording=told))
-        row = status_row(demo.session.snapshot(), View(), 2, 120)
+        row = status_row(demo.session.snapshot(), Display(), 2, 120)
         assert words in "".join(text for text, _ in row)
 
 

@@ -7,11 +7,11 @@ from support.ui import Demo
 from tfmon.analysis.analysis import analyse
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 
 def frame(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
-    return draw(analyse(demo.session.snapshot()), View(**view), width, height)
+    return draw(analyse(demo.session.snapshot()), Display(**view), width, height)
 
 
 def text(shown: RaceFrame) -> str:

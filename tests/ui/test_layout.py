@@ -15,7 +15,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 from .pilot import app_of, press, until
 
@@ -98,7 +98,7 @@ def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, messa
     analysis = analyse(demo.session.snapshot())
     name = demo.names[focused] if focused < lanes else None
     until_ns = analysis.snapshot.at_ns + 1
-    view = View(focused=name, charset=charset, message=message, message_until_ns=until_ns, readonly=True)
+    view = Display(focused=name, charset=charset, message=message, message_until_ns=until_ns, readonly=True)
     page = draw(analysis, view, width, height)
     assert len(page.rows) == height
     assert {cells(row) for row in page.rows} == {width}
@@ -131,7 +131,7 @@ async def test_every_page_survives_every_size(monkeypatch):
 @pytest.mark.parametrize(("height", "shown"), [(24, False), (29, False), (30, True), (50, True)])
 def test_the_race_has_the_tabs_of_its_pages_where_the_panes_leave_room(height, shown):
     demo = demo_of(2, ["racing", "racing"])
-    frame = draw(analyse(demo.session.snapshot()), View(tabs=("race", "lane", "log")), 100, height)
+    frame = draw(analyse(demo.session.snapshot()), Display(tabs=("race", "lane", "log")), 100, height)
     top = "".join(text for text, _ in frame.rows[0])
     assert ("[Esc race]" in top) is shown, top
     if shown:

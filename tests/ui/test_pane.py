@@ -15,7 +15,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts, readings
 from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
-from tfmon.ui.source import SHARED, Scale, View
+from tfmon.ui.source import SHARED, Display, Scale
 
 from .drawn import frame, text
 
@@ -32,7 +32,7 @@ def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> l
 def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[Row]:
     index = demo.names.index(name)
     view = {"scales": {SHARED: Scale(0.0, 10_000.0)}, **view}
-    return pane_rows(analyse(demo.session.snapshot()), index, View(**view), width, height)
+    return pane_rows(analyse(demo.session.snapshot()), index, Display(**view), width, height)
 
 
 def line(rows: list[str], label: str) -> str:

@@ -18,7 +18,7 @@ from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.verdict import awaited, elapsed
-from tfmon.ui.source import SHARED, Scale, View
+from tfmon.ui.source import SHARED, Display, Scale
 
 from .drawn import frame, text
 
@@ -157,9 +157,9 @@ def test_a_small_terminal_names_the_knobs_in_which_lanes_differ_while_rows_are_f
 def test_before_there_are_lanes_the_screen_says_what_goes_on():
     session = Session(CPU_MACHINE, lambda: 0)
     session.begin(Race(), [])
-    shown = text(draw(analyse(session.snapshot()), View(), 80, 24))
+    shown = text(draw(analyse(session.snapshot()), Display(), 80, 24))
     assert "examining the machine" in shown and "faster" not in shown
-    failed = text(draw(analyse(session.snapshot()), View(no_race="batch_size=0 is not possible"), 80, 24))
+    failed = text(draw(analyse(session.snapshot()), Display(no_race="batch_size=0 is not possible"), 80, 24))
     assert "batch_size=0 is not possible" in failed
 
 
@@ -224,9 +224,9 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
 
 def test_a_message_goes_before_it():
     known = snapshot(seconds=84.0)
-    shown = text(draw(analyse(known), View(), 120, 36))
+    shown = text(draw(analyse(known), Display(), 120, 36))
     assert "50 % of 1:24" in shown
-    long = View(message="word " * 25, message_until_ns=known.at_ns + 1)
+    long = Display(message="word " * 25, message_until_ns=known.at_ns + 1)
     assert "50 % of 1:24" not in text(draw(analyse(known), long, 120, 36))
 
 

@@ -13,7 +13,7 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import LaneFailed
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, to_improve
-from tfmon.ui.source import View, acknowledged, with_failures
+from tfmon.ui.source import Display, acknowledged, with_failures
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_values_that_differ_are_both_shown(demo):
 
 def test_several_are_counted_and_one_that_trains_again_is_forgotten():
     demo = racing_demo()
-    view = with_failures(View(), demo.session.snapshot(), ())
+    view = with_failures(Display(), demo.session.snapshot(), ())
     for name in demo.names:
         demo.fail(name)
     view = with_failures(view, demo.session.snapshot(), ())

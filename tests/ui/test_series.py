@@ -13,7 +13,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import plain
-from tfmon.ui.source import OWN, SHARED, Scale, View
+from tfmon.ui.source import OWN, SHARED, Display, Scale
 
 
 def trained(seconds: int) -> LaneState:
@@ -84,7 +84,7 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
     assert series.absent(gpu, series.BY_ID["gpu"]) == ""
     assert series.absent(lane("cpu", window(examples=0)), series.THROUGHPUT) == "it reports no examples"
     assert series.absent(lane("cpu", window(loss=None)), series.BY_ID["loss"]) == "it reports no loss"
-    view = View(metric="gpu", scales={SHARED: Scale(0, 100)})
+    view = Display(metric="gpu", scales={SHARED: Scale(0, 100)})
     rows = plain(chart.chart_rows(cpu, snapshot, view, 60, 9, "lane0"))
     assert "n/a (no GPU in this lane)" in "\n".join(rows) and not set("".join(rows)) & set("⣿⣀⣤⣶")
     assert set("".join(plain(chart.chart_rows(gpu, snapshot, view, 60, 9, "lane0")))) & set("⣿⣀⣤⣶⢀⡀⢠⡄")
@@ -104,12 +104,12 @@ def test_the_key_goes_through_the_metrics_that_some_lane_has():
 # ---------------------------------------------------------------- scales
 
 
-def scales(view: View) -> dict[str, Scale]:
+def scales(view: Display) -> dict[str, Scale]:
     return series.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
 
 
 def test_a_shared_scale_holds_all_lanes_and_an_own_one_each():
-    shared, own = (scales(View(scale=kind)) for kind in (SHARED, OWN))
+    shared, own = (scales(Display(scale=kind)) for kind in (SHARED, OWN))
     assert shared["cpu"] == shared["gpu:0"] == Scale(0.0, 10_000.0)
     assert own["cpu"] == Scale(0.0, 10_000.0) and own["gpu:0"] == Scale(0.0, 5_000.0)
 
@@ -138,7 +138,9 @@ def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scal
     demo = racing_demo()
 
     def drawn(**view) -> str:
-        return "\n".join(plain(chart.chart_rows(lanes[0], demo.session.snapshot(), View(**view), 60, 9, "lane0")))
+        return "\n".join(
+            plain(chart.chart_rows(lanes[0], demo.session.snapshot(), Display(**view), 60, 9, "lane0"))
+        )
 
     lanes = demo.session.snapshot().lanes
     assert "examples/s" not in drawn()
@@ -154,7 +156,7 @@ def test_a_chart_is_not_computed_again_until_a_second_has_passed():
     after = demo.session.snapshot()
     assert after.lanes[0].history != before.lanes[0].history
     for metric in (one for one in series.METRICS if one.id != "gpu"):
-        view = View(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
+        view = Display(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
         first, second = (chart.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
         assert all(one is other for one, other in zip(first[:-1], second[:-1], strict=True)), metric.id
 
@@ -164,10 +166,10 @@ def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
     demo.clock.ahead(0.2)
     demo.train("cpu", 500_000, 0.04, demo.clock(), turn=demo.round)
     demo.race(1)
-    snapshot, view = demo.session.snapshot(), View()
+    snapshot, view = demo.session.snapshot(), Display()
     scale = series.scales(snapshot, view, 50, 2)[SHARED]
     assert scale.high == 10_000
-    rows = plain(chart.chart_rows(snapshot.lanes[0], snapshot, View(scales={SHARED: scale}), 56, 8, "a"))
+    rows = plain(chart.chart_rows(snapshot.lanes[0], snapshot, Display(scales={SHARED: scale}), 56, 8, "a"))
     assert "▲" in rows[0] and "▲" not in "".join(rows[1:])
     few = series._scale(series.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
     assert few.high == 50, "what lasts sets the scale"

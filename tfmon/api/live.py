@@ -20,7 +20,7 @@ import click
 from tfmon.analysis.analysis import analyse
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
-from tfmon.api.run import Interruption, Run, ended
+from tfmon.api.run import AnyRun, Interruption, ended
 from tfmon.api.runs import RaceRun, SweepRun
 from tfmon.api.settings import ScreenSettings, config_path
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -114,7 +114,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
 
 
 def _run(
-    source: Source, screen: ScreenSettings, run: Run, trains_command: Callable[[], bool] = lambda: False
+    source: Source, screen: ScreenSettings, run: AnyRun, trains_command: Callable[[], bool] = lambda: False
 ) -> str:
     """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
 

@@ -31,7 +31,7 @@ LARGEST = 1e300
 LONGEST_VALUE = 80
 
 
-class Rule(Kind):
+class ValueRule(Kind):
     """What a value may be: what reads it, and what reads text before that; both raise ValueError."""
 
     def __init__(
@@ -76,7 +76,7 @@ def need(condition: object) -> None:
         raise ValueError
 
 
-def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> Rule:
+def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule:
     """Return the rule for numbers from `least`, or only those above it; whole ones where that is an int."""
     kind, whole = (int, numbers.Integral) if isinstance(least, int) else (float, numbers.Real)
 
@@ -88,10 +88,10 @@ def number(name: str, what: str, least: float, most: float = LARGEST, *, above: 
 
     bounds = f"above {least:g}" if above else f"from {least:g}"
     ends = f" to {most:g}" if most < YEAR_S else ", a year at most" if most == YEAR_S else ""
-    return Rule(name, f"{what} {bounds}{ends}", read, parse=kind)
+    return ValueRule(name, f"{what} {bounds}{ends}", read, parse=kind)
 
 
-def share(least: float, why: str = "", *, optional: bool = True) -> Rule:
+def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
     """Return the rule for shares of less than 1, written as percentages; `why` says why there is a least one."""
 
     def read(value: Any) -> float:  # noqa: ANN401
@@ -101,7 +101,7 @@ def share(least: float, why: str = "", *, optional: bool = True) -> Rule:
         return float(value)
 
     more = f"; {why}" if why else ""
-    return Rule(
+    return ValueRule(
         "percent",
         f"a share from {least:g} to 1, such as 0.05{more}",
         read,
@@ -111,17 +111,17 @@ def share(least: float, why: str = "", *, optional: bool = True) -> Rule:
     )
 
 
-def one_of(name: str, words: Callable[[], Sequence[str]]) -> Rule:
+def one_of(name: str, words: Callable[[], Sequence[str]]) -> ValueRule:
     """Return the rule for the words of a list, which is made when a word must be checked."""
 
     def read(value: Any) -> str:  # noqa: ANN401
         need(isinstance(value, str) and value in words())
         return str(value)
 
-    return Rule(name, lambda: f"one of {', '.join(words())}", read)
+    return ValueRule(name, lambda: f"one of {', '.join(words())}", read)
 
 
-def yes_or_no(*, optional: bool = False) -> Rule:
+def yes_or_no(*, optional: bool = False) -> ValueRule:
     """Return the rule for True and False, written as Click takes a boolean."""
 
     def read(value: Any) -> bool:  # noqa: ANN401
@@ -134,7 +134,7 @@ def yes_or_no(*, optional: bool = False) -> Rule:
         except click.BadParameter:
             raise ValueError from None
 
-    return Rule("boolean", "True or False", read, parse=parse, in_text="true or false", optional=optional)
+    return ValueRule("boolean", "True or False", read, parse=parse, in_text="true or false", optional=optional)
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401
@@ -156,14 +156,14 @@ def file_or_bool(value: Any) -> bool | Path:  # noqa: ANN401
     return value if isinstance(value, bool) else Path(text_of(value))
 
 
-def words(such_as: str, none: str = "") -> Rule:
+def words(such_as: str, none: str = "") -> ValueRule:
     """Return the rule for lists of text; `none` says what stands for an empty list where that is not allowed."""
 
     def read(value: Any) -> tuple[str, ...]:  # noqa: ANN401
         need(isinstance(value, Sequence) and not isinstance(value, str | bytes) and (value or not none))
         return tuple(map(text_of, value))
 
-    return Rule("list", f"a list of text, such as {such_as}{none}", read)
+    return ValueRule("list", f"a list of text, such as {such_as}{none}", read)
 
 
 def places_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -201,13 +201,13 @@ LEAST_CI = 0.025
 """No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
 """A narrower interval would take too many processes."""
-PYTHON = Rule("path", "a program that can be run; name a Python that has TensorFlow", program_of)
-SCENARIO = Rule("scenario", "a name that `tfmon list` knows, or the path of a scenario", text_of)
+PYTHON = ValueRule("path", "a program that can be run; name a Python that has TensorFlow", program_of)
+SCENARIO = ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", text_of)
 SLICE = number("seconds", "a time in seconds", 0.2, 60)
 RULES = {
     "scenario": SCENARIO,
     "lanes": words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
-    "settings": Rule("dict", 'a dict, such as {"prefetch": 2}', settings_of),
+    "settings": ValueRule("dict", 'a dict, such as {"prefetch": 2}', settings_of),
     "seconds": number("seconds", "a time in seconds", 0.0, YEAR_S, above=True),
     "steps": number("number", "a whole number", 1),
     "command": words('["python", "train.py"]'),
@@ -219,31 +219,31 @@ RULES = {
     "fresh": yes_or_no(optional=True),
     "wait_idle": number("minutes", "a time in minutes", 0.0, WEEK_MIN),
     "in_place": yes_or_no(),
-    "python": Rule("path", "the path of a Python that has TensorFlow", text_of),
-    "record": Rule("path", "True, False, or the path of a new file", file_or_bool, optional=False),
+    "python": ValueRule("path", "the path of a Python that has TensorFlow", text_of),
+    "record": ValueRule("path", "True, False, or the path of a new file", file_or_bool, optional=False),
     "check": yes_or_no(),
     "force": yes_or_no(),
-    "path": Rule("path", "the path of a new file", text_of, optional=False),
+    "path": ValueRule("path", "the path of a new file", text_of, optional=False),
     "wait": yes_or_no(),
 }
 SWEEP_RULES = {
     **RULES,
-    "over": Rule(
+    "over": ValueRule(
         "dict", 'a dict of lists or ranges, {"batch_size": [32, 128]} or {"batch_size": "16..4096"}', values_of
     ),
-    "on": Rule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', places_of),
+    "on": ValueRule("place", 'a place, or a list of places, such as ["cpu", "gpu:0"]', places_of),
     "until_ci": share(LEAST_CI_OF_SWEEP),
     "limit_s": number("seconds", "a time in seconds", 1.0, YEAR_S),
     "everything": yes_or_no(),
-    "record": Rule("path", "the path of a new file", text_of),
-    "resume": Rule("path", "the file of a sweep, or `last`", text_of),
-    "ray": Rule("address", "HOST:PORT of the head of a cluster", text_of),
-    "ray_python": Rule("path", "the path of a Python that has Ray", text_of),
+    "record": ValueRule("path", "the path of a new file", text_of),
+    "resume": ValueRule("path", "the file of a sweep, or `last`", text_of),
+    "ray": ValueRule("address", "HOST:PORT of the head of a cluster", text_of),
+    "ray_python": ValueRule("path", "the path of a Python that has Ray", text_of),
     "ray_cpus": number("number", "a number of CPUs", 0.0, 100_000),
 }
 
 
-def read(rules: Mapping[str, Rule], /, **given: object) -> dict[str, Any]:
+def read(rules: Mapping[str, ValueRule], /, **given: object) -> dict[str, Any]:
     """Return those arguments of Python that have a rule as options; None stays None where it stands for a default.
 
     Raises:

@@ -32,7 +32,7 @@ SIGNALS = tuple(
 Tell = Callable[[str], None]
 
 
-class Run(ABC):
+class AnyRun(ABC):
     """What has lanes: a race, a series of measurements on its lanes, or a sweep."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Run(ABC):
         return False
 
 
-def follow(run: Run, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
+def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
     """Begin a run, and return when it is over or to stop; the caller closes it.
 
     Args:
@@ -102,7 +102,7 @@ def follow(run: Run, stopped: Callable[[], bool], tell: Tell | None, say: Tell |
             say(line)
 
 
-def run_until_over(run: Run, *, quiet: bool = False) -> str:
+def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
 
     Args:
@@ -164,7 +164,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def ended(
-    run: Run,
+    run: AnyRun,
     leave: Callable[[Interruption], None] | None = None,
     hangup: Callable[[], bool] | None = None,
     *,

@@ -18,7 +18,7 @@ from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.api.program import Program
-from tfmon.api.run import Run, show_progress
+from tfmon.api.run import AnyRun, show_progress
 from tfmon.api.sweep import SweepProgram
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
@@ -56,7 +56,7 @@ def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> Rac
             show_progress("")
 
 
-class RaceRun(Run):
+class RaceRun(AnyRun):
     """A race, which is over when every lane has ended."""
 
     def __init__(self, program: Program, plan: RacePlan | None = None) -> None:
@@ -193,7 +193,7 @@ class ProfileRun(RaceRun):
             self.result = self.program.profile(lane.spec.name, *self._how)
 
 
-class SweepRun(Run):
+class SweepRun(AnyRun):
     """A sweep, which is over when each combination is settled."""
 
     def __init__(self, program: SweepProgram) -> None:

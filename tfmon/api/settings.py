@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from tfmon.api.rules import PYTHON, RULES, SCENARIO, SLICE, YEAR_S, Rule, number, one_of, yes_or_no
+from tfmon.api.rules import PYTHON, RULES, SCENARIO, SLICE, YEAR_S, ValueRule, number, one_of, yes_or_no
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
 from tfmon.units import Charset
@@ -41,7 +41,7 @@ class Setting:
     name: str
     """Its key in the file; in the environment TFMON_ and the name in capitals."""
     default: Value
-    rule: Rule
+    rule: ValueRule
     help: str
 
     @property

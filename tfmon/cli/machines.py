@@ -28,7 +28,7 @@ from tfmon.model.codec import clean
 from tfmon.reports import head
 
 if TYPE_CHECKING:
-    from tfmon.doctor.report import Report
+    from tfmon.doctor.report import Diagnosis
 
 
 @click.command(short_help="Say why TensorFlow uses no GPU here.")
@@ -75,7 +75,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     sys.exit(report.exit_code)
 
 
-def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
+def _examine(host: str | None, python: str | None, *, imports: bool) -> Diagnosis:
     """Return the report of this machine, or of another.
 
     Raises:

@@ -22,7 +22,7 @@ MOST_SWEEPS = 5
 if TYPE_CHECKING:
     from tfmon.model.ports import RunInfo
     from tfmon.recordings.figures import RaceFigures
-    from tfmon.recordings.library import Run
+    from tfmon.recordings.library import RecordedRun
 
 
 @click.command(short_help="Show a recorded race.")
@@ -176,7 +176,7 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
-def _run_json(run: Run) -> dict[str, Any]:
+def _run_json(run: RecordedRun) -> dict[str, Any]:
     info, header, closed = run.info(), run.header, run.closed
     if header is None:
         return {"id": info.id, "path": info.path, "unreadable": info.problem}

@@ -87,7 +87,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostFacts:
     """Processors, memory and what else runs."""
 
     cores: int = 1
@@ -144,7 +144,7 @@ class Facts:
     driver: DriverFiles = DriverFiles()
     samples: tuple[GpuSample, ...] = ()
     """One of each GPU that the NVIDIA driver lists."""
-    host: Host = Host()
+    host: HostFacts = HostFacts()
     imported: Import | None = None
     """None if the import was skipped."""
     view: View | None = None

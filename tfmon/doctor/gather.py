@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.doctor.children import import_tensorflow, open_libraries
-from tfmon.doctor.facts import VARIABLES, DriverFiles, Facts, Host, Import, Library, OthersLoad, Platform, Running
+from tfmon.doctor.facts import (
+    VARIABLES,
+    DriverFiles,
+    Facts,
+    HostFacts,
+    Import,
+    Library,
+    OthersLoad,
+    Platform,
+    Running,
+)
 from tfmon.model.limits import limited_memory, read_text
 from tfmon.model.readings import HostSample, Missing, known
 from tfmon.model.views import default_base
@@ -202,14 +212,14 @@ def _own_cpu_s() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def read_host(root: Path, others: OthersLoad) -> Host:
+def read_host(root: Path, others: OthersLoad) -> HostFacts:
     """Return the facts of processors and memory, and their use by others.
 
     Source: as `read_machine`; /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply.
     """
     machine = read_machine(root)
     total, available = _memory(root)
-    return Host(
+    return HostFacts(
         cores=machine.cores,
         usable_cores=machine.usable_cores,
         quota_cores=machine.quota_cores,

@@ -34,7 +34,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Diagnosis:
     """What all checks found."""
 
     python: str
@@ -96,7 +96,7 @@ def run_checks(
     imports: bool = True,
     roots: Roots = HERE,
     running: Running | None = None,
-) -> Report:
+) -> Diagnosis:
     """Gather the facts of an interpreter and its machine, and run every check on them.
 
     Thread: any; blocks for half a second, with `imports` for as long as TensorFlow takes to import.
@@ -106,11 +106,11 @@ def run_checks(
     return report_on(facts, time.monotonic() - begun)
 
 
-def report_on(facts: Facts, seconds: float) -> Report:
+def report_on(facts: Facts, seconds: float) -> Diagnosis:
     """Judge facts; gathering them took `seconds`."""
     results = judge(facts)
     imported = facts.imported
-    return Report(
+    return Diagnosis(
         python=facts.python.executable,
         results=results,
         tensorflow="" if facts.wheel is None else facts.wheel.version,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from tfmon.profile.trace import (
     CALL,
     Interval,
-    Line,
     Space,
     Times,
     TraceError,
     TraceEvent,
+    TraceLine,
     both,
     total,
     unite,
@@ -50,7 +50,7 @@ class FunctionBuild:
 class LoopThread:
     """The thread that trains, during the capture."""
 
-    line: Line
+    line: TraceLine
     steps: tuple[Interval, ...]
     window: Times
     """From the first step's beginning to the last one's end; one interval."""
@@ -125,20 +125,20 @@ def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
     return unite((start, call.start_ps) for start, found in firsts for call in found)
 
 
-def _taken_in_calls(space: Space, loop: Line) -> Times:
+def _taken_in_calls(space: Space, loop: TraceLine) -> Times:
     """Return the time in which functions that the loop's thread called took a batch, as those of Keras 3 do."""
     called = {event.stats.get("id") for event in loop.events if event.name == RUN}
     taken = (event for line in host_lines(space) for event in line.events if event.name == TAKES_BATCH)
     return unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called)
 
 
-def host_lines(space: Space) -> list[Line]:
+def host_lines(space: Space) -> list[TraceLine]:
     """Return the threads of the process."""
     return [line for plane in space.planes if plane.name.startswith(HOST) for line in plane.lines]
 
 
-def _marked(space: Space, marker: str) -> tuple[Line, list[TraceEvent]]:
-    best: tuple[Line, list[TraceEvent]] | None = None
+def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
+    best: tuple[TraceLine, list[TraceEvent]] | None = None
     for line in host_lines(space):
         marks = [event for event in line.events if event.name == marker and STEP_STAT in event.stats]
         if marks and (best is None or len(marks) > len(best[1])):

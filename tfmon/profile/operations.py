@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from tfmon.model.profile import Stage
 from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
-from tfmon.profile.trace import PIPELINE, Interval, Line, Stat, Times, TraceEvent
+from tfmon.profile.trace import PIPELINE, Interval, Stat, Times, TraceEvent, TraceLine
 
 Function: TypeAlias = Stat | None
 """The number by which the executor knows one call of a function."""
@@ -55,7 +55,7 @@ class Executed:
     """How long the executor worked on each call of a function."""
 
 
-def executed(lines: Iterable[Line], loop: LoopThread) -> Executed:
+def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations that ran on these threads.
 
     The step's operations are those of functions that the loop's thread called in a step, and of the functions that
@@ -75,7 +75,7 @@ def executed(lines: Iterable[Line], loop: LoopThread) -> Executed:
     return found
 
 
-def _read(line: Line, loop: LoopThread, starts: list[int], found: Executed) -> None:
+def _read(line: TraceLine, loop: LoopThread, starts: list[int], found: Executed) -> None:
     """Add what ran on a thread; `starts` are the beginnings of the calls."""
     is_loop = line is loop.line
     began, ended = loop.window[0]
@@ -176,7 +176,7 @@ class _Work:
 
 
 def stages(
-    lines: Iterable[Line], window: Interval, functions: Mapping[Stat | None, int], steps: int
+    lines: Iterable[TraceLine], window: Interval, functions: Mapping[Stat | None, int], steps: int
 ) -> tuple[Stage, ...]:
     """Return the stages, the busiest first.
 
@@ -204,7 +204,7 @@ def stage_name(path: str) -> str:
 
 
 def _read_stages(
-    line: Line, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]
+    line: TraceLine, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]
 ) -> None:
     """Add what a thread did for each stage."""
     stack: list[TraceEvent] = []

@@ -43,7 +43,7 @@ class TraceEvent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TraceLine:
     """A thread, or a queue of a device."""
 
     name: str
@@ -56,7 +56,7 @@ class Plane:
     """The host or a device."""
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[TraceLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _line(
     names: Mapping[int, str],
     stats: Mapping[int, str],
     wanted: Wanted,
-) -> Line:
+) -> TraceLine:
     title = line.display_name or line.name
     read = {number for number in names if wanted(title, names[number], names.values())}
     shift_ps = (line.timestamp_ns - origin_ns) * 1000
@@ -258,7 +258,7 @@ def _line(
         name = names.get(number, "")
         events.append(TraceEvent(start_ps, start_ps + duration_ps, name, _stats(event, stats)))
     events.sort(key=lambda event: (event[0], -event[1]))
-    return Line(title, tuple(events))
+    return TraceLine(title, tuple(events))
 
 
 def _stats(event: Any, names: Mapping[int, str]) -> dict[str, Stat]:  # noqa: ANN401

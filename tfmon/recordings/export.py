@@ -32,7 +32,7 @@ def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> 
     target.write("\n]\n}\n")
 
 
-def _row(recording: Recording, sample: Sample) -> dict[str, Any]:
+def _row(recording: Recording, sample: ExportedSample) -> dict[str, Any]:
     finite = not isinstance(sample.value, float) or math.isfinite(sample.value)
     return {
         "time": datetime.fromtimestamp(recording.header.wall_s(sample.at_ns), timezone.utc).isoformat(),
@@ -53,7 +53,7 @@ _SHARES = ("input_ns", "call_ns", "sync_ns", "report_ns")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ExportedSample:
     """One number; the unit is in its name."""
 
     at_ns: int
@@ -67,7 +67,7 @@ class Sample:
     """Why a window is discarded; empty for steady state."""
 
 
-def samples_of(event: Event) -> Iterator[Sample]:
+def samples_of(event: Event) -> Iterator[ExportedSample]:
     """Return the numbers in an event; what was not measured has no number.
 
     Units: `at_ns` is the end of what the number is about; see `model.lane_events`.
@@ -84,16 +84,16 @@ def samples_of(event: Event) -> Iterator[Sample]:
             yield from _of_fields(event, _subject(which, event.host))
         case LaneStarted():
             for knob, value in event.settings.items():
-                yield Sample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
+                yield ExportedSample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
         case KnobApplied():
-            yield Sample(event.at_ns, event.lane, f"knob/{event.knob}", event.value, event.step)
+            yield ExportedSample(event.at_ns, event.lane, f"knob/{event.knob}", event.value, event.step)
 
 
 def _subject(what: str, host: str) -> str:
     return f"{host}/{what}" if host else what
 
 
-def _of_window(window: Window) -> Iterator[Sample]:
+def _of_window(window: Window) -> Iterator[ExportedSample]:
     values: dict[str, float | None] = {"loss": window.loss, "longest_ms": window.longest_ns / 1e6}
     if window.span_ns > 0:
         values["examples_per_s"] = window.examples / window.span_ns * 1e9
@@ -107,11 +107,11 @@ def _of_window(window: Window) -> Iterator[Sample]:
         values[name] = getattr(window, name)
     for name, value in values.items():
         if value is not None:
-            yield Sample(window.at_ns, window.lane, name, value, window.step, "; ".join(window.marks))
+            yield ExportedSample(window.at_ns, window.lane, name, value, window.step, "; ".join(window.marks))
 
 
-def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iterator[Sample]:
+def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iterator[ExportedSample]:
     for part in fields(event):
         value = getattr(event, part.name)
         if isinstance(value, int | float) and not isinstance(value, bool) and part.name not in _NOT_MEASURED:
-            yield Sample(event.at_ns, subject, part.name, value)
+            yield ExportedSample(event.at_ns, subject, part.name, value)

@@ -41,7 +41,7 @@ machines with busy neighbours it was 0.03 to 0.08. Several races on each side sa
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLane:
     """What a race measured of one lane, as far as another race is compared with it."""
 
     center: Center | None
@@ -52,7 +52,7 @@ class Measured:
     """Share of one core's time in them that the hypervisor gave to other machines."""
 
     @classmethod
-    def of(cls, lane: LaneState, known: Snapshot) -> Measured:
+    def of(cls, lane: LaneState, known: Snapshot) -> MeasuredLane:
         """Return the statistics of its slices; of a lane that is alone in its race, those of its windows."""
         sliced = len(known.lanes) > 1
         center = center_of(lane, sliced=sliced)
@@ -83,7 +83,9 @@ class Change:
 
 
 def change_of(
-    races: Sequence[tuple[Measured, Measured]], prior: BetweenProcesses | None = None, looks: Looks = AT_THE_END
+    races: Sequence[tuple[MeasuredLane, MeasuredLane]],
+    prior: BetweenProcesses | None = None,
+    looks: Looks = AT_THE_END,
 ) -> Change | None:
     """Return the throughput after over that before, with its interval; None from too few slices or races.
 
@@ -154,7 +156,7 @@ class LaneFigures:
     """Of TensorFlow, Keras, NumPy and Python; "" for unknown."""
     trouble: str
     examples_per_s: float | None
-    measured: Measured
+    measured: MeasuredLane
 
     @property
     def name(self) -> str:
@@ -175,7 +177,7 @@ class LaneFigures:
             versions=lane.versions,
             trouble=lane.trouble.message if lane.trouble is not None else "",
             examples_per_s=lane.steady.examples_per_s,
-            measured=Measured.of(lane, end),
+            measured=MeasuredLane.of(lane, end),
         )
 
 

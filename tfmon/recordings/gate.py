@@ -11,7 +11,7 @@ from tfmon.analysis.intervals import Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
 from tfmon.model.readings import Reading, known
 from tfmon.recordings.compare import Comparison, LanePair
-from tfmon.recordings.figures import LEAST_RACES, Measured, RaceFigures, change_of
+from tfmon.recordings.figures import LEAST_RACES, MeasuredLane, RaceFigures, change_of
 
 GateKind: TypeAlias = Literal["slower", "not slower", "cannot tell"]
 SLOWER: GateKind = "slower"
@@ -139,7 +139,7 @@ class _Explained:
     """What follows the figures; empty for too little to be told."""
 
 
-def _explained(less: Sequence[Measured], more: Sequence[Measured], cores: int, name: str) -> _Explained:
+def _explained(less: Sequence[MeasuredLane], more: Sequence[MeasuredLane], cores: int, name: str) -> _Explained:
     """Return by how much others may have slowed the races `more` down, beyond the races `less`.
 
     What others took alike on both sides slows both down. A thread loses to one program more at most the share

@@ -94,7 +94,7 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """One recording, as far as its first and last line tell."""
 
     path: Path
@@ -134,7 +134,7 @@ class Run:
         )
 
 
-def runs() -> list[Run]:
+def runs() -> list[RecordedRun]:
     """Return all recordings in the folder by their start, the oldest first; only their first lines are read."""
     found = []
     for path in _files(folder()):
@@ -203,10 +203,10 @@ def _remove(path: Path) -> None:
         remove(store)
 
 
-def _run(path: Path) -> Run:
+def _run(path: Path) -> RecordedRun:
     """Return the run of one file; raises FileNotFoundError."""
     status = path.stat()
-    run = Run(path, status.st_size, status.st_mtime)
+    run = RecordedRun(path, status.st_size, status.st_mtime)
     try:
         header, closed = peek(path)
     except RecordingError as error:

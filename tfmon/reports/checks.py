@@ -10,8 +10,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.doctor.facts import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
-from tfmon.doctor.report import Report as Examined
-from tfmon.doctor.report import Result
+from tfmon.doctor.report import Diagnosis, Result
 from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.ray import RayNode
 from tfmon.lanes.remote.trouble import other_python
@@ -28,7 +27,7 @@ _WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
 
 
 def to_text(
-    report: Examined, *, verbose: bool = False, ascii_only: bool = False, paint: Paint = text.unpainted
+    report: Diagnosis, *, verbose: bool = False, ascii_only: bool = False, paint: Paint = text.unpainted
 ) -> str:
     """Write the report in lines; `paint` may colour a mark by its status.
 
@@ -38,7 +37,7 @@ def to_text(
     return text.plain(written) if ascii_only else written
 
 
-def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = False) -> Report:
+def describe(report: Diagnosis, *, verbose: bool = False, ascii_only: bool = False) -> Report:
     """Return the doctor's findings in sections."""
     sections = [
         Section(heading, (Items([_item(one, verbose, ascii_only) for one in report.of(subject)
@@ -52,7 +51,7 @@ def describe(report: Examined, *, verbose: bool = False, ascii_only: bool = Fals
     return Report("What the doctor finds", sections, answer)
 
 
-def findings(report: Examined | None) -> Sequence[Block]:
+def findings(report: Diagnosis | None) -> Sequence[Block]:
     """Return the obstacles to a race on its machine; None for a machine that could not be examined."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
@@ -75,7 +74,7 @@ def _item(one: Result, verbose: bool, plain: bool) -> Item:
     return Item(label, one.title, one_line(finding.found), tuple(details), finding.status)
 
 
-def to_json(report: Examined) -> dict[str, Any]:
+def to_json(report: Diagnosis) -> dict[str, Any]:
     """Return the report as plain values."""
     obstacle = report.no_gpu
     return {

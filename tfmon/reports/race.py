@@ -16,8 +16,7 @@ from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
 from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
-from tfmon.doctor.report import Report as Examination
-from tfmon.doctor.report import run_checks
+from tfmon.doctor.report import Diagnosis, run_checks
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import HOST_LOST, LaneState
@@ -61,7 +60,7 @@ def report(
     header: Header | None = None,
     course: Course | None = None,
     again: str = "",
-    examined: Examination | None = None,
+    examined: Diagnosis | None = None,
 ) -> Report:
     """Return all that is known of a race.
 

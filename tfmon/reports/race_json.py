@@ -19,7 +19,7 @@ from tfmon.model.lane_use import GpuPart
 from tfmon.model.lanes_together import collisions
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.figures import Measured, RaceFigures
+from tfmon.recordings.figures import MeasuredLane, RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
 
@@ -133,7 +133,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         known = number(field, value, reason)
         return None if known is None else round(known)
 
-    took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
+    took, measured = contention([lane.slices]), MeasuredLane.of(lane, snapshot)
     unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
     if lane.command and not lane.steps:
         hint = lane.trouble.hint if lane.trouble is not None and lane.ended is not None else ""

@@ -37,7 +37,7 @@ def write(
     """
     shown = [one for one in report.sections if not (brief and one.long)]
     items = [item for one in shown for block in one.shown if isinstance(block, Items) for item in block.items]
-    writer = _Writer(
+    writer = _TextWriter(
         brief,
         width,
         paint,
@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Writer:
+class _TextWriter:
     brief: bool
     width: int
     paint: Paint

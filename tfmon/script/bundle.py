@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 from tfmon.script.looking import path_to
 from tfmon.script.marks import MARK
 from tfmon.script.rounds import Updater
-from tfmon.script.sources import Given, Source, nothing
+from tfmon.script.sources import BatchSource, Given, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
-
-MOST = 1_024
-"""Most steps of a bundle."""
 
 
 class Bundle:
@@ -63,7 +60,7 @@ class Bundle:
     def follow(
         self,
         lane: Lane,
-        source: Source,
+        source: BatchSource,
         function: Any,  # noqa: ANN401
         updater: Updater,
         rows: int,

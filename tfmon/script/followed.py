@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tfmon.model.lane_events import Progressed
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.rounds import SETTLED
-from tfmon.script.sources import Source
+from tfmon.script.sources import BatchSource
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -55,7 +55,7 @@ class LoopReport:
         self._batches = batches
         self._epoch += 1
 
-    def progress(self, main: Source | None) -> Progressed:
+    def progress(self, main: BatchSource | None) -> Progressed:
         """Return how far the loop is in what it reads, None where no dataset is read."""
         begun = self._epoch - int(main is not None and main.over)
         return Progressed(

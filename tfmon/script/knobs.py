@@ -7,17 +7,21 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.looking import logs_operations
 
-if TYPE_CHECKING:
-    from tfmon.script.lane import Lane
-
 LEARNING_RATE = "learning_rate"
 SEVERAL = "the script trains with several optimizers, so a learning rate would be that of one of them"
+
+
+class Offers(Protocol):
+    """A lane that takes knobs, and is told where one that was requested is not possible."""
+
+    def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue: ...  # noqa: D102
+    def fail(self, kind: str, message: str) -> None: ...  # noqa: D102
 
 
 class OfferedKnobs:
@@ -114,7 +118,7 @@ def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
         raise KnobError(f"learning_rate: {error}") from error
 
 
-def offer_rate(lane: Lane, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
+def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
     """Offer the learning rate of an optimizer, if it can be set; `check` may refuse a value by a KnobError."""
     rate = None if logs_operations() else rate_of(optimizer)
     if rate is None:
@@ -164,7 +168,7 @@ class LoopOptimizers:
                 if rate_of(optimizer) is not None:
                     set_rate(optimizer, float(self._requested))
 
-    def offer(self, lane: Lane) -> None:
+    def offer(self, lane: Offers) -> None:
         """Offer the knob once the first steps have shown all optimizers."""
         if self.count == 1:
             for optimizer in self._seen:

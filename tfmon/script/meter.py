@@ -13,7 +13,6 @@ from typing import Any
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.requests import TakeProfile
-from tfmon.script.bundle import MOST
 from tfmon.script.reporting import ScriptReporter
 from tfmon.script.tf_feed import TensorFlowFeed
 from tfmon.trainer.capture import Capture, CaptureError
@@ -23,6 +22,8 @@ from tfmon.trainer.step_clock import CAPACITY, Sampler, Samples
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
 """A script's lane is warm after this time and this many steps, or after one that is as long and traced nothing;
 the windows before are sent, marked `WARM_UP`."""
+MOST = 1_024
+"""Most steps that are noted before the lane is told of them."""
 END = "end"
 """Mark of a last window without steps, which reports the examples of steps in no window."""
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"

@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from typing import Any
 
-Pull = tuple["Source", frozenset[int]]
+Pull = tuple["BatchSource", frozenset[int]]
 """A batch that was read, and the numbers of examples that its parts may have."""
 Given = tuple[int, ...]
 """First dimensions of what a function that computes gradients was given, or of both ends of a tape."""
@@ -21,7 +21,7 @@ def nothing(*_: object) -> None:
     """Do nothing, and return nothing."""
 
 
-class Source:
+class BatchSource:
     """An iterator that the script pulls batches from."""
 
     __slots__ = ("batched", "began_ns", "first_ns", "last_step", "over", "pulls", "ref", "steps", "strange",
@@ -63,9 +63,9 @@ class Sources:
         """Know none yet."""
         self.pulled: Counter[Pull] = Counter()
         """The batches read since the last step."""
-        self.main: Source | None = None
+        self.main: BatchSource | None = None
         """The one whose end is that of an epoch; None while that is not known."""
-        self._known: dict[int, Source] = {}
+        self._known: dict[int, BatchSource] = {}
 
     @property
     def reads(self) -> object:
@@ -78,24 +78,24 @@ class Sources:
         rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
         return tuple((source.ref(), count) for source, count in rows.items())
 
-    def of(self, iterator: object) -> Source:
+    def of(self, iterator: object) -> BatchSource:
         """Return what is known of an iterator; at its first pull, forget those that have ended."""
         source = self._known.get(id(iterator))
         if source is not None and source.ref() is iterator:
             return source
         for key in [key for key, one in self._known.items() if not one.open]:
             del self._known[key]
-        source = self._known[id(iterator)] = Source(iterator)
+        source = self._known[id(iterator)] = BatchSource(iterator)
         return source
 
-    def received(self, source: Source, rows: frozenset[int]) -> None:
+    def received(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
         if all(one is not source for one, _ in self.pulled):
             source.first_ns, source.wait_ns = source.began_ns, 0
         self.pulled[source, rows] += 1
         source.wait_ns += time.monotonic_ns() - source.began_ns
 
-    def feed(self, step: int) -> list[Source]:
+    def feed(self, step: int) -> list[BatchSource]:
         """Return those that the first update of a step is fed by; forget what was read for a look before it.
 
         Where one of them is known to be trained from, others are once they are read for two steps in a row.

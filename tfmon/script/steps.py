@@ -21,7 +21,7 @@ from tfmon.script.bundle import Bundle
 from tfmon.script.followed import LOOP_IN_GRAPH, TRAINING, VALIDATION, Followed
 from tfmon.script.marks import Mark
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
-from tfmon.script.sources import OTHER_ROWS, Given, Past, Source, Sources, examples_of, nothing
+from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Past, Sources, examples_of, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -69,7 +69,7 @@ class StepWatcher(Followed):
         self._mark: Mark | Updater | None = None
         self._alike: Mark | Updater | None = None
         """What made the update of the step before, if that was one that may be noted."""
-        self._fed: list[Source] = []
+        self._fed: list[BatchSource] = []
 
     def finish(self) -> None:
         """End the step under way with its last update: no other follows for a while."""
@@ -92,7 +92,7 @@ class StepWatcher(Followed):
 
     # ------------------------------------------------------------ pulls
 
-    def pull_begins(self, iterator: object) -> Source | None:
+    def pull_begins(self, iterator: object) -> BatchSource | None:
         """Record that a batch is pulled, and end the step before it; return None if it is not watched."""
         if self._pulling or self.bundle.busy or not self.here:
             return None
@@ -111,12 +111,12 @@ class StepWatcher(Followed):
         source.began_ns = time.monotonic_ns()
         return source
 
-    def pull_ends(self, source: Source, rows: frozenset[int]) -> None:
+    def pull_ends(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
         self._pulling = False
         self.sources.received(source, rows)
 
-    def pull_fails(self, source: Source, *, ended: bool) -> None:
+    def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
         """Record that no batch was received; `ended`: there are no more."""
         self._pulling = False
         if not ended:
@@ -132,7 +132,7 @@ class StepWatcher(Followed):
         if self.lane is not None and not self.updates:
             self.lane.stop_clock()
 
-    def _pull_after_step(self, source: Source) -> None:
+    def _pull_after_step(self, source: BatchSource) -> None:
         """End the step, and begin the next one if the loop is known to train from what is pulled."""
         assert self.lane is not None
         if source.trained:

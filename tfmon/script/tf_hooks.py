@@ -19,10 +19,10 @@ from time import monotonic_ns
 from typing import Any
 
 from tfmon.script import hooking
-from tfmon.script.bundle import MOST
 from tfmon.script.hooking import hidden, unseen
 from tfmon.script.looking import rows_in, rows_of
 from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
+from tfmon.script.meter import MOST
 from tfmon.script.sources import nothing
 from tfmon.script.tf_eager import BOTH, EagerHooks
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed

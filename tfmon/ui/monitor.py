@@ -22,7 +22,7 @@ from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import Key, key_of, listed_keys
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.source import Source, View, focused_index, with_failures
+from tfmon.ui.source import Display, Source, focused_index, with_failures
 from tfmon.ui.textual_compat import TerminalApp
 from tfmon.units import Charset
 
@@ -73,7 +73,7 @@ class Monitor:
         """Place of the lane that the pages show."""
         self.said = 0
         """How many messages there were."""
-        self.view = View(
+        self.view = Display(
             charset=charset,
             keys=keys,
             readonly=readonly,
@@ -146,7 +146,7 @@ class Monitor:
             self._tell_of(self.below)
         self.app.draw(self)
 
-    def _of_another_race(self) -> View:
+    def _of_another_race(self) -> Display:
         """Return the view for a race that began since: without focus, scales and failures of the one before."""
         fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
         return replace(fresh, focused=None, scales={}, seen=(), unseen=())

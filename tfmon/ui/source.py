@@ -29,7 +29,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Display:
     """State of the screen itself."""
 
     focused: str | None = None
@@ -74,7 +74,7 @@ class View:
     """Keys that differ from the built-in ones, by the binding's id."""
 
 
-def focused_index(view: View, snapshot: Snapshot) -> int | None:
+def focused_index(view: Display, snapshot: Snapshot) -> int | None:
     """Return the place of the focused lane; None when all are, or it is gone."""
     for place, lane in enumerate(snapshot.lanes):
         if lane.spec.name == view.focused:
@@ -82,7 +82,7 @@ def focused_index(view: View, snapshot: Snapshot) -> int | None:
     return None
 
 
-def with_failures(view: View, snapshot: Snapshot, shown: Collection[str]) -> View:
+def with_failures(view: Display, snapshot: Snapshot, shown: Collection[str]) -> Display:
     """Return the view with the lanes that failed since: seen if the lane is among those shown, else unseen.
 
     A lane that trains again is neither.
@@ -94,7 +94,7 @@ def with_failures(view: View, snapshot: Snapshot, shown: Collection[str]) -> Vie
     return view if (unseen, seen) == (view.unseen, view.seen) else replace(view, unseen=unseen, seen=seen)
 
 
-def acknowledged(view: View) -> View:
+def acknowledged(view: Display) -> Display:
     """Return the view after the user has acknowledged every failure."""
     return replace(view, unseen=(), seen=(*view.seen, *view.unseen))
 

@@ -14,7 +14,7 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_dri
 from support.waiting import PATIENCE_S
 
 from tfmon.analysis.others import ranked
-from tfmon.doctor.facts import Facts, Host, Import, Library, OthersLoad, Running
+from tfmon.doctor.facts import Facts, HostFacts, Import, Library, OthersLoad, Running
 from tfmon.doctor.report import CHECKS
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote import questions
@@ -120,7 +120,7 @@ class TestDoctor:
             wheel=Wheel("tensorflow", "2.21.0", True, ""),
             libraries=(Library("libcudnn.so.9", error="no such file"),),
             samples=(absent_gpu(gpu, 1, "not read"),),
-            host=Host(others=OthersLoad(0.5)),
+            host=HostFacts(others=OthersLoad(0.5)),
             imported=Import(version="2.21.0", gpus=("/physical_device:GPU:0",), seconds=1.25),
             view=View("copy", "/p", "no overlay"),
             own_pids=(3, 4),

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.lanes.launch import OWN_GROUP
-from tfmon.lanes.remote.first_word import say
 from tfmon.lanes.remote.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
 from tfmon.lanes.remote.hosted import HostedLane, start_lane
 from tfmon.model.threads import start_thread
@@ -303,8 +302,11 @@ def _memory_bytes() -> int:
 # ---------------------------------------------------------------- the process
 
 
-def run(folder: str, marker: str) -> None:
-    """Serve the monitor over stdin and stdout, then leave nothing behind, and end the process."""
+def run(folder: str, marker: str, say: Callable[..., None]) -> None:
+    """Serve the monitor over stdin and stdout, then leave nothing behind, and end the process.
+
+    `say` writes a line of words behind the marker.
+    """
     in_fd, out_fd = os.dup(0), os.dup(1)  # not inherited by anything that is started here
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)

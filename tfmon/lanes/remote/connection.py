@@ -18,7 +18,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.line import Line
+from tfmon.lanes.remote.line import HostLine
 from tfmon.lanes.remote.process import RemoteProcess
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.trouble import HostError
@@ -30,7 +30,7 @@ from tfmon.model.race import Machine
 from tfmon.probes.base import Gpu
 
 if TYPE_CHECKING:
-    from tfmon.doctor.report import Report
+    from tfmon.doctor.report import Diagnosis
 
 START_S = 20.0
 """How long an agent may take to start a process."""
@@ -63,7 +63,7 @@ class Connection:
         self._launcher = launcher
         self._opening = threading.Lock()
         self._wire: Wire | None = None
-        self._line: Line | None = None
+        self._line: HostLine | None = None
         self._gpus: Sequence[Gpu] | None = None
         self._closed = False
 
@@ -105,7 +105,7 @@ class Connection:
         self.greeting = wire.greeting
         if self.host.ray is not None:  # on the same node from now on: what was measured is of that one
             self.host = wire.host = replace(self.host, ray=self.host.ray.placed(wire.greeting.launcher))
-        self._line = line = Line(wire, self._sink)
+        self._line = line = HostLine(wire, self._sink)
         try:
             if self._closed:  # meanwhile, when there was no line to close
                 raise HostError(f"the connection to {self.host.name} was broken off")
@@ -142,7 +142,7 @@ class Connection:
         payload = json.dumps({"gpus": [plain(gpu) for gpu in gpus]}).encode()
         self._connected().link.put(Kind.READ, 0, payload)
 
-    def _connected(self) -> Line:
+    def _connected(self) -> HostLine:
         line = self._line
         if line is None or line.lost:
             raise TfmonError(f"{self.host.called} is lost: {self.lost}")
@@ -183,7 +183,7 @@ class Connection:
         return {} if nice is None else expected(nice, os.environ, lane.environment)
 
     @staticmethod
-    def _ship(line: Line, scenario: Path) -> str:
+    def _ship(line: HostLine, scenario: Path) -> str:
         """Send a scenario's file, and return where it is there; empty where it cannot be read here."""
         try:
             content = scenario.read_bytes()
@@ -261,7 +261,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
     return Surveyed(host, machine=machine, python=connection.python, link=link)
 
 
-def examine(host: Host, python: str = "", *, imports: bool = True) -> Report:
+def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
     """Return the doctor's report of a host.
 
     Args:

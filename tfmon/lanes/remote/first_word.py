@@ -52,7 +52,7 @@ def main(marker: str) -> None:
         where = (folder or os.environ.get("TMPDIR", "/tmp")) if isinstance(error, OSError) else ""
         say(marker, failed="%s: %s" % (type(error).__name__, error), folder=where)  # noqa: UP031 - an old Python reads it, too
         sys.exit(1)
-    run(folder, marker)
+    run(folder, marker, say)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ TELL_EVERY_S = 0.25
 HOLD_S = 0.3
 
 
-class Line:
+class HostLine:
     """What goes over one link, which it makes.
 
     Events are told in a thread of their own, so that a slow listener delays neither heartbeat nor answer.

@@ -28,7 +28,7 @@ from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
 
 if TYPE_CHECKING:
-    from tfmon.doctor.report import Report
+    from tfmon.doctor.report import Diagnosis
 
 Part = TypeVar("Part")
 Answer: TypeAlias = dict[str, Any]
@@ -159,7 +159,7 @@ def _doctor(
     return {"facts": plain(facts), "seconds": time.monotonic() - begun}
 
 
-def read_doctor_answer(found: Answer) -> Report:
+def read_doctor_answer(found: Answer) -> Diagnosis:
     """Return the report on the facts of an answer to `doctor`."""
     from tfmon.doctor.facts import Facts
     from tfmon.doctor.report import report_on

@@ -190,7 +190,7 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
 # ---------------------------------------------------------------- the way to it
 
 
-class Lane:
+class RayLane:
     """A command on a node, to which the pipes of this process belong."""
 
     def __init__(self, channel: Channel, words: dict[str, Any], command: list[str]) -> None:
@@ -321,7 +321,7 @@ def main() -> None:
         start_thread("tfmon-monitor", channel.end_with_monitor, channel.fail_thread)
     try:
         if what == "lane":
-            Lane(channel, words, sys.argv[3:]).run()
+            RayLane(channel, words, sys.argv[3:]).run()
         else:
             nodes = list_nodes(connect(channel.fail, words))
             write(channel.out_fd, json.dumps(nodes if what == "nodes" else free_rooms(nodes, words)).encode())

@@ -74,10 +74,10 @@ def write(report: Report, hide: Callable[[str], str], script: str) -> str:
         hide: Takes out of a text what must not be handed on.
         script: Defines `vegaEmbed`; see `charts_script`.
     """
-    return _Writer(hide).page(report, script)
+    return _HtmlWriter(hide).page(report, script)
 
 
-class _Writer:
+class _HtmlWriter:
     """Makes the parts of one page, and remembers its charts."""
 
     def __init__(self, hide: Callable[[str], str]) -> None:

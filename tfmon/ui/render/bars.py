@@ -14,7 +14,7 @@ from tfmon.ui.render.rows import Row, Span, cells, fit, meter, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
 from tfmon.ui.render.verdict import elapsed, shows
 from tfmon.ui.requests import effect, in_effect, reachable, running_line, targets
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 _COMMON = ("batch_size", "prefetch")
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
@@ -113,7 +113,7 @@ COST_SAMPLES = 10
 """Samples, one a second, over which the monitor's CPU is averaged."""
 
 
-def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
+def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
     message = message_of(view, snapshot)
     right = progress_row(snapshot)
@@ -135,7 +135,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
     return spread(left, right, width)
 
 
-def own_cost(snapshot: Snapshot, view: View) -> str:
+def own_cost(snapshot: Snapshot, view: Display) -> str:
     """Return the cost of tfmon itself: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
 
     Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
@@ -147,7 +147,7 @@ def own_cost(snapshot: Snapshot, view: View) -> str:
     return f"tfmon {sum(counted) / len(counted):.1f} % · {view.sent_bytes_per_s / 1e3:.1f} kB/s"
 
 
-def _status(snapshot: Snapshot, view: View) -> Row:
+def _status(snapshot: Snapshot, view: Display) -> Row:
     if message := message_of(view, snapshot):
         return ((f"   {message}", strong(WARN)),)
     if snapshot.recording is not None and snapshot.recording.reason:
@@ -179,7 +179,7 @@ _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
 """Knobs that the status line tells of, and the key that steps them up."""
 
 
-def effects(snapshot: Snapshot, view: View) -> list[Row]:
+def effects(snapshot: Snapshot, view: Display) -> list[Row]:
     """Return for each knob with a key what the key would do: `B batch A 10 → 16, B 256 → 512`."""
     chosen = targets(snapshot.lanes, view.focused)
     rows: list[Row] = []
@@ -207,7 +207,7 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
     return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.reason}"
 
 
-def message_of(view: View, snapshot: Snapshot) -> str:
+def message_of(view: Display, snapshot: Snapshot) -> str:
     """Return the message to show now, a failure that the user has not seen, or what runs; empty for none."""
     if view.stopping:
         again, ending = key_of("quit", view.keys), ending_line(snapshot)
@@ -222,7 +222,7 @@ def message_of(view: View, snapshot: Snapshot) -> str:
     return failure_line(view, snapshot, key_of("focus.all", view.keys)) or running
 
 
-def failure_line(view: View, snapshot: Snapshot, key: str) -> str:
+def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:
     """Return which lane failed while hidden, when and why, and the key that removes this line; "" for none."""
     unseen = [lane for lane in snapshot.lanes if lane.spec.name in view.unseen]
     if not unseen:

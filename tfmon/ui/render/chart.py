@@ -21,7 +21,7 @@ from tfmon.ui.render import series
 from tfmon.ui.render.rows import Row, crop, cut
 from tfmon.ui.render.series import Metric, TimeAxis, metric_of
 from tfmon.ui.render.style import DIM, faint
-from tfmon.ui.source import OWN, SHARED, SPANS_S, Scale, View
+from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 from tfmon.units import Charset
 
 LABEL_CELLS = 6
@@ -36,7 +36,7 @@ _MIDDLE_HEIGHT = 9
 
 
 def chart_rows(
-    lane: LaneState, snapshot: Snapshot, view: View, width: int, height: int, accent: str
+    lane: LaneState, snapshot: Snapshot, view: Display, width: int, height: int, accent: str
 ) -> tuple[Row, ...]:
     """Return the chosen metric over time: `height` rows with the time axis, `width` cells with the scale."""
     cells = width - LABEL_CELLS
@@ -119,7 +119,7 @@ def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
+def time_words(snapshot: Snapshot, view: Display) -> tuple[str, str]:
     """Return the labels of both ends of the time axis."""
     span = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
     return (f"{span} before", "end") if snapshot.over else (f"{span} ago", "now")

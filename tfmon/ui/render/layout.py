@@ -16,7 +16,7 @@ from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT
 from tfmon.ui.render.verdict import shows
 from tfmon.ui.requests import shared_value, targets
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 LEAST_HEIGHT_WITH_TABS = 30
@@ -204,7 +204,7 @@ def _tab_spans(tab: Tab, current: str, keys: Mapping[str, str], *, words: bool) 
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class KeyItem:
     """A part of the line of keys."""
 
     importance: int
@@ -216,12 +216,12 @@ class Item:
     """The knob that the wheel turns on it; empty for none."""
 
 
-def item(importance: int, pressed: str, word: str, action: str = "") -> Item:
+def item(importance: int, pressed: str, word: str, action: str = "") -> KeyItem:
     """Return keys and what they do as a part of the line."""
-    return Item(importance, ((pressed, KEY), (f" {word}", DIM)), action)
+    return KeyItem(importance, ((pressed, KEY), (f" {word}", DIM)), action)
 
 
-def item_row(items: Sequence[Item], width: int, y: int) -> tuple[Row, list[Zone]]:
+def item_row(items: Sequence[KeyItem], width: int, y: int) -> tuple[Row, list[Zone]]:
     """Return the items that have room, and where they can be clicked."""
     kept = list(items)
     while cells(span for one in kept for span in one.spans) + 2 * len(kept) > width + 1:
@@ -258,13 +258,15 @@ def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int)
 # ---------------------------------------------------------------- the keys of the race
 
 
-def keys_row(snapshot: Snapshot, view: View, width: int, y: int, *, hides: bool = False) -> tuple[Row, list[Zone]]:
+def keys_row(
+    snapshot: Snapshot, view: Display, width: int, y: int, *, hides: bool = False
+) -> tuple[Row, list[Zone]]:
     """Return the keys that apply now, and where each can be clicked; that to the lanes that the screen `hides`."""
     turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
     return item_row([*turns, *_items(snapshot, view)], width, y)
 
 
-def _items(snapshot: Snapshot, view: View) -> Iterator[Item]:
+def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
     """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
     if view.stopping:
@@ -289,7 +291,7 @@ def _items(snapshot: Snapshot, view: View) -> Iterator[Item]:
     yield _item(0, "quit", "leave" if snapshot.over else "quit", keys)
 
 
-def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[Item]:
+def _of_a_race(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[KeyItem]:
     """Yield the keys that change a race that runs."""
     lanes, keys = targets(snapshot.lanes, view.focused), view.keys
     for knob in snapshot.race.knobs:
@@ -316,13 +318,13 @@ def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[Item
             yield _item(8, "crossover", "crossover", keys)
 
 
-def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> Item:
+def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> KeyItem:
     return item(importance, key_of(binding, keys), word, BY_ID[binding].action)
 
 
-def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> Item:
+def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> KeyItem:
     now, requested = shared_value(lanes, knob)
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if requested:
         spans.append((f" → {crop(requested, 8)} requested", DIM))
-    return Item(1, tuple(spans), action, knob.name)
+    return KeyItem(1, tuple(spans), action, knob.name)

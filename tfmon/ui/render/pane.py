@@ -15,7 +15,7 @@ from tfmon.ui.render import chart, hosts, lifecycle, readings
 from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.render.verdict import last_figures
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 # ---------------------------------------------------------------- the pane
 
@@ -33,7 +33,7 @@ class Pane:
     lane: LaneState
     snapshot: Snapshot
     bottleneck: Bottleneck | None
-    view: View
+    view: Display
     accent: str
     """Name of the lane's style."""
     lead: str
@@ -62,7 +62,7 @@ def figure_height(height: int) -> int:
     return LARGE_ROWS if height >= 14 else 1
 
 
-def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
+def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height: int) -> list[Row]:
     """Return the pane of the lane at that place: `height` rows of `width` cells; `view` has the chart's scale."""
     inner_width, inner_height = width - FRAME_CELLS, height - 2
     pane = pane_of(analysis, index, view, inner_width)
@@ -78,7 +78,7 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
     return framed(pane, body, width, height)
 
 
-def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
+def pane_of(analysis: Analysis, index: int, view: Display, width: int) -> Pane:
     """Return the data for the pane of the lane at that place; `width` is that inside its frame."""
     found, verdict = analysis.lanes[index], analysis.verdict
     lane = found.lane

@@ -24,7 +24,7 @@ from tfmon.ui.render.verdict import (
     verdict_lines,
     verdict_rows,
 )
-from tfmon.ui.source import Scale, View, focused_index
+from tfmon.ui.source import Display, Scale, focused_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class RaceFrame:
     """Those of the charts, to be kept for the next page."""
 
 
-def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
+def draw(analysis: Analysis, view: Display, width: int, height: int) -> RaceFrame:
     """Draw the race for a terminal of that size."""
     snapshot = analysis.snapshot
     layout = layout_of(analysis, view, width, height)
@@ -56,7 +56,7 @@ def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
     return RaceFrame(fitted, tuple(zones), view.scales)
 
 
-def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout:
+def layout_of(analysis: Analysis, view: Display, width: int, height: int) -> Layout:
     """Return where everything is on a terminal of that size, for a race that runs or is over."""
     snapshot = analysis.snapshot
     result = result_height(analysis, view, width, height // 2) if shows(snapshot, view) else 0
@@ -65,7 +65,7 @@ def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout
     return layout if focused is None or not view.zoomed else alone(layout, focused)
 
 
-def in_sight(analysis: Analysis, view: View, width: int, height: int) -> tuple[str, ...]:
+def in_sight(analysis: Analysis, view: Display, width: int, height: int) -> tuple[str, ...]:
     """Return the names of the lanes that the page of that size shows."""
     snapshot, layout = analysis.snapshot, layout_of(analysis, view, width, height)
     if layout.kind == "panes":
@@ -73,7 +73,7 @@ def in_sight(analysis: Analysis, view: View, width: int, height: int) -> tuple[s
     return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
 
 
-def scales_of(snapshot: Snapshot, view: View, layout: Layout) -> Mapping[str, Scale]:
+def scales_of(snapshot: Snapshot, view: Display, layout: Layout) -> Mapping[str, Scale]:
     """Return the scales of the charts: the highest column of each fits."""
     if not layout.panes:
         return view.scales
@@ -84,7 +84,7 @@ def scales_of(snapshot: Snapshot, view: View, layout: Layout) -> Mapping[str, Sc
 # ---------------------------------------------------------------- panes
 
 
-def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
+def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
     rows: list[Row] = []
     if layout.tabs.height:
@@ -120,7 +120,7 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     return rows
 
 
-def _no_lanes(view: View, layout: Layout) -> list[Row]:
+def _no_lanes(view: Display, layout: Layout) -> list[Row]:
     """Return the progress before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
@@ -135,7 +135,7 @@ def _no_lanes(view: View, layout: Layout) -> list[Row]:
 # ---------------------------------------------------------------- small terminals
 
 
-def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
+def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
     """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
     snapshot = analysis.snapshot
     width, room = layout.verdict.width, layout.verdict.height

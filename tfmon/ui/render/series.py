@@ -14,7 +14,7 @@ from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.window_sums import COARSE_NS, FINE_NS, NEVER_NS, Stretch
-from tfmon.ui.source import OWN, SHARED, SPANS_S, Scale, View
+from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 
 Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
@@ -58,7 +58,7 @@ METRICS = (
 BY_ID = {metric.id: metric for metric in METRICS}
 
 
-def metric_of(view: View) -> Metric:
+def metric_of(view: Display) -> Metric:
     """Return the metric of the charts."""
     return BY_ID.get(view.metric, THROUGHPUT)
 
@@ -151,7 +151,7 @@ def end_ns(snapshot: Snapshot) -> int:
     return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
 
 
-def axis_of(snapshot: Snapshot, view: View, width: int) -> TimeAxis:
+def axis_of(snapshot: Snapshot, view: Display, width: int) -> TimeAxis:
     """Return the time axis of charts of that width in cells."""
     return time_axis(end_ns(snapshot), width, view.span_s)
 
@@ -293,7 +293,7 @@ def throughput_parts(points: Sequence[Point], since_ns: int) -> Iterator[Part]:
 # ---------------------------------------------------------------- scales
 
 
-def scales(snapshot: Snapshot, view: View, width: int, per_cell: int) -> dict[str, Scale]:
+def scales(snapshot: Snapshot, view: Display, width: int, per_cell: int) -> dict[str, Scale]:
     """Return the scale of every lane by its name: one that all share, or each lane's own."""
     metric, until_ns = metric_of(view), end_ns(snapshot)
     axis = axis_of(snapshot, view, width)

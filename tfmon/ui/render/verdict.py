@@ -21,7 +21,7 @@ from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts, lifecycle, readings
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, lane_style, strong
-from tfmon.ui.source import View
+from tfmon.ui.source import Display
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
 
@@ -169,7 +169,7 @@ LEAST_RESULT = 3
 """Rows of the smallest result, its frame included."""
 
 
-def shows(snapshot: Snapshot, view: View) -> bool:
+def shows(snapshot: Snapshot, view: Display) -> bool:
     """Return whether the race is over by itself, so that its result is shown."""
     return snapshot.over and not view.stopping
 
@@ -190,7 +190,7 @@ _LEAD_CELLS = 6
 """Cells before the text."""
 
 
-def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
+def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
     snapshot = analysis.snapshot
     if not snapshot.lanes:
@@ -211,13 +211,13 @@ def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> lis
     return (rows + [BLANK] * height)[:height]
 
 
-def _tried(analysis: Analysis, view: View) -> str:
+def _tried(analysis: Analysis, view: Display) -> str:
     """Return the experiment on a lane, or the effect of the last change, with the key that undoes it."""
     undoes = analysis.news and not view.readonly and undoes_last(analysis.snapshot)
     return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
 
 
-def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
+def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
     """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
     verdict, room = analysis.verdict, width - _LEAD_CELLS
     waits = "" if view.stopping else awaited(analysis)
@@ -238,12 +238,12 @@ def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list
 # ---------------------------------------------------------------- the result
 
 
-def result_height(analysis: Analysis, view: View, width: int, most: int) -> int:
+def result_height(analysis: Analysis, view: Display, width: int, most: int) -> int:
     """Return the height of the result in rows, frame included, at most `most`."""
     return max(LEAST_RESULT, min(most, len(_result(analysis, view, width - 6, 99)) + FRAME_ROWS))
 
 
-def result_rows(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
+def result_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
     """Return the framed result: the verdict, what limits it, what was discarded and where it is recorded."""
     inner = width - 4
     started = analysis.snapshot.race.started_ns is not None
@@ -255,7 +255,7 @@ def result_rows(analysis: Analysis, view: View, width: int, height: int) -> list
     return [*rows, (("╰" + "─" * (width - 2) + "╯", DIM),)]
 
 
-def _result(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
+def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
     """Return the lines that fit, the verdict first."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)

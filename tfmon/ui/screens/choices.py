@@ -20,7 +20,7 @@ from tfmon.ui.render.table import Column, Entry, matches
 from tfmon.ui.requests import shared_value, targets
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import Dialog, bound
-from tfmon.ui.source import Runs, ScenarioRow, Source, View
+from tfmon.ui.source import Display, Runs, ScenarioRow, Source
 
 
 class KnobPage(ListPage):
@@ -62,7 +62,7 @@ class KnobPage(ListPage):
             self.action_step_knob(str(self.entry.id), direction)
 
 
-def knob_entry(snapshot: Snapshot, view: View, knob: Knob) -> Entry:
+def knob_entry(snapshot: Snapshot, view: Display, knob: Knob) -> Entry:
     """Return a knob as an entry of the list; it is marked where the lanes differ in it."""
     now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
     differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
