@@ -38,7 +38,14 @@ def test_a_race_shows_numbers_takes_a_key_and_opens_no_port():
     try:
         terminal.wait_for(lambda text: racing(text) and re.search(r"\(.*\d to \d", text) and "examples/s" in text)
         terminal.process.send("B")
-        terminal.wait_for(lambda text: len(re.findall(r"batch\s+16\b", text)) >= 2)
+        # "until" marks the verdict of before.
+        terminal.wait_for(
+            lambda text: (
+                len(re.findall(r"batch\s+16\b", text)) >= 2
+                and "until" not in text
+                and re.search(r"\(.*\d to \d", text)
+            )
+        )
         for process in (psutil.Process(terminal.process.pid), *terminal.children()):
             assert process.net_connections(kind="inet") == [], "TensorFlow opens no port either"
         table = terminal.leave(0)

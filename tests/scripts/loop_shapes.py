@@ -93,6 +93,7 @@ class Lane:
         self.examples -= examples
 
     def tell_step(self, text):
+        self.step = text
         self.places.append(StepDescribed(at_ns=0, text=text).place)
 
     def cancel_step(self):
