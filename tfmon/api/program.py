@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.statistics import compare, log_speeds
 from tfmon.api import state
 from tfmon.api.devices import Idle
 from tfmon.api.options import RaceOptions
@@ -33,7 +32,7 @@ from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEn
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
-from tfmon.model.race import TURNS, Race
+from tfmon.model.race import Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
@@ -210,7 +209,7 @@ class Program:
             self._recorder.close()
         if not self._closed:
             self._closed = True
-            self._remember()
+            state.remember_lanes(self.session.snapshot())
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
         """Have a lane profile some steps, and return the profile.
@@ -306,19 +305,6 @@ class Program:
         ranking = analyse(self.session.snapshot()).verdict.ranking
         if ranking and all(rank.ratio.half_width <= self._options.until_ci for rank in ranking):
             self.lanes.finish()
-
-    def _remember(self) -> None:
-        """Remember for the next race of the scenario what fresh processes told of equal ones."""
-        raced = self.session.snapshot()
-        if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
-            return
-        first, last = raced.lanes[0], raced.lanes[-1]
-        apart = raced.machine_key(first) != raced.machine_key(last)
-        found = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
-        if found is not None:
-            devices = [lane.spec.kind for lane in raced.lanes]
-            machines = [raced.machine_of(lane) for lane in raced.lanes]
-            state.remember_race(machines, raced.race.scenario, devices, found)
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

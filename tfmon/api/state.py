@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfmon import units
-from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, LogRatio
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, LogRatio, compare, log_speeds
 from tfmon.api.run import TOLD_EVERY_S, Tell
 from tfmon.api.settings import resolve
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, FilesWritten, RaceBegan
-from tfmon.model.race import BetweenProcesses, Machine
-from tfmon.model.session import Session
+from tfmon.model.race import TURNS, BetweenProcesses, Machine
+from tfmon.model.session import Session, Snapshot
 from tfmon.model.views import IN_PLACE, View, settle, sweep
 from tfmon.probes.views import find_view
 from tfmon.recordings import library
@@ -62,6 +62,18 @@ def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -
         devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
     """
     return _read_entry(_read().get(_key(machines, scenario, devices)))
+
+
+def remember_lanes(raced: Snapshot) -> None:
+    """Remember for the next race of a scenario what fresh processes of this one told of equal ones."""
+    if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
+        return
+    first, last = raced.lanes[0], raced.lanes[-1]
+    apart = raced.machine_key(first) != raced.machine_key(last)
+    found = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
+    if found is not None:
+        machines = [raced.machine_of(lane) for lane in raced.lanes]
+        remember_race(machines, raced.race.scenario, [lane.spec.kind for lane in raced.lanes], found)
 
 
 def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: LogRatio) -> None:
