@@ -77,7 +77,7 @@ def race(device: str, recording: Path, folder: Path, seconds: float) -> Raced:
         for share, act in steps:
             wait(program, lambda share=share: _raced_s(program) >= share * seconds, START_S + seconds)
             act()
-        wait(program, lambda: program.lanes.all_over, START_S + seconds)
+        wait(program, lambda: program.lanes.running.all_over, START_S + seconds)
     finally:
         program.close()
     found = analyse(program.session.snapshot())
@@ -175,7 +175,7 @@ def wait(program: Program, reached: Callable[[], bool], seconds: float) -> None:
     Errors: AssertionError when neither happens in time.
     """
     until = time.monotonic() + seconds
-    while not reached() and not program.lanes.all_over:
+    while not reached() and not program.lanes.running.all_over:
         assert time.monotonic() < until, f"not within {seconds:g} s"
         time.sleep(0.05)
 

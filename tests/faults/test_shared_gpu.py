@@ -130,7 +130,7 @@ def test_the_screen_opens_when_a_gpu_is_free_and_its_page_lists_the_processes(ei
         eight.driver.play(script() + f"proc 6 {os.getpid()} 9000000000\n")
         screen.wait_for(lambda shown: racing(shown) and "gpu:1" in shown)
         command = psutil.Process().cmdline()[0][:12]
-        look_at_the_gpus(screen, "8 GPUs, 0 free", str(os.getpid()), command, "76.0 of 80.0 GiB")
+        look_at_the_gpus(screen, "8 GPUs, 0 free", str(os.getpid()), command, "76.0/80.0 GiB")
         screen.leave(0)
     finally:
         screen.close()

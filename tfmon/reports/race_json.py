@@ -47,7 +47,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
         "views": {
-            host or HERE: {**asdict(view), "reason": view.reason or None, "store": view.store or None}
+            host or HERE: {**codec.plain(asdict(view)), "reason": view.reason or None, "store": view.store or None}
             for host, view in snapshot.race.views.items()
         },
         "environment": dict(header.environment) if header else None,
