@@ -64,6 +64,7 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/screen_cost.py
 	$(BIN)/python tests/benchmarks/report.py
 	$(BIN)/python tests/benchmarks/scripts.py
+	$(BIN)/python tests/benchmarks/views.py
 	for what in start keys slices agent readings ends fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
 	$(MAKE) bench-ray
 
