@@ -35,8 +35,9 @@ def test_what_a_node_that_is_killed_was_measuring_is_measured_on_another(cluster
         cluster.kill(address)
         out, err = sweep.communicate(timeout=240)
     cluster.forget(address)
-    assert sweep.returncode == 1, err
-    assert f"tfmon: {there} is not used any more: the node of this lane is no longer in the cluster\n" in err
     found = json.loads(out)
-    assert list(found["lost_places"]) == [there] and found["settled"] == 3
+    # The other node may be through with all before this one is given up.
+    gone = f"tfmon: {there} is not used any more: the node of this lane is no longer in the cluster\n" in err
+    assert sweep.returncode == int(gone), err
+    assert list(found["lost_places"]) == [there] * gone and found["settled"] == 3
     assert [one["settings"]["batch_size"] for one in found["combinations"]] == [64, 128, 16]
