@@ -258,7 +258,7 @@ def best_of(state: TuneState) -> Best:
 
 WIDE = 2.0
 """A gain is not told while the ends of its interval differ by a larger factor."""
-ALL_TRIED = "nothing else that this scenario's knobs can do helps"
+ALL_TRIED = "nothing else that this scenario's knobs can do is known to help"
 
 
 def news(snapshot: Snapshot) -> str:
