@@ -227,6 +227,7 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
     result = run.race(RESTORES, "--seconds", "1")
     assert kind_of(result) == OVERLAY
     assert not list(run.store.glob("*.files.part")), "what nobody wants of a killed race is gone with the next"
+    assert not list(run.store.glob("*.files/ports")), "the ports of a killed race, too"
 
 
 @needs_sshd

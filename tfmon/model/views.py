@@ -198,6 +198,7 @@ def sweep(base: Path) -> None:
     for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
         if not is_locked(store):
             kept = store.name.endswith(KEPT)
+            remove(store / PORTS)
             total += sum(size or 0 for _, size in files_of(store)) if kept else 0
             if not kept or total > LIMIT_BYTES:
                 remove(store)
