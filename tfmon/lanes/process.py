@@ -6,6 +6,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -15,7 +16,7 @@ from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured
+from tfmon.model.lane_events import CHANNEL_CLOSED, FromLane, NotMeasured
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Request, Stop
 
@@ -36,16 +37,16 @@ class LaneProcess(ABC):
     stack_poll_s = 0.05
     """The stacks are complete when nothing more came in such a time."""
 
-    def __init__(self, lane: str, sink: Sink, here: Callable[[int], int] | None = None) -> None:
+    def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
         """Take over what every process has.
 
         Args:
             lane: The lane's name; "" for a spare worker.
             sink: Takes the process and each of its events.
-            here: Turns a stamp of its machine into one of this machine's; None where it is this one.
+            here: Turns an event of its machine into one of this; None where it is this one.
         """
         self.lane = lane
-        self._sink = sink
+        self._tell: Callable[[Event], None] = partial(sink, self)
         self._metrics = MetricLines(lane, self._tell, here)
         self._output = ChildOutput(lane)
         self._suspended = False
@@ -147,9 +148,6 @@ class LaneProcess(ABC):
         )
         # Last: whoever waits for the end of all lanes reads next how they ended.
         self.ended = True
-
-    def _tell(self, event: Event) -> None:
-        self._sink(self, event)
 
 
 Sink: TypeAlias = Callable[[LaneProcess, Event], None]
