@@ -106,7 +106,6 @@ class SimulatedLane(LaneControl):
         self.send(event)
         return True
 
-
     def set_knob(self, request: Any) -> None:
         raise NotImplementedError
 
