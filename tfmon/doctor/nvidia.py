@@ -42,7 +42,7 @@ def driver(facts: Facts) -> Finding:
     if facts.visibility.system != "Linux":
         return not_applicable("Linux only")
     obstacle = driver_obstacle(facts.visibility)
-    if obstacle is not None and facts.visibility.has_amd and not facts.has_nvidia:
+    if obstacle is not None and facts.visibility.amd_gpus and not facts.has_nvidia:
         return not_applicable("the machine has an AMD GPU")
     if obstacle is None:
         names = ", ".join(one.name for one in facts.visibility.physical_gpus)
