@@ -25,12 +25,12 @@ from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
-_LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
+_LEAST_DRIVER = {12: "525.60.13", 13: "580"}
 """Oldest driver for any CUDA of a major version.
 
 Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 """
-_LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
+_LEAST_DRIVER_WINDOWS = {12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
 _SHORT_UUID = len("MIG-12345678")
 """So much of an instance's UUID is as a rule unique."""
