@@ -56,11 +56,11 @@ class LaneProcess(ABC):
         """True once the child is reaped, everything it wrote is read, and its end is told."""
 
     @abstractmethod
-    def _write(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
         """Write to the request pipe; return False when the child no longer reads."""
 
     @abstractmethod
-    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
+    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
         """Signal the child and everything it started in its process group, or it alone, unless it is reaped."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class LaneProcess(ABC):
 
     def send(self, request: Request) -> bool:
         """Send a request; return False when the child no longer reads."""
-        return self._write(encode_message(request))
+        return self.write(encode_message(request))
 
     def request_end(self) -> None:
         """Have the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
@@ -94,16 +94,12 @@ class LaneProcess(ABC):
     def suspend(self) -> None:
         """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
         self._suspended = True
-        self._signal(signal.SIGSTOP)
+        self.kill(signal.SIGSTOP)
 
     def continue_(self) -> None:
         """Continue a suspended child; one that is not suspended does not notice."""
         self._suspended = False
-        self._signal(signal.SIGCONT)
-
-    def kill(self, number: signal.Signals) -> None:
-        """Signal the child and everything it started in its process group, unless it is reaped."""
-        self._signal(number)
+        self.kill(signal.SIGCONT)
 
     def read_stacks(self) -> tuple[str, ...]:
         """Have the child write the stacks of its threads, which works even while it hangs; return their lines.
@@ -112,7 +108,7 @@ class LaneProcess(ABC):
         Thread: any; it waits.
         """
         before = self._output.printed_bytes
-        self._signal(STACK_SIGNAL, alone=True)
+        self.kill(STACK_SIGNAL, alone=True)
         deadline = time.monotonic() + STACK_PATIENCE_S
         lines: tuple[str, ...] = ()
         while time.monotonic() < deadline and not self.ended:
@@ -243,12 +239,12 @@ class LocalProcess(Child, LaneProcess):
 
     def suspend_with_monitor(self) -> None:
         """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
-        self._signal_now(signal.SIGSTOP)
+        self._kill_now(signal.SIGSTOP)
 
     def continue_with_monitor(self) -> None:
         """Continue the child unless it was suspended before. Thread: also a signal's handler."""
         if not self._suspended:
-            self._signal_now(signal.SIGCONT)
+            self._kill_now(signal.SIGCONT)
 
     # ---------------------------------------------------------------- the reader's side
 

@@ -54,13 +54,15 @@ class RemoteProcess(LaneProcess):
             request = replace(request, folder=there)
         return super().send(request)
 
-    def _write(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
+        """Put it on the link; return False when that is lost, or the child has ended."""
         if self.ended or self._link.lost:
             return False
         self._link.put(Kind.REQUEST, self.number, data)
         return True
 
-    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
+    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
+        """Have the agent signal the child and its process group, or the child alone."""
         if not self.ended:
             self._link.put(Kind.SIGNAL, self.number, bytes([number, alone]))
 
