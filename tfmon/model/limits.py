@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tfmon.model.readings import Missing
@@ -15,18 +14,6 @@ _MEMORY_FILES = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """A limit, the use, and the field of memory.stat with the files in it: of version 2, and of 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Throttling:
-    """What the quota of one control group has cost since the group was made."""
-
-    periods: int
-    """Periods in which the group had a quota and something to run."""
-    throttled: int
-    """Those of them in which it used up its quota."""
-    stopped_s: float
-    """Time for which the group was stopped, summed over its cores."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
@@ -48,18 +35,17 @@ def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "sel
     return tuple(dict.fromkeys(_folders(root, controller, pid)))
 
 
-def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
-    """Return the time that each group's quota has cost; groups without such counts are omitted.
+def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
+    """Return how many periods each group had a quota and something to run, and in how many it used the quota up.
 
-    Source: `cpu.stat`: nr_periods, nr_throttled, and throttled_usec (v2) or throttled_time in ns (v1).
+    Groups without such counts are omitted.
+    Source: `cpu.stat`: nr_periods and nr_throttled, since the group was made.
     """
-    read: dict[Path, Throttling] = {}
+    read: dict[Path, tuple[int, int]] = {}
     for folder in folders:
         fields = _fields(folder / "cpu.stat")
         try:
-            usec = fields.get("throttled_usec")
-            stopped_s = int(fields["throttled_time"]) / 1e9 if usec is None else int(usec) / 1e6
-            read[folder] = Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), stopped_s)
+            read[folder] = int(fields["nr_periods"]), int(fields["nr_throttled"])
         except (KeyError, ValueError):
             continue
     return read

@@ -117,7 +117,7 @@ NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 HIDDEN_NAMES = "hidden by the container (run it with --pid=host)"
 WSL = Missing("WSL2 does not report which process uses the GPU")
-_NO_FAULTS: Readings = {"faults": (), "faults_reported": False}
+_NO_FAULTS: Readings = {"faults": ()}
 
 
 @dataclass(frozen=True, slots=True)
