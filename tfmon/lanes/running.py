@@ -17,12 +17,12 @@ from tfmon.lanes.rounds import without_breaks
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
-from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.lane_statistics import LATEST
+from tfmon.model.limits import MemoryKills
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -143,3 +144,72 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+# ---------------- SIGKILL for lack of memory
+
+GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
+MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
+
+
+class MemoryKills:
+    """Counts the processes that the kernel kills for lack of memory: it sends SIGKILL, and reports it to nobody.
+
+    Source: `oom_kill` in the `memory.events` (control groups, version 2) or `memory.oom_control` (version 1) of
+    this process's group, which its children share, and in /proc/vmstat. Elsewhere nothing is known.
+    Thread: one at a time; the caller holds a lock.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._group = _group_file(root)
+        self._before = self._read()
+        self._latest = self._before
+
+    def count(self) -> None:
+        """Count; what the count before found is no longer new."""
+        self._before, self._latest = self._latest, self._read()
+
+    def recent(self) -> str:
+        """Return in words what is new since the count before the last one; empty for nothing."""
+        group, machine = (_more(now, before) for now, before in zip(self._read(), self._before, strict=True))
+        if group:
+            return GROUP_KILLS.format(_processes(group))
+        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
+
+    def _read(self) -> tuple[int | None, int | None]:
+        group = _oom_kills(self._group) if self._group is not None else None
+        return group, _oom_kills(self._root / "proc/vmstat")
+
+
+def _more(now: int | None, before: int | None) -> int:
+    return 0 if now is None or before is None else max(0, now - before)
+
+
+def _processes(count: int) -> str:
+    return "a process" if count == 1 else f"{count} processes"
+
+
+def _oom_kills(path: Path) -> int | None:
+    """Return the value of the line `oom_kill` of a file."""
+    try:
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC
+        )  # quicker than a file object: it is read twice a second
+        try:
+            text = b"\n" + os.read(descriptor, 65_536)
+        finally:
+            os.close(descriptor)
+        return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
+    except (OSError, ValueError):
+        return None
+
+
+def _group_file(root: Path) -> Path | None:
+    """Return the file that counts the kills of this process's control group; None where there is none."""
+    files = (
+        folder / name
+        for folder in group_folders("memory", root)
+        for name in ("memory.events", "memory.oom_control")
+    )
+    return next((file for file in files if _oom_kills(file) is not None), None)
