@@ -23,6 +23,7 @@ Reading: TypeAlias = float | Missing
 """A number in the unit that its field's name ends in, or why it is unknown. Never 0 for unknown."""
 
 NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
+NO_STOLEN = Missing("this system does not report stolen time")
 
 
 def known(reading: Reading) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tfmon.model.spec import INSTANCE
 from tfmon.probes.base import Gpu
 from tfmon.probes.interpreter import Wheel
 from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
@@ -12,8 +13,6 @@ from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
 LIBRARY = "libnvidia-ml.so.1"
 AMD_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """What ROCm reads, each from what the one before leaves. Source: AMD's "GPU isolation techniques"."""
-INSTANCE = "MIG-"
-"""How the UUID of an instance of a GPU that is split up (MIG) begins."""
 _INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
 
 

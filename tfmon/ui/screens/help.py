@@ -190,8 +190,6 @@ IN_PANE = (
     ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known, on each GPU; what "
      "TensorFlow's allocator has allocated of it, and its peak."),
     ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
-    ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
-     "seven times. Nothing is promised for a stage that was never timed."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
     ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes or one "
      "each (a). A column is the mean over its time; step times are quantiles of each second. "
