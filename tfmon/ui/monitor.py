@@ -121,8 +121,6 @@ class Monitor:
         """Return whether to draw: while a lane may train, and once a second when only clocks change."""
         snapshot = self.source.snapshot()
         new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
-        if new_second:
-            self.view = replace(self.view, sent_bytes_per_s=self.app.sent_bytes_per_s())
         training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
         return new_second or training or self.below is not None
 

@@ -200,7 +200,7 @@ IN_PANE = (
 
 AROUND = (
     ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
-     "and 1,000 bytes per second to the terminal; both over the last 10 s."),
+     "over the last 10 s."),
     ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
      "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
     ("in about", "When the first verdict comes: the rounds that its interval still needs, each as long as the "
