@@ -147,7 +147,7 @@ class Children:
         process = place.start_lane(lane, plan, self._script, self._sink, self._reader.note_end)
         self._processes[lane.spec.name] = process
         process.grace_s = plan.grace_s if plan.command else None
-        process.pass_output(self.echo)
+        process.output.echo = self.echo
         process.send(assignment(lane, plan, {}))
         return process
 
@@ -161,7 +161,7 @@ class Children:
         self, lane: str, python: Path, environment: dict[str, str | None], command: Command | None = None
     ) -> LaneProcess:
         process = self.launcher(LocalProcess, lane, python, environment, self._sink, self._script, command)
-        process.pass_output(self.echo)
+        process.output.echo = self.echo
         self._reader.watch(process)
         return process
 

@@ -47,8 +47,9 @@ class LaneProcess(ABC):
         """
         self.lane = lane
         self._tell: Callable[[Event], None] = partial(sink, self)
-        self._metrics = MetricLines(lane, self._tell, here)
-        self._output = ChildOutput(lane)
+        self.metrics = MetricLines(lane, self._tell, here)
+        self.output = ChildOutput(lane)
+        """What it writes, which the reader gives them in chunks."""
         self._suspended = False
         self.end_requested = False
         """Whether it was told to end."""
@@ -73,7 +74,7 @@ class LaneProcess(ABC):
 
     def assign(self, lane: str) -> None:
         """Make a spare worker the process of a lane."""
-        self.lane = self._metrics.lane = self._output.lane = lane
+        self.lane = self.metrics.lane = self.output.lane = lane
 
     def send(self, request: Request) -> bool:
         """Send a request; return False when the child no longer reads."""
@@ -86,10 +87,6 @@ class LaneProcess(ABC):
         self.send(Stop())
         if self.grace_s is not None:
             self.kill(signal.SIGINT)
-
-    def pass_output(self, write: Callable[[bytes], object] | None) -> None:
-        """Pass on what the child prints, byte for byte. Thread: `write` is called by the reader's."""
-        self._output.echo = write
 
     def suspend(self) -> None:
         """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
@@ -107,13 +104,13 @@ class LaneProcess(ABC):
         Returns nothing when it does not answer. Only for a lane that `reports_stack`: others would end.
         Thread: any; it waits.
         """
-        before = self._output.printed_bytes
+        before = self.output.printed_bytes
         self.kill(STACK_SIGNAL, alone=True)
         deadline = time.monotonic() + STACK_PATIENCE_S
         lines: tuple[str, ...] = ()
         while time.monotonic() < deadline and not self.ended:
             time.sleep(self.stack_poll_s)
-            found = self._output.stack_since(before)
+            found = self.output.stack_since(before)
             if found and found == lines:  # nothing more came
                 return found
             lines = found
@@ -123,14 +120,14 @@ class LaneProcess(ABC):
 
     def tell_output(self, *, last: bool = False) -> None:
         """Tell what the child printed, a few times a second at most."""
-        news = self._output.news(time.monotonic_ns(), last=last)
+        news = self.output.news(time.monotonic_ns(), last=last)
         if news is not None:
             self._tell(news)
 
     def _tell_end(self, code: int | None, at_ns: int) -> None:
         """Tell the rest of what the child wrote, and how it ended; `code` as `Popen` has it, None for unknown."""
-        self._metrics.end()
-        self._output.take(b"")  # passes on what is left
+        self.metrics.end()
+        self.output.take(b"")  # passes on what is left
         self.tell_output(last=True)
         self._tell(
             LaneEnded(
@@ -139,7 +136,7 @@ class LaneProcess(ABC):
                 exit_code=code if code is None or code >= 0 else None,
                 signal=signal_name(-code) if code is not None and code < 0 else None,
                 requested=self.end_requested,
-                output_tail=tuple(without_chatter(self._output.tail())),
+                output_tail=tuple(without_chatter(self.output.tail())),
             )
         )
         # Last: whoever waits for the end of all lanes reads next how they ended.
@@ -233,7 +230,7 @@ class LocalProcess(Child, LaneProcess):
         """
         Child.__init__(self, launch(python, environment, script, command))
         LaneProcess.__init__(self, lane, sink)
-        self._take_metrics, self._take_output = self._metrics.take, self._output.take
+        self._take_metrics, self._take_output = self.metrics.take, self.output.take
         self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 

@@ -74,23 +74,6 @@ class RemoteProcess(LaneProcess):
 
     # ---------------------------------------------------------------- what comes from there
 
-    def take_metrics(self, chunk: bytes) -> None:
-        """Take bytes of the metric pipe."""
-        self._metrics.take(chunk)
-
-    def take_output(self, chunk: bytes) -> None:
-        """Take bytes that the child printed."""
-        self._output.take(chunk)
-
-    def drop_output(self, size: int) -> None:
-        """Note that the agent dropped so many bytes of the output."""
-        self._output.drop(size)
-
-    @property
-    def output_waits(self) -> bool:
-        """True while something that was printed is not told."""
-        return self._output.waits
-
     def end(self, code: int, at_ns: int) -> None:
         """Tell that the child has ended, at a stamp of that machine."""
         self._tell_end(code, self._link.here(at_ns))
