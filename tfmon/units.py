@@ -159,6 +159,11 @@ def reading(value: Reading, write: Callable[[float], str]) -> str:
     return absent(value) if isinstance(value, Missing) else write(value)
 
 
+def duration(seconds_: float) -> str:
+    """Write how long something takes, be it short or long: 12.4 ms, 2.1 s, 1:42."""
+    return seconds(seconds_) if seconds_ >= 0.9995 else milliseconds(1e3 * seconds_)
+
+
 def seconds(value: float) -> str:
     """Write a short wait: 2.1 s, 48.0 s, 1:42."""
     if value >= 99.95:

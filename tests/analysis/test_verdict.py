@@ -27,7 +27,6 @@ class TestNothingToSay:
     @pytest.mark.parametrize(
         ("lanes", "text"),
         [
-            ([lane("cpu", noisy(100))], "one lane: nothing to compare it with"),
             ([lane("cpu"), lane("gpu:0")], "no verdict yet: the lanes are getting ready"),
             ([lane("cpu", noisy(100)), lane("gpu:0")], "no verdict yet: the lanes are getting ready"),
             ([lane("cpu", noisy(100)), lane("gpu:0", phase=ABSENT)], "no verdict: 1 of 2 lanes can train"),

@@ -10,6 +10,7 @@ from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.crossover import Curve, curve_of
 from tfmon.analysis.finish import time_to_finish
+from tfmon.analysis.health import trained_text
 from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
@@ -93,19 +94,10 @@ class Analysis:
             return f"crossover: {self.curve.text}"
         best = tuning.best_text(self.tuning) if self.tuning is not None else ""
         if len(snapshot.lanes) == 1:
-            return best or trained_text(snapshot.lanes[0])
+            return best or trained_text(snapshot.lanes[0], snapshot.at_ns)
         decided = verdict.kind in (FASTER, SAME)
         told = verdict.text if decided or not self.earlier else self.earlier
         return "; ".join(filter(None, (time_to_finish(snapshot, brief=True), told, best)))
-
-
-def trained_text(lane: LaneState) -> str:
-    """Return the analysis of one lane."""
-    if lane.trouble is not None:
-        return f"{lane.title} {lane.phase}: {lane.trouble.message}"
-    speed = lane.steady.examples_per_s
-    told = f"{lane.title}: {units.count(lane.steps)} steps, {units.count(lane.examples)} examples"
-    return told if speed is None else f"{told}, {units.rate(speed)} examples/s"
 
 
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:

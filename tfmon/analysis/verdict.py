@@ -10,6 +10,7 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.finish import ended_itself, went_on
+from tfmon.analysis.health import trained_text
 from tfmon.analysis.others import others_notes
 from tfmon.analysis.prediction import (
     falling,
@@ -24,6 +25,7 @@ from tfmon.analysis.statistics import LogRatio, Throughput
 from tfmon.analysis.verdict_notes import (
     MachineDifference,
     Scaling,
+    concern_notes,
     hangs,
     hung,
     machine_differences,
@@ -126,6 +128,7 @@ def find_verdict(
         *snapshot.race.differs,
         *went_on(snapshot.lanes),
         *(one.text for one in found_ones[:1]),
+        *concern_notes(snapshot),
         *others_notes(snapshot),
     )
     if found.ratio is None:
@@ -151,7 +154,7 @@ def _find_verdict(
     silent = hung(snapshot)
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
-        return Verdict("one lane: nothing to compare it with")
+        return Verdict(trained_text(snapshot.lanes[0], snapshot.at_ns))
     if len(lanes) < 2 and silent:
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     if len(lanes) < 2:

@@ -6,12 +6,13 @@ how throughput grows with the number of devices, where lanes differ in nothing e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.finish import ALIKE
+from tfmon.analysis.health import concerns
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
@@ -42,6 +43,13 @@ def hangs(lane: LaneState, now_ns: int) -> str:
     """Say that a lane hangs."""
     silent_s = (now_ns - (lane.heartbeat.stalled_since_ns or now_ns)) / 1e9
     return f"{lane.title} hangs, has said nothing for {units.seconds(silent_s)}, and is out of the race"
+
+
+def concern_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what is wrong with each of several lanes that still answers, besides a few long waits."""
+    for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
+        found = concerns(lane, snapshot.at_ns) if lane not in hung(snapshot) else ()
+        yield from (f"{lane.title}: {one.text}" for one in found if one.id != "waits")
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:

@@ -46,19 +46,12 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     """Return how long a lane may say nothing that is expected to."""
     if lane.phase == STARTING and not lane.command:
         return max(least_s, STARTING_S)
-    if lane.phase != RACING or lane.requested or _between_steps(lane):
+    if lane.phase != RACING or lane.requested or lane.between_steps:
         return max(least_s, PREPARING_S)
     if lane.command:
         least_s = max(least_s, SCRIPT_S)
     window_s, warm_up_s = lane.heartbeat.longest_window_ns / 1e9, lane.heartbeat.warm_up_ns / 1e9
     return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
-
-
-def _between_steps(lane: LaneState) -> bool:
-    """Return whether a script does something else than steps: it validates, or an epoch has ended."""
-    progress = lane.progress
-    trains = ("fit", "training")
-    return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
 
 
 def _may_be_ended(lane: LaneState, snapshot: Snapshot) -> bool:

@@ -300,6 +300,13 @@ class LaneState:
         return self.phase in OVER
 
     @property
+    def between_steps(self) -> bool:
+        """Whether a script does something else than steps: it validates, or an epoch has ended."""
+        progress = self.progress
+        trains = ("fit", "training")
+        return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
+
+    @property
     def to_change(self) -> dict[str, KnobValue]:
         """The values that are requested and not in effect, by knob."""
         now = self.in_effect.items()

@@ -5,6 +5,7 @@ This is the one store of them: recent throughput, slices, charts and statistics 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -104,6 +105,8 @@ class LossCurve:
     seen: int = 0
     first: float | None = None
     last: float | None = None
+    lost: int = 0
+    """The first step whose loss was read and is no number, since the last one that was; 0 for none."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with the loss of a step; the same one for None."""
@@ -114,7 +117,8 @@ class LossCurve:
             points = (*points, (step, loss))
         if len(points) >= MOST_POINTS:
             points, every = points[::2], 2 * every
-        return LossCurve(points, every, self.seen + 1, first, loss)
+        lost = 0 if math.isfinite(loss) else self.lost or step
+        return LossCurve(points, every, self.seen + 1, first, loss, lost)
 
 
 # ---------------- all measurements of one lane

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse, trained_text
+from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
@@ -132,12 +132,10 @@ def _lasted_s(snapshot: Snapshot) -> float:
 
 
 def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
-    """Yield what came of the race: of its experiment, of its only lane, or the verdict; and what limits that."""
+    """Yield what came of the race: the answer of its experiment, or the verdict; and what limits that."""
     snapshot, verdict = found.snapshot, found.verdict
     notes = list(series.answer(found))
-    if not notes and len(snapshot.lanes) == 1:
-        notes = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
-    elif not notes:
+    if not notes:
         notes = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
         notes += map(Note, verdict.ranked)
     yield from notes

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import LEAST_WINDOWS, Bottleneck
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import HERE
@@ -197,6 +198,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", unexplained),
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
+        "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
+        "concerns": [asdict(one) for one in concerns(lane, snapshot.at_ns)],
         "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part), unexplained) for part in _PARTS},
         "discarded": dict(found.discarded),
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},

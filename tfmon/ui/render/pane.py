@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.health import stands_still_s
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
@@ -278,13 +279,13 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane, recent = pane.lane, pane.found.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
-        lane, pane.snapshot.at_ns
-    ) is not None
+    still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or stands_still_s(lane, pane.snapshot.at_ns)
+    resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or still_s is not None
     style = DIM if resting else strong(pane.accent)
-    number = units.rate(speed) if speed is not None else "---"
+    number = units.rate(speed) if speed is not None and still_s is None else "---"
     unknown = "not measured" if lane.over else "measuring"
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else unknown
+    per_step = per_step if still_s is None else f"no step for {units.duration(still_s)}"
     lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
     if height < LARGE_ROWS:

@@ -51,7 +51,7 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
         soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
         soon = soon if last.at_ns < asked_ns else "the change is being prepared"
         return labelled("step", (f"{number} runs; " if width >= WIDE else "", TEXT), (soon, STRONG))
-    before = f", {'the last took' if width >= WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
+    before = f", {'the last took' if width >= WIDE else 'last'} {units.duration(took_s)}" if took_s else ""
     runs = " runs for " if width >= WIDE else " runs "
     return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
 
@@ -81,9 +81,10 @@ def loss_row(lane: LaneState) -> Row:
     if lane.losses.first is None or lane.losses.last is None:
         reason = lane.not_measured.get("loss", "")
         return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
-    return labelled(
-        "loss", (units.loss(lane.losses.first), TEXT), (" → ", DIM), (units.loss(lane.losses.last), TEXT)
-    )
+    last = (units.loss(lane.losses.last), TEXT)
+    if lane.losses.lost:
+        last = (f"{last[0]} from step {units.count(lane.losses.lost)} on", WARN)
+    return labelled("loss", (units.loss(lane.losses.first), TEXT), (" → ", DIM), last)
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis, trained_text
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
@@ -262,8 +262,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     lead: Row = (("  ", TEXT),)
     if winner is not None:
         lead = (("▲ ", strong(lane_style(winner))),)
-    text = verdict.text if len(snapshot.lanes) > 1 else trained_text(snapshot.lanes[0])
-    lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(text, width, max(1, min(3, height)))]
+    lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
     for text, style in (
         *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
         (analysis.earlier, STRONG), (analysis.news, STRONG),
