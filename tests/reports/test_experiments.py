@@ -141,5 +141,9 @@ def test_an_export_has_the_answer_what_was_tried_and_the_command(tmp_path, run, 
     marked = run("export", tmp_path / "race.jsonl", "--markdown")[1]
     assert marked.startswith(f"**{answer}") and "### What was tried and changed" in marked
     assert command in marked, marked
+    told = json.loads(run("export", tmp_path / "race.jsonl", "--json")[1])["result"]
+    assert told["verdict"]["text"].startswith(answer)
+    rows = (told["tuning"] or {}).get("attempts") or told["crossover"]["values"]
+    assert len(rows) > 2 and sum(told[name] is None for name in ("tuning", "crossover")) == 1
     page = page_of(tmp_path / "race.jsonl")
     assert f'<p class="verdict">{answer}' in page and "<h2>What was tried and changed</h2>" in page

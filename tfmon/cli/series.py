@@ -153,9 +153,10 @@ def _run(
         click.echo(f"tfmon: {line}", err=True)
     run = SeriesRun(program, plan, lambda: planned([lane.spec for lane in plan.lanes]))
     interrupted = run_until_over(run)
-    recording = run.result.recording
-    options.print_result(report(analyse(run.result)), recording.path if recording is not None else "")
-    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+    found, recording = analyse(run.result), run.result.recording
+    options.print_result(report(found), recording.path if recording is not None else "")
+    fine = EXIT_FINE if found.answered else EXIT_CANNOT_TELL
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code() or fine)
 
 
 @click.command(cls=options.TakesCommand, short_help="Measure many combinations of settings.")
@@ -196,8 +197,10 @@ def _run(
 )
 @click.option(
     "--resume",
-    metavar="FILE",
-    help="Go on with a sweep that was interrupted, or with the `last`; nothing is measured twice.",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="last",
+    help="Go on with a sweep that was interrupted, by default the last one; nothing is measured twice.",
 )
 @options.headless
 @options.as_json

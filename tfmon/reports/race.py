@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse, trained_text
+from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
@@ -87,11 +87,11 @@ def report(
         when=", ".join(when),
         answer=list(_answer(found, torn=course is not None and course.torn)),
         sections=[
-            *((tried, result) if series.is_all(found) else (result,)),
+            *((tried, result) if found.is_series else (result,)),
             Section("What limits the lanes", (Lines(limits),)),
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(found),
-            *(() if series.is_all(found) else (tried,)),
+            *(() if found.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(found))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
             Section("Machine and versions", (_machines(snapshot, header), *examination), long=True),
@@ -135,13 +135,12 @@ def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: of its experiment, of its only lane, or the verdict; and what limits that."""
     snapshot, verdict = found.snapshot, found.verdict
     notes = list(series.answer(found))
-    if not notes and len(snapshot.lanes) == 1:
-        notes = [Note(trained_text(snapshot.lanes[0]), VERDICT)]
-    elif not notes:
-        notes = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
+    if not notes:
+        earlier = found.earlier if len(snapshot.lanes) > 1 else ""
+        notes = [Note(line, VERDICT) for line in (earlier, found.answer) if line]
         notes += map(Note, verdict.ranked)
     yield from notes
-    limits = "" if series.is_all(found) else verdict.note
+    limits = "" if found.is_series else verdict.note
     yield from (Note(line) for line in (*finish_lines(snapshot), limits, snapshot.race.interrupted) if line)
     if torn:
         yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
@@ -242,7 +241,7 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 
 def _history(found: Analysis) -> Table | None:
     """Return every change of the race and what came of it."""
-    if series.is_all(found) and len(found.history) < 3:
+    if found.is_series and len(found.history) < 3:
         return None  # it would say the same as the table of what was tried
     rows = [row.cells(found.snapshot) for row in found.history]
     left = (0, 1, 2, 3, 5)
@@ -267,7 +266,7 @@ def _method(found: Analysis) -> Iterator[str]:
     for one in found.lanes:
         if one.windows:
             yield f"{snapshot.called(one.lane)}: {one.measured_text}; {one.discarded_text}"
-    if verdict.interval is not None and not series.is_all(found):
+    if verdict.interval is not None and not found.is_series:
         low, high = verdict.interval.low, verdict.interval.high
         yield (
             f"95 % confidence interval of the ratio: {units.ratio_in(verdict.interval.value, low, high)[1]}, "

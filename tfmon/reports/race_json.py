@@ -22,6 +22,7 @@ from tfmon.model.session import Snapshot
 from tfmon.recordings.figures import MeasuredLane, RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
+from tfmon.reports.series_json import crossover_json, tuning_json
 
 NO_STEP = "no steady step was measured"
 NO_UPDATE = "no update of an own loop of TensorFlow was seen"
@@ -77,7 +78,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
                 for rank in verdict.ranking
                 for lane in [snapshot.lane(rank.lane)]
             ],
-            "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "text": found.answer + (f" ({verdict.note})" if verdict.note and not found.is_series else ""),
             "ranked": list(verdict.ranked),
             "earlier": found.earlier or None,
             "finish": list(finish_lines(snapshot)),
@@ -94,6 +95,8 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             }
             for row in found.history
         ],
+        "crossover": crossover_json(found),
+        "tuning": tuning_json(found),
         **recording_json(snapshot),
         "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
     }
