@@ -11,7 +11,7 @@ from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progresse
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
-from tfmon.model.readings import Reading
+from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.window_sums import History, WindowSums
@@ -238,9 +238,16 @@ class LaneState:
 
     @property
     def memory_bytes(self) -> Reading:
-        """Memory that its processes share with no other: now, or after its end the mean while it raced."""
-        mean = self.tree.racing_private_bytes.value
-        return self.tree.private_bytes if mean is None or not self.over else mean
+        """Memory that its processes share with no other, as every report has it: the mean while it raced.
+
+        The last sample may be of a process that exits: of a lane that had no other while it raced, it is the peak.
+        """
+        mean, tree = self.tree.racing_private_bytes.value, self.tree
+        if mean is not None or isinstance(tree.private_bytes, Missing):
+            return tree.private_bytes if mean is None else mean
+        return (
+            tree.peak_private_bytes if self.measurements.windows else Missing("not sampled while the lane raced")
+        )
 
     @property
     def short_title(self) -> str:

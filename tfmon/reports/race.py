@@ -23,7 +23,7 @@ from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import Header
+from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
     checks,
     host_names,
@@ -80,7 +80,7 @@ def report(
     limits = [line for one in found.lanes for line in _limits(snapshot, one)]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
-        when = [header.started[:16].replace("T", " "), f"{units.clock(_lasted_s(snapshot))} long"]
+        when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
     examination = checks.findings(examined) if header is not None else ()
     return Report(
         title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
@@ -122,18 +122,12 @@ def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tup
     return replace(report(found, header, course, command, examined), data=data), course.torn
 
 
-def _lasted_s(snapshot: Snapshot) -> float:
-    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    started_ns = snapshot.race.started_ns
-    return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else 0.0
-
-
 # ---------------------------------------------------------------- the result
 
 
 def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: of its experiment, of its only lane, or the verdict; and what limits that."""
-    snapshot, verdict = found.snapshot, found.verdict
+    snapshot, verdict, race = found.snapshot, found.verdict, found.snapshot.race
     notes = list(series.answer(found))
     if not notes:
         earlier = found.earlier if len(snapshot.lanes) > 1 else ""
@@ -141,7 +135,7 @@ def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
         notes += map(Note, verdict.ranked)
     yield from notes
     limits = "" if found.is_series else verdict.note
-    yield from (Note(line) for line in (*finish_lines(snapshot), limits, snapshot.race.interrupted) if line)
+    yield from (Note(line) for line in (*finish_lines(snapshot), *race.differs, limits, race.interrupted) if line)
     if torn:
         yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
 

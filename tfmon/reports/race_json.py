@@ -39,7 +39,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
     snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
-    seconds = raced_s(snapshot)
+    seconds, limits = raced_s(snapshot), "" if found.is_series else verdict.note
     return {
         **head(),
         "scenario": snapshot.race.scenario,
@@ -78,7 +78,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
                 for rank in verdict.ranking
                 for lane in [snapshot.lane(rank.lane)]
             ],
-            "text": found.answer + (f" ({verdict.note})" if verdict.note and not found.is_series else ""),
+            "text": ". ".join([found.answer + (f" ({limits})" if limits else ""), *snapshot.race.differs]),
             "ranked": list(verdict.ranked),
             "earlier": found.earlier or None,
             "finish": list(finish_lines(snapshot)),
