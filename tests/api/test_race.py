@@ -105,8 +105,11 @@ def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
     lock.parent.mkdir(exist_ok=True)
     with lock.open("w") as other:
         state.fcntl.flock(other, state.fcntl.LOCK_EX)
+        print(123, end="", file=other, flush=True)
         with pytest.raises(tfmon.TfmonError, match="another race"), state.alone(False, None):
             pass
+        with state.beside() as said:
+            assert said.startswith("another race is under way (process 123): ")
     with state.alone(False, None):
         pass
     monkeypatch.setattr(state.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))

@@ -94,7 +94,7 @@ def race(
         record: Whether to record the race, or the new file to record it into.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
         check: Raise LaneFailedError where a lane fails.
-        wait: Wait while another race that Python began is under way; False raises TfmonError.
+        wait: Wait while another race is under way; False raises TfmonError.
 
     Raises:
         UsageError: what was requested is not possible.
@@ -177,7 +177,7 @@ def sweep(
         ray_python: The Python that has Ray; None for this one.
         ray_cpus: How many CPUs are reserved for each place on Ray.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
-        wait: Wait while a race or sweep that Python began is under way; False raises TfmonError.
+        wait: Wait while a race or sweep is under way; False raises TfmonError.
 
     Raises:
         TfmonError: what was requested is not possible.

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon import units
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, LogRatio, compare, log_speeds
-from tfmon.api.run import TOLD_EVERY_S, Tell
 from tfmon.api.settings import resolve
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
@@ -217,12 +216,14 @@ class Views:
 
 
 LOOK_EVERY_S = 0.1
+TOLD_EVERY_S = 1.0
+Tell = Callable[[str], None]
 _IN_THIS_PROCESS = threading.Lock()
 
 
 @contextlib.contextmanager
 def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
-    """Wait until no other race of this user that Python began is under way, in this process or another.
+    """Wait until no other race of this user is under way, in this process or another.
 
     Other processes are seen where the state folder can be written.
 
@@ -231,21 +232,33 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
     """
     since_s, told_s = time.monotonic(), 0.0
     with contextlib.ExitStack() as entered:
-        while not _enter(entered):
+        while other := _enter(entered):
             if not wait:
-                raise TfmonError("another race is under way", "wait=True waits until it is over")
+                raise TfmonError(f"another race is under way{other}", "wait=True waits until it is over")
             now_s = time.monotonic()
             if tell is not None and now_s >= told_s + TOLD_EVERY_S:
                 told_s = now_s
-                tell(f"another race is under way; waiting for its end: {units.clock(now_s - since_s)}")
+                tell(f"another race is under way{other}; waiting for its end: {units.clock(now_s - since_s)}")
             time.sleep(LOOK_EVERY_S)
         yield
 
 
-def _enter(entered: contextlib.ExitStack) -> bool:
-    """Take both locks, to be given back with `entered`; return False where one is taken."""
+@contextlib.contextmanager
+def beside() -> Iterator[str]:
+    """Have others see that a race is under way; return what to say where another one is: it is not waited for."""
+    with contextlib.ExitStack() as entered:
+        other = _enter(entered)
+        yield (
+            f"another race is under way{other}: the lanes of each disturb the figures of the other"
+            if other
+            else ""
+        )
+
+
+def _enter(entered: contextlib.ExitStack) -> str:
+    """Take both locks, to be given back with `entered`; where one is taken, return the process that has it."""
     if not _IN_THIS_PROCESS.acquire(blocking=False):
-        return False
+        return " in this process"
     with contextlib.ExitStack() as mine:
         mine.callback(_IN_THIS_PROCESS.release)
         path = state_folder() / "race.lock"
@@ -258,9 +271,11 @@ def _enter(entered: contextlib.ExitStack) -> bool:
             mine.callback(os.close, fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(fd, 0)
+                os.write(fd, str(os.getpid()).encode())
             except BlockingIOError:
-                return False
+                return f" (process {os.read(fd, 20).decode('ascii', 'replace')})"
             except OSError:
-                pass  # a file system without locks
+                pass  # a file system without locks, or without room for the number
         entered.push(mine.pop_all())
-    return True
+    return ""
