@@ -245,9 +245,8 @@ class LaneState:
         mean, tree = self.tree.racing_private_bytes.value, self.tree
         if mean is not None or isinstance(tree.private_bytes, Missing):
             return tree.private_bytes if mean is None else mean
-        return (
-            tree.peak_private_bytes if self.measurements.windows else Missing("not sampled while the lane raced")
-        )
+        trained = self.measurements.windows > 0
+        return tree.peak_private_bytes if trained else Missing("not sampled while the lane raced")
 
     @property
     def short_title(self) -> str:

@@ -13,20 +13,10 @@ from tfmon.model.series import CrossoverState
 from tfmon.reports import estimate_json, head, lane_json, ratio_json, recording_json, scaling_json
 
 
-def crossover_to_json(found: Analysis) -> dict[str, Any]:
-    """Return the result of a crossover as plain values; raises ValueError where the last series is none."""
-    return _object(found, crossover_json(found), no_gpu=found.snapshot.machine.no_gpu or None)
-
-
-def tuning_to_json(found: Analysis) -> dict[str, Any]:
-    """Return the attempts of a tuning as plain values; raises ValueError where nothing was tuned."""
-    return _object(found, tuning_json(found))
-
-
-def _object(found: Analysis, part: dict[str, Any] | None, **more: str | None) -> dict[str, Any]:
-    if part is None:
-        raise ValueError("there is no such series in this snapshot")
-    return {**head(), "scenario": found.snapshot.race.scenario, **part, **more, **recording_json(found.snapshot)}
+def series_to_json(found: Analysis) -> dict[str, Any]:
+    """Return the result of the crossover or the tuning that a race was there for as plain values."""
+    part = crossover_json(found) or tuning_json(found) or {}
+    return {**head(), "scenario": found.snapshot.race.scenario, **part, **recording_json(found.snapshot)}
 
 
 def crossover_json(found: Analysis) -> dict[str, Any] | None:
@@ -62,6 +52,7 @@ def crossover_json(found: Analysis) -> dict[str, Any] | None:
             for crossing in curve.crossings
         ],
         "text": curve.text,
+        "no_gpu": snapshot.machine.no_gpu or None,
         "interrupted": state.ended or None,
     }
 
