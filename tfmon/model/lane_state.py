@@ -11,7 +11,7 @@ from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progresse
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Reading
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.window_sums import History, WindowSums
@@ -45,6 +45,8 @@ NO_STEPS_HINT = (
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 MOST_SUSPENSIONS = 16
+RECENT_NS = 5_000_000_000
+"""How far back the throughput that is shown as current reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +240,8 @@ class LaneState:
 
     @property
     def memory_bytes(self) -> Reading:
-        """Memory that its processes share with no other, as every report has it: the mean while it raced.
-
-        The last sample may be of a process that exits: of a lane that had no other while it raced, it is the peak.
-        """
-        mean, tree = self.tree.racing_private_bytes.value, self.tree
-        if mean is not None or isinstance(tree.private_bytes, Missing):
-            return tree.private_bytes if mean is None else mean
-        trained = self.measurements.windows > 0
-        return tree.peak_private_bytes if trained else Missing("not sampled while the lane raced")
+        """Memory that its processes share with no other, in reports, see `TreeUse.raced_bytes`."""
+        return self.tree.raced_bytes(trained=self.measurements.windows > 0)
 
     @property
     def short_title(self) -> str:
@@ -337,4 +332,16 @@ class LaneState:
         """
         if self.over:
             return self.steady
-        return self.measurements.recent(self.knob_marks[-1].at_ns if self.knob_marks else 0)
+        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
+        since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
+        steps = examples = span_ns = windows = 0
+        for point in reversed(self.points):
+            began_ns = point.at_ns - point.span_ns
+            if began_ns < changed_ns or (began_ns < since_ns and windows):
+                break
+            if point.steady:
+                windows += 1
+                steps += point.steps
+                examples += point.examples
+                span_ns += point.span_ns
+        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
