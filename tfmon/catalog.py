@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
+import os
 import re
 import shlex
 import shutil
@@ -90,9 +91,9 @@ def find_scenario(name: str) -> ScenarioInfo:
     Raises:
         UsageError: there is none (the hint has the nearest names), or the file is not a scenario.
     """
-    if name.endswith(".py") or "/" in name:
-        path = Path(name).expanduser()
-        if not _is_file(path):
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - an unknown user raises nothing
+    if name.endswith(".py") or ("/" in name and not _holds(path.is_dir)):
+        if not _holds(path.is_file):
             raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
         return read_scenario(path.resolve(), "file")
     for origin, path in _candidates():
@@ -172,9 +173,9 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
     )
 
 
-def _is_file(path: Path) -> bool:
+def _holds(question: Callable[[], bool]) -> bool:
     try:
-        return path.is_file()
+        return question()
     except OSError:  # a name that is too long for the file system, a folder that may not be looked into
         return False
 

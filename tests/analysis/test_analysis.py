@@ -178,7 +178,7 @@ class TestChanges:
         demo.session.set_experiment(TuneState("cpu", over=True))
         demo.race(5)
         row, *none = of(demo).history[before:]
-        assert (row.what, none) == ("C tuned, best: the settings it began with", [])
+        assert (row.what, none) == ("C tuned, nothing was tried", [])
         assert row.verdict.winner == "cpu"
 
 

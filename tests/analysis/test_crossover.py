@@ -165,7 +165,7 @@ class TestAnswer:
         [
             (Estimate(2.0, 1.6, 2.5, 6), "A 2.0× (1.6 to 2.5, 6 pairs)"),
             (Estimate(0.5, 0.4, 0.625, 6), "B 2.0× (1.6 to 2.5, 6 pairs)"),
-            (Estimate(0.98, 0.8, 1.25, 6), "B 1.02× (0.80 to 1.25, 6 pairs), too close"),
+            (Estimate(0.98, 0.8, 1.25, 6), "A/B 0.98× (0.80 to 1.25, 6 pairs), too close"),
             (None, "3 pairs so far"),
         ],
     )
@@ -204,7 +204,8 @@ class TestAnswer:
         assert range_around(BATCH_SIZE, [1, 1], None) == (1, 16)
 
     def test_before_the_first_interval_nothing_is_said(self):
-        assert curve(constant, constant, pairs=1).text == "nothing is measured yet"
+        assert curve(constant, constant, pairs=1).text == "nothing was measured"
+        assert curve(constant, constant, pairs=1, over=False).text == "nothing is measured yet"
 
     def test_rounds_are_paired_under_the_same_value_only(self):
         lanes = (lane("cpu", constant, {1: 9}, 0.01, 1), lane("gpu:0", constant, {2: 9}, 0.01, 2))

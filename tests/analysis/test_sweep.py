@@ -123,6 +123,8 @@ def test_what_is_below_the_best_is_stopped_unless_all_are_wanted_and_time_limits
     assert rank(state).rows[0].outcome == OPEN
     state = replace(state, plan=replace(state.plan, each_s=10.0))
     assert [rank(state).rows[number].outcome for number in (0, 4)] == [LIMIT, LIMIT]
+    had_its_time = replace(state, plan=replace(state.plan, everything=False))
+    assert rank(had_its_time).rows[0].outcome == LIMIT, "it was not stopped early, whatever is known later"
     state = replace(state, plan=replace(state.plan, until_ci=0.2))
     assert rank(state).rows[4].outcome == MEASURED
 

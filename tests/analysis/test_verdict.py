@@ -12,18 +12,12 @@ from support.verdicts import ended, lane, noisy, snapshot
 
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING
-from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses, Race
+from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.model.spec import LaneSpec
 
 
 class TestNothingToSay:
-    def test_a_file_with_another_content_on_a_host_is_told_with_a_ratio_and_without(self):
-        differs = "train.py has another content on gpu2"
-        for lanes in ([lane("cpu"), lane("gpu:0")], [lane("cpu", noisy(100)), lane("gpu:0", noisy(300))]):
-            found = replace(snapshot(*lanes), race=Race(mode=TURNS, differs=(differs,)))
-            assert find_verdict(found).note.startswith(differs)
-
     @pytest.mark.parametrize(
         ("lanes", "text"),
         [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import threading
@@ -101,12 +102,18 @@ class TestARace:
 
 @pytest.mark.process
 def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
-    lock = state.state_folder() / "race.lock"
-    lock.parent.mkdir(exist_ok=True)
-    with lock.open("w") as other:
-        state.fcntl.flock(other, state.fcntl.LOCK_EX)
-        with pytest.raises(tfmon.TfmonError, match="another race"), state.alone(False, None):
-            pass
+    folder = state.state_folder()
+    folder.mkdir(exist_ok=True)
+    refused = pytest.raises(tfmon.TfmonError, match="another race")
+    # Python does not wait for a race on a terminal, which may stay open.
+    for name, answer in (("race.lock", refused), ("terminal.lock", contextlib.nullcontext())):
+        with (folder / name).open("w") as other:
+            state.fcntl.flock(other, state.fcntl.LOCK_EX)
+            print(123, end="", file=other, flush=True)
+            with state.beside() as said:
+                assert said.startswith("another race is under way (process 123): ")
+            with answer, state.alone(False, None):
+                pass
     with state.alone(False, None):
         pass
     monkeypatch.setattr(state.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))

@@ -155,6 +155,14 @@ def test_a_loop_of_ones_own_that_waits_for_its_input_is_given_a_prefetch(tfmon, 
     assert any("prefetch(tf.data.AUTOTUNE)" in line for line in found["best"]["code"])
 
 
+@pytest.mark.process
+def test_a_tuning_that_tried_nothing_cannot_tell_and_says_why(tfmon, tmp_path):
+    (tmp_path / "script.py").write_text("print('no step')")
+    done = tfmon("tune", "--no-record", "--lane", "cpu", "--", sys.executable, tmp_path / "script.py")
+    assert done.code == 5
+    assert "nothing was tried\nended early: the script ended, and no training step was seen" in done.out
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

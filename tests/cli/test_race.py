@@ -138,6 +138,9 @@ def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_kno
     [
         (("race", "smal-dense"), "did you mean small-dense"),
         (("race", "./absent.py"), "there is no file ./absent.py"),
+        (("race", "./"), "there is no scenario './'"),
+        (("race", "~nobody/x.py"), "there is no file ~nobody/x.py"),
+        (("race", "x/" * 3_000), "there is no file x/x/"),
         (("small-dense",), "tfmon race small-dense"),
         (("rase",), "did you mean `tfmon race`"),
         (("race", "--fast"), "--fast"),

@@ -255,7 +255,7 @@ TWO = ("--over", "batch_size=16,64")
         (("small-dense", *TWO, "--set", "hue=1"), "there is no knob 'hue'"),
         (("small-dense", *TWO, "--record", "/nowhere/x"), "/nowhere/x cannot be written"),
         (("--resume", "/nowhere/x"), "there is no sweep /nowhere/x"),
-        (("--resume", "last"), "there is no sweep in "),
+        (("--resume",), "there is no sweep in "),
         (("--resume", "x", "--record", "y"), "leave --record out"),
         (("--resume", "x", "--limit", "9", "--slice", "1", *TWO), "leave --over and --limit and --slice out"),
         (("small-dense", "--limit", "2", *TWO), "--limit 3 is the least, or a shorter --slice"),

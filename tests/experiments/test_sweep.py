@@ -61,6 +61,17 @@ def test_each_is_raced_for_so_long_at_most(monkeypatch):
     assert any(row.outcome == LIMIT for row in found.rows)
 
 
+def test_a_visit_that_is_interrupted_keeps_the_figures_of_what_it_measured():
+    known = []
+    sweep = Sweep(planned(until_ci=1e-9), [SimulatedStation(pause_s=0.002)], known.append)
+    sweep.start()
+    wait_for(lambda: sum(isinstance(one, PairMeasured) for one in known) > 2, what="some pairs")
+    sweep.stop()
+    assert ended(sweep)
+    (measured,) = [row.combination for row in sweep.found.rows if row.combination.pairs]
+    assert (measured.figures.place, measured.figures.examples_per_s > 0) == ("cpu", True)
+
+
 def test_what_the_scenario_refuses_has_the_reason_and_is_not_tried():
     station = SimulatedStation(
         dies=lambda own, visit: "scenario: no such layout" if own["batch_size"] == 16 else ""

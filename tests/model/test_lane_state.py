@@ -137,7 +137,8 @@ class TestRestart:
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
             heartbeat=Heartbeat(heard_ns=50), process=1,
         )  # fmt: skip
-        measured = replace(state.measurements, history=fresh.history)
+        assert state.measurements.until_ns == window().at_ns
+        measured = replace(state.measurements, history=fresh.history, until_ns=None)
         assert replace(state, log=(), measurements=measured) == fresh
         assert len(state.log) > 3 and state.history.second.windows.steps == 20
         assert advance(state, phase(RACING)).phase == RACING

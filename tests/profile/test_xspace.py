@@ -116,3 +116,10 @@ def test_it_agrees_with_tensorflows_own_reader(version, events, step_us, ops_us,
         "TensorSlice": 10,
         "Batch": 1,
     }
+
+
+def test_a_trace_for_chrome_that_cannot_be_written_leaves_the_profile(tmp_path):
+    path = DATA / "dense-tf2.21.xplane.pb"
+    found = read_profile(path, chrome=str(tmp_path / "gone" / "x.json"))
+    assert found.steps == read_profile(path).steps
+    assert "x.json cannot be written: No such file" in found.notes[0]

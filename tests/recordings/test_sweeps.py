@@ -52,6 +52,11 @@ def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
     found, again = sweep.found, sweeps.read(file.path)
     assert again.combinations == found.state.combinations and again.plan == state.plan
     assert sum(len(one.pairs) for one in again.combinations) > 100
+    killed = sweeps.create(tmp_path / "killed.sweep", state)
+    for event in (VisitBegan(0, "cpu"), PairMeasured(0, Pair(0.1, True, 1, 1.0))):
+        killed.write(event)
+    killed.close()
+    assert sweeps.read(killed.path).combinations[0].figures.place == "cpu"
     assert [(row.ratio, row.outcome) for row in rank(again).rows] == [
         (row.ratio, row.outcome) for row in found.rows
     ]

@@ -17,7 +17,7 @@ from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_text
-from tfmon.reports.series_json import crossover_to_json, tuning_to_json
+from tfmon.reports.series_json import series_to_json
 
 from .pages import page_of
 
@@ -27,7 +27,7 @@ def found(demo: Demo) -> Analysis:
 
 
 def test_the_crossover_in_json():
-    told = json.loads(json.dumps(crossover_to_json(found(crossover_demo())), allow_nan=False))
+    told = json.loads(json.dumps(series_to_json(found(crossover_demo())), allow_nan=False))
     assert (told["schema"], told["knob"], told["interrupted"]) == (4, "batch_size", None)
     assert [lane["name"] for lane in told["lanes"]] == ["cpu", "gpu:0"]
     assert [point["value"] for point in told["values"]] == [8, 16, 32, 64, 128, 256]
@@ -61,7 +61,7 @@ def test_the_crossover_in_text_and_an_interrupted_one():
     answer = next(at for at, line in enumerate(lines) if line.startswith("gpu:0 overtakes cpu at a batch size of"))
     assert lines[answer + 1 :] == ["all is measured", "recorded in /there/x.jsonl"]
     demo.session.set_experiment(replace(demo.session.snapshot().experiment, ended="stopped"))
-    assert crossover_to_json(found(demo))["interrupted"] == "stopped"
+    assert series_to_json(found(demo))["interrupted"] == "stopped"
     assert "stopped; these are the values it had" in to_text(found(demo)).splitlines()
 
 
@@ -89,7 +89,7 @@ SERIES = (
 
 
 def test_the_tuning_in_json():
-    told = json.loads(json.dumps(tuning_to_json(found(tuned(*SERIES))), allow_nan=False))
+    told = json.loads(json.dumps(series_to_json(found(tuned(*SERIES))), allow_nan=False))
     assert (told["schema"], told["lane"]["name"], told["error"], told["interrupted"]) == (4, "cpu", None, None)
     assert told["began_with"]["cache"] is False
     cache, prefetch, xla = told["attempts"]
@@ -121,7 +121,7 @@ def test_a_tuning_that_kept_nothing_or_ended_early_or_failed_or_tried_nothing_sa
     assert to_text(found(tuned())).splitlines()[-2] == "nothing was tried"
     demo = tuned(*SERIES)
     demo.fail("cpu")
-    assert "keras_hub" in tuning_to_json(found(demo))["error"]
+    assert "keras_hub" in series_to_json(found(demo))["error"]
     assert "keras_hub" in to_text(found(demo))
 
 
@@ -141,5 +141,9 @@ def test_an_export_has_the_answer_what_was_tried_and_the_command(tmp_path, run, 
     marked = run("export", tmp_path / "race.jsonl", "--markdown")[1]
     assert marked.startswith(f"**{answer}") and "### What was tried and changed" in marked
     assert command in marked, marked
+    told = json.loads(run("export", tmp_path / "race.jsonl", "--json")[1])["result"]
+    assert told["verdict"]["text"].startswith(answer)
+    rows = (told["tuning"] or {}).get("attempts") or told["crossover"]["values"]
+    assert len(rows) > 2 and sum(told[name] is None for name in ("tuning", "crossover")) == 1
     page = page_of(tmp_path / "race.jsonl")
     assert f'<p class="verdict">{answer}' in page and "<h2>What was tried and changed</h2>" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 from support.ui import Demo
@@ -31,6 +32,9 @@ from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
 from tfmon.reports.text import fitted
+from tfmon.ui.render.style import WARN
+from tfmon.ui.render.verdict import verdict_rows
+from tfmon.ui.source import Display
 
 SECOND = 1_000_000_000
 SETTINGS = {"batch_size": 10, "prefetch": "off"}
@@ -38,7 +42,7 @@ SETTINGS = {"batch_size": 10, "prefetch": "off"}
 TOP = {
     "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
     "recording", "recording_stopped", "started", "environment", "between_processes", "views", "collisions",
-    "history", "figures",
+    "history", "figures", "crossover", "tuning",
 }  # fmt: skip
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "steps", "examples",
@@ -122,6 +126,20 @@ def raced() -> Raced:
     raced.tell(TreeSample(lane="cpu", at_ns=3 * SECOND, cpu_pct=150.0, private_bytes=3e8, processes=1))
     raced.tell(Finished(lane="cpu", at_ns=3 * SECOND, steps=200))
     return raced
+
+
+def test_a_race_that_ends_while_its_lane_starts_again_was_as_long_and_has_no_memory_of_that_process():
+    raced = Raced("cpu")
+    raced.tell(PhaseEntered(lane="cpu", at_ns=SECOND, phase=RACING))
+    raced.window("cpu", 3)
+    for at_s in (2, 3, 4):
+        raced.tell(TreeSample(lane="cpu", at_ns=at_s * SECOND, cpu_pct=150.0, private_bytes=3e8, processes=1))
+    assert raced.lane()["private_bytes"] == 3e8
+    raced.tell(LaneStarted(lane="cpu", at_ns=5 * SECOND, pid=2, settings=SETTINGS))
+    raced.tell(TreeSample(lane="cpu", at_ns=6 * SECOND, cpu_pct=9.0, private_bytes=9e6, processes=1))
+    raced.tell(LaneEnded(lane="cpu", at_ns=7 * SECOND, exit_code=None, signal="SIGTERM", requested=True))
+    assert (raced.json()["seconds"], raced.lane()["private_bytes"]) == (2.0, None)
+    assert raced.lane()["missing"]["private_bytes"] == "not sampled while the lane raced"
 
 
 # ------------------------------------------------------------ the text
@@ -254,6 +272,21 @@ def test_a_race_without_a_step_took_no_known_time_and_has_no_winner():
     assert told["seconds"] is None
     assert (told["verdict"]["winner"], told["verdict"]["ratio"]) == (None, None)
     assert told["verdict"]["text"].startswith("no verdict")
+
+
+@pytest.mark.parametrize("steps", [0, 100], ids=["before a ratio", "with one"])
+def test_a_file_with_another_content_on_a_host_is_a_sentence_of_its_own(steps):
+    differs = "train.py has another content on gpu2"
+    raced = Raced("cpu,prefetch=off", "cpu,prefetch=auto")
+    for at_s in range(2, 22 if steps else 2):
+        raced.window("cpu prefetch=off", at_s, steps=steps)
+        raced.window("cpu prefetch=auto", at_s, steps=2 * steps)
+    snapshot = raced.session.snapshot()
+    found = analyse(replace(snapshot, race=replace(snapshot.race, differs=(differs,))))
+    assert differs in to_text(found).splitlines()
+    assert to_json(found)["verdict"]["text"].endswith(f". {differs}")
+    rows = verdict_rows(found, Display(), 100, 6)
+    assert [span for row in rows for span in row if differs in span[0]] == [(f"   {differs}", WARN)]
 
 
 # ------------------------------------------------------------ how lanes end

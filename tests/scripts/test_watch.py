@@ -42,6 +42,13 @@ def test_a_script_without_the_knob_that_its_lane_names_has_failed_and_was_not_in
     assert b"rate was requested, and the script has no such knob" in done.stdout
 
 
+def test_a_misspelt_knob_of_a_script_without_steps_is_told_at_its_end():
+    done = watch("print('done')", command=("race", "--lane", "cpu,batchsize=17"))
+    assert done.returncode == 1
+    told = b"batchsize was requested, and the script has no such knob\ndid you mean batch_size?"
+    assert done.stdout.startswith(b"done\n") and told in done.stdout
+
+
 @pytest.mark.parametrize("steps", ["", STEPS])
 def test_output_is_passed_on_byte_for_byte_and_the_result_follows(steps):
     text = "import sys\nfor n in range(20_000): sys.stdout.buffer.write(b'\\xff\\x1b[1m %d\\r\\n' % n)\n"

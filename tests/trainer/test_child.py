@@ -89,14 +89,17 @@ def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
         ("raise ModuleNotFoundError('gone', name='tensorflow')", "has no TensorFlow", "tensorflow"),
         ("raise ModuleNotFoundError('gone', name='numpy')", "has no NumPy", "numpy"),
         ("raise ImportError('libcudart.so is missing')", "ImportError: libcudart.so is missing", "tensorflow"),
+        ("import numpy", "importing NumPy failed: ImportError: no BLAS", "numpy --force-reinstall"),
         ("import tfmon_has_no_such_module", "No module named 'tfmon_has_no_such_module'", "tensorflow"),
     ],
-    ids=["missing", "NumPy missing", "broken", "missing a part"],
+    ids=["missing", "NumPy missing", "broken", "NumPy broken", "missing a part"],
 )
 def test_a_tensorflow_that_cannot_be_imported_is_told_with_the_command_that_helps(
     race: Start, tmp_path: Path, module: str, message: str, install: str
 ) -> None:
     (tmp_path / "tensorflow.py").write_text(module)
+    if "NumPy failed" in message:
+        (tmp_path / "numpy.py").write_text("raise ImportError('no BLAS')")
     lane = race(SMALL_DENSE, environment={"PYTHONPATH": str(tmp_path)})
     lane.until_event(LaneEnded)
     assert lane.lane.phase == FAILED

@@ -10,7 +10,6 @@ from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.crossover import Curve, curve_of
 from tfmon.analysis.finish import time_to_finish
-from tfmon.analysis.health import trained_text
 from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
@@ -87,17 +86,42 @@ class Analysis:
         raise KeyError(name)
 
     @property
+    def is_series(self) -> bool:
+        """Whether the race was there for its crossover or tuning: it answers no other question."""
+        if self.curve is not None:
+            began = [one.experiment is not None for one in self.snapshot.periods]
+            return not any(began) or began[-1]
+        return self.tuning is not None and len(self.snapshot.lanes) == 1
+
+    @property
+    def answer(self) -> str:
+        """The headline: what its crossover or tuning found, or the verdict."""
+        if self.is_series:
+            return self.curve.text if self.curve is not None else self.tuned
+        return self.verdict.text
+
+    @property
+    def answered(self) -> bool:
+        """Whether its crossover or tuning has measured anything."""
+        if self.curve is not None:
+            return any(place.ratio is not None for place in self.curve.places)
+        state = self.snapshot.tuned
+        return state is not None and any(one.gain is not None for one in state.attempts)
+
+    @property
+    def tuned(self) -> str:
+        """What the tuning found; empty where nothing was tuned."""
+        return tuning.answer_text(self.snapshot.tuned) if self.snapshot.tuned is not None else ""
+
+    @property
     def outcome(self) -> str:
-        """One line on what came of the race, for lists: its experiment, its verdict, or what its only lane did."""
+        """One line on what came of the race, for lists."""
         snapshot, verdict = self.snapshot, self.verdict
-        if self.curve is not None and snapshot.periods and snapshot.periods[-1].experiment is snapshot.experiment:
-            return f"crossover: {self.curve.text}"
-        best = tuning.best_text(self.tuning) if self.tuning is not None else ""
-        if len(snapshot.lanes) == 1:
-            return best or trained_text(snapshot.lanes[0], snapshot.at_ns)
+        if self.is_series or len(snapshot.lanes) == 1:
+            return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
         told = verdict.text if decided or not self.earlier else self.earlier
-        return "; ".join(filter(None, (time_to_finish(snapshot, brief=True), told, best)))
+        return "; ".join(filter(None, (time_to_finish(snapshot, brief=True), told, self.tuned)))
 
 
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:

@@ -195,14 +195,14 @@ def ended_text(state: CrossoverState) -> str:
 
 
 def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
-    """Write who is ahead, by how much, and whether that is certain: B 1.31× (1.27 to 1.35, 6 pairs)."""
-    ratio, id = point.ratio, ids[0]
+    """Write who is ahead, by how much: B 1.31× (1.27 to 1.35, 6 pairs); the ratio A/B where that is not sure."""
+    ratio, who = point.ratio, ids[0] if point.sure else "/".join(ids)
     if ratio is None:
         return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
-    if ratio.value < 1:
-        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
+    if point.sure and ratio.value < 1:
+        ratio, who = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
     factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    return f"{id} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
+    return f"{who} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
 
 
 def _place(
@@ -278,7 +278,7 @@ def _answer(
 ) -> str:
     known = [place for place in places if place.ratio is not None]
     if not known:
-        return "nothing is measured yet"
+        return "nothing was measured" if state.over else "nothing is measured yet"
     what = state.knob.replace("_", " ")
     if crossings:
         return "; then ".join(

@@ -11,7 +11,7 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.intervals import Center, Looks, trimmed_in_time
-from tfmon.analysis.tuning import best_of, best_text, gain_text
+from tfmon.analysis.tuning import answer_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import concurrent_slices
@@ -140,8 +140,7 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
     if isinstance(experiment, CrossoverState):
         yield HistoryRow(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), experiment).text}")
     elif experiment is not None:
-        best = best_of(experiment)
-        yield HistoryRow(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {best_text(best)}")
+        yield HistoryRow(at_s, f"{period.lane(experiment.lane).spec.id} tuned, {answer_text(experiment)}")
     elif not period.changes:
         centers = one.centers.get(period.phase_of), then.centers.get(period.phase_of)
         first, second = (None if center is None else math.exp(center.value) for center in centers)

@@ -22,7 +22,6 @@ from tfmon.analysis.series import (
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found, SweepRow
 from tfmon.analysis.tuning import (
     ALL_TRIED,
-    best_text,
     change_text,
     gain_of,
     gain_text,
@@ -303,7 +302,7 @@ def tuning_table(found: Analysis) -> SeriesTable | None:
     return SeriesTable(
         columns=heads,
         rows=rows,
-        answer=(best_text(best) if rows else "nothing was tried",) if rows or state.over else (),
+        answer=(found.tuned,) if rows or state.over else (),
         notes=tuple(filter(None, (_progress(found, state),))),
         code=best.code,
     )
@@ -317,7 +316,7 @@ def _progress(found: Analysis, state: TuneState) -> str:
         return f"ended early: {state.ended}"
     if not state.attempts and found.lane(state.lane).bottleneck is None:
         return "too little was measured to know what limits the lane"
-    return ALL_TRIED if state.everything else ""
+    return ALL_TRIED.format(" else" if state.attempts else "") if state.everything else ""
 
 
 def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState], names: Mapping[str, str]) -> SeriesRow:

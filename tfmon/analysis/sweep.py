@@ -161,9 +161,9 @@ def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
         return FAILED
     if ratio is not None and ratio.half_width <= plan.until_ci:
         return MEASURED
-    if ratio is not None and ratio.high < floor and not plan.everything:
-        return BEATEN
-    return LIMIT if known.measured_s >= plan.each_s else OPEN
+    if known.measured_s >= plan.each_s:
+        return LIMIT  # also where it could be told later that it cannot win: nothing was stopped early
+    return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
 def choices_of(combinations: Iterable[Combination], kind: str) -> int:

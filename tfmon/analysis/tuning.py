@@ -258,7 +258,7 @@ def best_of(state: TuneState) -> Best:
 
 WIDE = 2.0
 """A gain is not told while the ends of its interval differ by a larger factor."""
-ALL_TRIED = "nothing else that this scenario's knobs can do is known to help"
+ALL_TRIED = "nothing{} that this scenario's knobs can do is known to help"
 
 
 def news(snapshot: Snapshot) -> str:
@@ -331,8 +331,11 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
     return f"{pairs} of {next_look(lane, attempt)} pairs{so_far}"
 
 
-def best_text(best: Best) -> str:
+def answer_text(state: TuneState) -> str:
     """Name the settings that a series came to, and what they gain in all."""
+    best = best_of(state)
+    if not state.attempts:
+        return "nothing was tried" + ("" if state.over else " yet")
     if not best.settings:
         return "best: the settings it began with"
     gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""

@@ -125,7 +125,6 @@ def find_verdict(
     found = _find_verdict(snapshot, throughputs, before)
     found_ones = collisions(snapshot.lanes, snapshot.race.views)
     others = (
-        *snapshot.race.differs,
         *went_on(snapshot.lanes),
         *(one.text for one in found_ones[:1]),
         *concern_notes(snapshot),

@@ -67,11 +67,11 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         if first:
             say(FIRST_START)
         planned = plan or program.plan(info)
-        for line in describe(planned.race.views):
+        for line in (*filter(None, [run.beside]), *planned.race.differs, *describe(planned.race.views)):
             say(line)
         program.begin(planned)
 
-    lanes, session = program.lanes, program.session
+    lanes, session, run = program.lanes, program.session, RaceRun(program)
     source = Source(
         session.snapshot,
         lanes,
@@ -87,7 +87,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         stop=lanes.stop,
         end_now=lanes.end_now,
     )
-    return _run(source, screen, RaceRun(program), lambda: program.trains_command)
+    return _run(source, screen, run, lambda: program.trains_command)
 
 
 def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
@@ -98,6 +98,12 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
         TfmonError: the screen failed; the lanes have ended.
     """
     file, run = program.file, SweepRun(program)
+
+    def start(say: Say) -> None:
+        if run.beside:
+            say(run.beside)
+        run.begin()
+
     source = Source(
         Session(read_machine(), time.monotonic_ns).snapshot,  # of no race: the machine and the time
         refusal="a sweep chooses its settings itself: no key changes its lanes",
@@ -107,7 +113,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
         file=str(file.path) if file is not None else "",
         tabs=(),
         runs=RecordedRuns(),
-        start=lambda _say: run.begin(),
+        start=start,
         stop=run.close,
     )
     return _run(source, screen, run)

@@ -19,7 +19,6 @@ from tfmon.model.race import TURNS
 from tfmon.model.records import replace
 from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.series import is_all
 
 
 def command_of(found: Analysis) -> str:
@@ -29,7 +28,7 @@ def command_of(found: Analysis) -> str:
         UsageError: no command line can say a setting.
     """
     snapshot = found.snapshot
-    if not is_all(found):
+    if not found.is_series:
         return command_line(snapshot)
     match snapshot.experiment:
         case CrossoverState(knob=knob, values=values):

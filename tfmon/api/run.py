@@ -20,20 +20,22 @@ from typing import Any
 import click
 
 from tfmon.api.rules import refuse
+from tfmon.api.state import TOLD_EVERY_S, Tell, beside
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.threads import start_thread
 
 POLL_S = 0.2
-TOLD_EVERY_S = 1.0
 HANGUP = getattr(signal, "SIGHUP", None)
 SIGNALS = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-Tell = Callable[[str], None]
 
 
 class AnyRun(ABC):
     """What has lanes: a race, a series of measurements on its lanes, or a sweep."""
+
+    beside = ""
+    """What to say of another race that was under way when it began."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -118,6 +120,8 @@ def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
 
     tell = show_progress if not quiet and sys.stderr.isatty() else None
     with ended(run, quiet=quiet) as interrupted:
+        if run.beside:
+            say(run.beside)
         follow(run, lambda: bool(interrupted.signal), tell, None if quiet else say)
     return interrupted.reason
 
@@ -192,7 +196,7 @@ def ended(
 
     interrupted = Interruption(react, hangup or run.go_on_alone)
     before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
-    with contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing:
+    with beside() as run.beside, contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing:
         for number, handler in before.items():
             undo.callback(signal.signal, number, handler)
         if leave is None:

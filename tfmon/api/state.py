@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon import units
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, LogRatio, compare, log_speeds
-from tfmon.api.run import TOLD_EVERY_S, Tell
 from tfmon.api.settings import resolve
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
@@ -217,6 +216,8 @@ class Views:
 
 
 LOOK_EVERY_S = 0.1
+TOLD_EVERY_S = 1.0
+Tell = Callable[[str], None]
 _IN_THIS_PROCESS = threading.Lock()
 
 
@@ -229,26 +230,41 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
     Raises:
         TfmonError: one is, and it is not to be waited for.
     """
-    since_s, told_s = time.monotonic(), 0.0
+    since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
     with contextlib.ExitStack() as entered:
-        while not _enter(entered):
-            if not wait:
-                raise TfmonError("another race is under way", "wait=True waits until it is over")
+        while other := _enter(entered):
+            looks += 1
+            if not wait and looks > 1:  # a race on a terminal holds the lock for a moment, to look
+                raise TfmonError(f"another race is under way{other}", "wait=True waits until it is over")
             now_s = time.monotonic()
             if tell is not None and now_s >= told_s + TOLD_EVERY_S:
                 told_s = now_s
-                tell(f"another race is under way; waiting for its end: {units.clock(now_s - since_s)}")
+                tell(f"another race is under way{other}; waiting for its end: {units.clock(now_s - since_s)}")
             time.sleep(LOOK_EVERY_S)
         yield
 
 
-def _enter(entered: contextlib.ExitStack) -> bool:
-    """Take both locks, to be given back with `entered`; return False where one is taken."""
+@contextlib.contextmanager
+def beside() -> Iterator[str]:
+    """Have others see a race on a terminal; return what to say where another race is: neither waits."""
+    with contextlib.ExitStack() as entered:
+        with contextlib.ExitStack() as looked:
+            other = _enter(looked)
+        other = other or _enter(entered, "terminal.lock")
+        yield (
+            f"another race is under way{other}: the lanes of each disturb the figures of the other"
+            if other
+            else ""
+        )
+
+
+def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
+    """Take both locks, to be given back with `entered`; where one is taken, return the process that has it."""
     if not _IN_THIS_PROCESS.acquire(blocking=False):
-        return False
+        return " in this process"
     with contextlib.ExitStack() as mine:
         mine.callback(_IN_THIS_PROCESS.release)
-        path = state_folder() / "race.lock"
+        path = state_folder() / name
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -258,9 +274,11 @@ def _enter(entered: contextlib.ExitStack) -> bool:
             mine.callback(os.close, fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(fd, 0)
+                os.write(fd, str(os.getpid()).encode())
             except BlockingIOError:
-                return False
+                return f" (process {os.read(fd, 20).decode('ascii', 'replace')})"
             except OSError:
-                pass  # a file system without locks
+                pass  # a file system without locks, or without room for the number
         entered.push(mine.pop_all())
-    return True
+    return ""

@@ -22,6 +22,7 @@ from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import FAILED
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
+from tfmon.recordings.header import raced_s
 
 NARROW = 0.1
 """A race ends early when its claim is decided and half the width of the interval over the ratio is as small."""
@@ -109,14 +110,14 @@ def _verify(
     program.session.listen(finish_when_decided)
     interrupted = run_until_over(RaceRun(program, plan), quiet=True)
     snapshot = program.session.snapshot()
-    raced_s = _raced_s(snapshot)
+    lasted_s = raced_s(snapshot) or 0.0
     for lane in snapshot.lanes:
         if lane.phase == FAILED and lane.trouble is not None:
-            return untestable(f"{lane.title} failed: {lane.trouble.message}"), raced_s, interrupted
+            return untestable(f"{lane.title} failed: {lane.trouble.message}"), lasted_s, interrupted
     found = _ratio(snapshot)
     if found is None:
-        return untestable("too few slices were measured; a longer --seconds may do"), raced_s, interrupted
-    return ClaimResult(info.name, claim, judge(claim, found), found, claim.corrected), raced_s, interrupted
+        return untestable("too few slices were measured; a longer --seconds may do"), lasted_s, interrupted
+    return ClaimResult(info.name, claim, judge(claim, found), found, claim.corrected), lasted_s, interrupted
 
 
 def _ratio(snapshot: Snapshot) -> Estimate | None:
@@ -124,9 +125,3 @@ def _ratio(snapshot: Snapshot) -> Estimate | None:
     first, second = snapshot.lanes
     looks = looks_of(snapshot.race, (first.slices, second.slices), over=False)
     return ratio(log_speeds(first.slices), log_speeds(second.slices), looks, snapshot.race.between)
-
-
-def _raced_s(snapshot: Snapshot) -> float:
-    """Return how long the lanes raced."""
-    ends = [one.at_ns for lane in snapshot.lanes for one in lane.slices]
-    return (max(ends) - (snapshot.race.started_ns or min(ends))) / 1e9 if ends else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -210,8 +209,15 @@ def profile(
 
     info = raced(scenario, ())
     chosen = race_options(given, info, one_lane=True, record=False)
-    if chrome and not os.access(Path(chrome).absolute().parent, os.W_OK):
-        raise UsageError(f"--chrome {chrome} cannot be written", "its folder must be there, and writable")
+    if chrome:
+        target = Path(chrome)
+        there = target.exists()
+        try:
+            target.open("ab").close()  # whether it can be written is known before the profile is taken
+            if not there:
+                target.unlink()
+        except OSError as error:
+            raise UsageError(f"--chrome {chrome} cannot be written: {error.strerror}", "name another") from None
     folder = _folder(keep)
     program = Program(chosen)
     try:

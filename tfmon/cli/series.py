@@ -69,8 +69,6 @@ def crossover(
     from tfmon.api.options import race_options, raced
     from tfmon.model.ports import ExperimentError
     from tfmon.model.series import CrossoverState
-    from tfmon.reports.race import to_text
-    from tfmon.reports.series_json import crossover_to_json
 
     info, lanes = raced(scenario, ()), given["lanes"]
     if len(lanes) > 2:
@@ -82,8 +80,7 @@ def crossover(
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    report = crossover_to_json if as_json else to_text
-    _run(info, race_options(given, info, varied_knob=knob), planned, report, as_json=as_json)
+    _run(info, race_options(given, info, varied_knob=knob), planned, as_json=as_json)
 
 
 @click.command(cls=options.TakesCommand, short_help="Find settings that train faster.")
@@ -110,15 +107,12 @@ def tune(scenario: str | None, as_json: bool, **given: Any) -> None:  # noqa: AN
     """
     from tfmon.api.options import race_options, raced
     from tfmon.model.series import TuneState
-    from tfmon.reports.race import to_text
-    from tfmon.reports.series_json import tuning_to_json
 
     info = raced(scenario, options.own_command(), "tune")
     _run(
         info,
         race_options(given, info, one_lane=True, fresh=True, in_place=given["in_place"]),
         lambda lanes: TuneState(lanes[0].name, everything=True),
-        tuning_to_json if as_json else to_text,
         as_json=as_json,
     )
 
@@ -127,7 +121,6 @@ def _run(
     info: ScenarioInfo,
     race_options: RaceOptions,
     planned: Callable[[Sequence[LaneSpec]], Experiment],
-    report: Callable[..., object],
     *,
     as_json: bool,
 ) -> None:
@@ -137,14 +130,15 @@ def _run(
         info: The scenario.
         race_options: The lanes and their settings.
         planned: Returns the experiment to run on the lanes.
-        report: Returns the text of an analysis, or an object to print as JSON.
-        as_json: Whether it is JSON.
+        as_json: Whether the result is printed as JSON.
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
     from tfmon.api.runs import SeriesRun, plan_race
     from tfmon.model.views import describe
+    from tfmon.reports.race import to_text
+    from tfmon.reports.series_json import series_to_json
 
     program = Program(race_options)
     with options.errors_as_json(as_json):
@@ -153,9 +147,12 @@ def _run(
         click.echo(f"tfmon: {line}", err=True)
     run = SeriesRun(program, plan, lambda: planned([lane.spec for lane in plan.lanes]))
     interrupted = run_until_over(run)
-    recording = run.result.recording
-    options.print_result(report(analyse(run.result)), recording.path if recording is not None else "")
-    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+    found, recording = analyse(run.result), run.result.recording
+    options.print_result(
+        (series_to_json if as_json else to_text)(found), recording.path if recording is not None else ""
+    )
+    fine = EXIT_FINE if found.answered else EXIT_CANNOT_TELL
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code() or fine)
 
 
 @click.command(cls=options.TakesCommand, short_help="Measure many combinations of settings.")
@@ -196,8 +193,10 @@ def _run(
 )
 @click.option(
     "--resume",
-    metavar="FILE",
-    help="Go on with a sweep that was interrupted, or with the `last`; nothing is measured twice.",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="last",
+    help="Go on with a sweep that was interrupted, by default the last one; nothing is measured twice.",
 )
 @options.headless
 @options.as_json

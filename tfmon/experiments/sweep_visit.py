@@ -100,8 +100,12 @@ class Visit:
         forget = self._station.session.listen(self._hear)
         try:
             self._lanes = self._station.begin(self._settings)
-            while self._measure():
-                pass
+            try:
+                while self._measure():
+                    pass
+            except StoppedError:
+                if not self._pairs:
+                    raise
             return self._figures()
         finally:
             forget()

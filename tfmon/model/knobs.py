@@ -7,7 +7,8 @@ one declaration.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
@@ -228,6 +229,14 @@ def exact(value: KnobValue) -> str:
 def short_name(knob: str) -> str:
     """Return a knob's name as titles, panes and keys show it: "batch", "parallel calls"."""
     return "batch" if knob == BATCH_SIZE.name else knob.replace("_", " ")
+
+
+def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
+    """Say that a script does not offer a knob that was requested, and what to do about it."""
+    names = {*offered, *(knob.name for knob in COMMON)} - {name}
+    near = difflib.get_close_matches(name, sorted(names), n=1)
+    hint = f"did you mean {near[0]}?" if near else f'report.knob("{name}", …) offers one'
+    return f"{name} was requested, and the script has no such knob", hint
 
 
 def find(knobs: Sequence[Knob], name: str) -> Knob:

@@ -110,7 +110,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
-            measurements = Measurements(earlier=earlier, history=state.history)
+            until_ns = state.measurements.until_ns
+            measurements = Measurements(earlier=earlier, until_ns=until_ns, history=state.history)
             return LaneState(
                 spec=state.spec,
                 started_ns=event.at_ns,

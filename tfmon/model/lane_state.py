@@ -240,9 +240,8 @@ class LaneState:
 
     @property
     def memory_bytes(self) -> Reading:
-        """Memory that its processes share with no other: now, or after its end the mean while it raced."""
-        mean = self.tree.racing_private_bytes.value
-        return self.tree.private_bytes if mean is None or not self.over else mean
+        """Memory that its processes share with no other, in reports, see `TreeUse.raced_bytes`."""
+        return self.tree.raced_bytes(trained=self.measurements.windows > 0)
 
     @property
     def short_title(self) -> str:

@@ -145,6 +145,8 @@ class Measurements:
     """All windows, the discarded ones included."""
     span_ns: int = 0
     """Time of all windows, the discarded ones included."""
+    until_ns: int | None = None
+    """The end of the last one, also of the processes before this one; None before the first."""
     constant: tuple[str, ...] = ()
     """Disturbances that are there most of the time, so that nothing is discarded for them."""
     latest: tuple[Window, ...] = ()
@@ -162,6 +164,7 @@ class Measurements:
             self,
             windows=self.windows + window.windows,
             span_ns=self.span_ns + window.span_ns,
+            until_ns=window.at_ns,
             points=(*self.points[1 - HISTORY_WINDOWS :], point),
             history=self.history.with_window(window),
         )

@@ -11,7 +11,7 @@ from typing import Literal
 
 from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.gpu_others import held_text
-from tfmon.model.knobs import show
+from tfmon.model.knobs import Knob, not_offered, show
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -26,6 +26,8 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import (
+    DONE,
+    FAILED,
     LOWER_THE_BATCH,
     NO_STEPS_HINT,
     OUT_OF_MEMORY,
@@ -226,14 +228,24 @@ def reason_in(output: Sequence[str]) -> str:
     return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]
 
 
-def explained(lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int]) -> LaneState:
+def explained(
+    lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
+) -> LaneState:
     """Return a lane that ran out of its GPU's memory with who else holds it; any other lane as it is.
 
+    A script that ended well without ever offering a knob that it was to be set to has failed.
+
     Args:
-        lane: A lane that has just failed.
+        lane: A lane that has just ended.
         gpus: The latest samples of its GPUs; the first on which others hold much explains it.
         own: The processes of all lanes on its machine.
+        knobs: What the lanes of the race offer.
     """
+    if lane.command and lane.phase == DONE and lane.ending is None:
+        offered = [knob.name for knob in knobs]
+        for name in lane.in_effect:
+            if name not in offered:
+                return replace(lane, phase=FAILED, trouble=Trouble(*not_offered(name, offered), kind="scenario"))
     trouble = lane.trouble
     if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):
         return lane

@@ -68,6 +68,13 @@ class TreeUse:
     clock: SliceClock = field(default_factory=SliceClock)
     """Of the slices since the last sample."""
 
+    def raced_bytes(self, *, trained: bool) -> Reading:
+        """Return the mean memory while it raced, else the peak: the last sample may be of a process that exits."""
+        mean = self.racing_private_bytes.value
+        if mean is not None or isinstance(self.private_bytes, Missing):
+            return self.private_bytes if mean is None else mean
+        return self.peak_private_bytes if trained else Missing("not sampled while the lane raced")
+
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
         """Return a sample of a lane that trains in slices, with its CPU per time in these.
 

@@ -245,8 +245,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
                 own = {lane.spec.host: own_pids(known.hosts, known.lanes, lane.spec.host) for lane in lanes}
                 lanes = tuple(
-                    explained(lane, known.gpus_of(before), own[lane.spec.host]) if lane is not before else lane
-                    for lane, before in zip(lanes, known.lanes, strict=True)
+                    lane if lane is old else explained(lane, known.gpus_of(old), own[lane.spec.host], race.knobs)
+                    for lane, old in zip(lanes, known.lanes, strict=True)
                 )
                 lanes = tuple(by_collision(lane, lanes, race.views) for lane in lanes)
             return replace(known, race=race, lanes=lanes)

@@ -18,6 +18,7 @@ from tfmon.profile.trace import (
     STEP,
     Space,
     Times,
+    TraceError,
     both,
     everything,
     read_space,
@@ -50,15 +51,19 @@ def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: st
         path: The file.
         on_gpu: As in `profile_of`.
         note: Said of it as well; may be empty.
-        chrome: A file that the whole trace is written to in Chrome's format; empty for none.
+        chrome: A file that the whole trace is written to in Chrome's format; empty for none. A note says why it
+            could not be written.
 
     Raises: TraceError.
     """
     space = read_space(path, everything if chrome else operations.tells)
+    found, unwritten = profile_of(space, on_gpu=on_gpu), ""
     if chrome:
-        write_chrome(space, Path(chrome))
-    found = profile_of(space, on_gpu=on_gpu)
-    return replace(found, notes=(note, *found.notes)) if note else found
+        try:
+            write_chrome(space, Path(chrome))
+        except TraceError as error:
+            unwritten = f"There is no whole trace for Chrome: {error.message}."
+    return replace(found, notes=tuple(filter(None, (note, unwritten, *found.notes))))
 
 
 def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:

@@ -176,7 +176,7 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
 
 def raced_s(known: Snapshot) -> float | None:
     """Return how long the lanes raced, from the start signal to the last window of any lane; None for never."""
-    ends = [lane.points[-1].at_ns for lane in known.lanes if lane.points]
+    ends = [end_ns for lane in known.lanes if (end_ns := lane.measurements.until_ns) is not None]
     started_ns = known.race.started_ns
     return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import tfmon
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
-from tfmon.model.series import Combination, SweepEvent, SweepPlan, SweepState, VisitEnded, after
+from tfmon.model.series import Combination, Figures, SweepEvent, SweepPlan, SweepState, VisitEnded, after
 from tfmon.recordings import library
 
 SCHEMA = 2
@@ -192,7 +192,8 @@ def _parse(path: Path, data: bytes) -> tuple[SweepState, int]:
         except codec.CodecError as error:
             raise TfmonError(f"{path}, line {number}: {error}", "what is before it can be kept") from None
     for number in tuple(state.running):  # the monitor was killed in the middle of these visits
-        state = after(state, VisitEnded(number))
+        figures = state.combinations[number].figures or Figures(state.running[number])
+        state = after(state, VisitEnded(number, figures))
     return replace(state, running={}), len(whole)
 
 

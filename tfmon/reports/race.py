@@ -23,7 +23,7 @@ from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import Header
+from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
     checks,
     host_names,
@@ -80,18 +80,18 @@ def report(
     limits = [line for one in found.lanes for line in _limits(snapshot, one)]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
-        when = [header.started[:16].replace("T", " "), f"{units.clock(_lasted_s(snapshot))} long"]
+        when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
     examination = checks.findings(examined) if header is not None else ()
     return Report(
         title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
         when=", ".join(when),
         answer=list(_answer(found, torn=course is not None and course.torn)),
         sections=[
-            *((tried, result) if series.is_all(found) else (result,)),
+            *((tried, result) if found.is_series else (result,)),
             Section("What limits the lanes", (Lines(limits),)),
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(found),
-            *(() if series.is_all(found) else (tried,)),
+            *(() if found.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(found))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
             Section("Machine and versions", (_machines(snapshot, header), *examination), long=True),
@@ -122,25 +122,20 @@ def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tup
     return replace(report(found, header, course, command, examined), data=data), course.torn
 
 
-def _lasted_s(snapshot: Snapshot) -> float:
-    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    started_ns = snapshot.race.started_ns
-    return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else 0.0
-
-
 # ---------------------------------------------------------------- the result
 
 
 def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: the answer of its experiment, or the verdict; and what limits that."""
-    snapshot, verdict = found.snapshot, found.verdict
+    snapshot, verdict, race = found.snapshot, found.verdict, found.snapshot.race
     notes = list(series.answer(found))
     if not notes:
-        notes = [Note(line, VERDICT) for line in (found.earlier, verdict.text) if line]
+        earlier = found.earlier if len(snapshot.lanes) > 1 else ""
+        notes = [Note(line, VERDICT) for line in (earlier, found.answer) if line]
         notes += map(Note, verdict.ranked)
     yield from notes
-    limits = "" if series.is_all(found) else verdict.note
-    yield from (Note(line) for line in (*finish_lines(snapshot), limits, snapshot.race.interrupted) if line)
+    limits = "" if found.is_series else verdict.note
+    yield from (Note(line) for line in (*finish_lines(snapshot), *race.differs, limits, race.interrupted) if line)
     if torn:
         yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
 
@@ -240,7 +235,7 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 
 def _history(found: Analysis) -> Table | None:
     """Return every change of the race and what came of it."""
-    if series.is_all(found) and len(found.history) < 3:
+    if found.is_series and len(found.history) < 3:
         return None  # it would say the same as the table of what was tried
     rows = [row.cells(found.snapshot) for row in found.history]
     left = (0, 1, 2, 3, 5)
@@ -265,7 +260,7 @@ def _method(found: Analysis) -> Iterator[str]:
     for one in found.lanes:
         if one.windows:
             yield f"{snapshot.called(one.lane)}: {one.measured_text}; {one.discarded_text}"
-    if verdict.interval is not None and not series.is_all(found):
+    if verdict.interval is not None and not found.is_series:
         low, high = verdict.interval.low, verdict.interval.high
         yield (
             f"95 % confidence interval of the ratio: {units.ratio_in(verdict.interval.value, low, high)[1]}, "

@@ -23,6 +23,7 @@ from tfmon.model.session import Snapshot
 from tfmon.recordings.figures import MeasuredLane, RaceFigures
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, link_json, machine_json, recording_json, scaling_json
+from tfmon.reports.series_json import crossover_json, tuning_json
 
 NO_STEP = "no steady step was measured"
 NO_UPDATE = "no update of an own loop of TensorFlow was seen"
@@ -39,7 +40,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
     snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
-    seconds = raced_s(snapshot)
+    seconds, limits = raced_s(snapshot), "" if found.is_series else verdict.note
     return {
         **head(),
         "scenario": snapshot.race.scenario,
@@ -78,7 +79,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
                 for rank in verdict.ranking
                 for lane in [snapshot.lane(rank.lane)]
             ],
-            "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "text": ". ".join([found.answer + (f" ({limits})" if limits else ""), *snapshot.race.differs]),
             "ranked": list(verdict.ranked),
             "earlier": found.earlier or None,
             "finish": list(finish_lines(snapshot)),
@@ -95,6 +96,8 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             }
             for row in found.history
         ],
+        "crossover": crossover_json(found),
+        "tuning": tuning_json(found),
         **recording_json(snapshot),
         "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
     }

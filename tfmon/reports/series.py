@@ -78,18 +78,9 @@ def _chart(curve: SeriesCurve) -> Chart:
 # ---------------------------------------------------------------- of a race
 
 
-def is_all(found: Analysis) -> bool:
-    """Return whether a race was there for its experiment: it answers no other question."""
-    snapshot = found.snapshot
-    if found.curve is not None:
-        began = [one.experiment is not None for one in snapshot.periods]
-        return not any(began) or began[-1]
-    return found.tuning is not None and len(snapshot.lanes) == 1
-
-
 def answer(found: Analysis) -> Iterator[Note | Code]:
     """Yield what came of the crossover or the tuning of a race; nothing where it answers another question, too."""
-    table = (crossover_table(found) or tuning_table(found)) if is_all(found) else None
+    table = (crossover_table(found) or tuning_table(found)) if found.is_series else None
     if table is not None:
         yield from _told(table, VERDICT)
 
@@ -110,7 +101,7 @@ def tuning(found: Analysis) -> tuple[Block, ...]:
     if table is None:
         return ()
     tried = (table_of(table),) if table.rows else ()
-    return (*tried, *([] if is_all(found) else _told(table)))
+    return (*tried, *([] if found.is_series else _told(table)))
 
 
 def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:

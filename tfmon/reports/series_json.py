@@ -13,18 +13,22 @@ from tfmon.model.series import CrossoverState
 from tfmon.reports import estimate_json, head, lane_json, ratio_json, recording_json, scaling_json
 
 
-def crossover_to_json(found: Analysis) -> dict[str, Any]:
-    """Return the result of the crossover of a snapshot as plain values.
+def series_to_json(found: Analysis) -> dict[str, Any]:
+    """Return the result of the crossover or the tuning that a race was there for as plain values."""
+    part = crossover_json(found) or tuning_json(found) or {}
+    return {**head(), "scenario": found.snapshot.race.scenario, **part, **recording_json(found.snapshot)}
+
+
+def crossover_json(found: Analysis) -> dict[str, Any] | None:
+    """Return the curve of the crossover of a race; None where the last series is none.
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """
     snapshot, state, curve = found.snapshot, found.snapshot.experiment, found.curve
     if not isinstance(state, CrossoverState) or curve is None:
-        raise ValueError("the last experiment of this snapshot is not a crossover")
+        return None
     lanes = [snapshot.lane(name) for name in state.lanes]
     return {
-        **head(),
-        "scenario": snapshot.race.scenario,
         "knob": curve.knob,
         "lanes": [{**lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
         "values": [
@@ -50,19 +54,16 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
         "text": curve.text,
         "no_gpu": snapshot.machine.no_gpu or None,
         "interrupted": state.ended or None,
-        **recording_json(snapshot),
     }
 
 
-def tuning_to_json(found: Analysis) -> dict[str, Any]:
-    """Return the attempts of the tuning of a snapshot as plain values. A gain is throughput over throughput."""
-    snapshot, state, best = found.snapshot, found.snapshot.tuned, found.tuning
+def tuning_json(found: Analysis) -> dict[str, Any] | None:
+    """Return the attempts of the tuning of a race; None where nothing was tuned. Gains are of throughput."""
+    state, best = found.snapshot.tuned, found.tuning
     if state is None or best is None:
-        raise ValueError("nothing was tuned in this snapshot")
+        return None
     lane, bottleneck = found.lane(state.lane).lane, found.lane(state.lane).bottleneck
     return {
-        **head(),
-        "scenario": snapshot.race.scenario,
         "lane": lane_json(lane),
         "began_with": state.attempts[0].before if state.attempts else lane.settings,
         "attempts": [
@@ -77,13 +78,13 @@ def tuning_to_json(found: Analysis) -> dict[str, Any]:
             for attempt in state.attempts
         ],
         "best": {"settings": best.settings, "code": list(best.code), **_gain_json(best.speed_up)},
+        "text": found.tuned,
         "settings": lane.settings,
         "examples_per_s": lane.steady.examples_per_s,
         "bottleneck": bottleneck.kind if bottleneck else None,
         "bottleneck_text": bottleneck.text if bottleneck else None,
         "error": lane.trouble.message if lane.trouble else None,
         "interrupted": state.ended or None,
-        **recording_json(snapshot),
     }
 
 

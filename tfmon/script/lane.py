@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import difflib
 import os
 import platform
 import signal
@@ -14,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, show
+from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
@@ -212,11 +211,8 @@ class Lane(Meter):
         super().end_stretch()
         if self.warm or not self.warmed_up:
             return
-        unknown = self.knobs.not_offered
-        if unknown:
-            near = difflib.get_close_matches(unknown, self.knobs.settings, n=1)
-            hint = f"did you mean {near[0]}?" if near else f'report.knob("{unknown}", …) offers one'
-            self.fail("scenario", f"{unknown} was requested, and the script has no such knob", hint)
+        if unknown := self.knobs.not_offered:
+            self.fail("scenario", *not_offered(unknown, self.knobs.settings))
         self.warm = True
         self.become_ready()
 

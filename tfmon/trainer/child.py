@@ -159,11 +159,14 @@ def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:
 
 
 def _broken_tensorflow(error: Exception) -> Failure:
-    return Failure(
-        "no_tensorflow",
-        f"importing TensorFlow failed: {explain(error, Path())}",
-        INSTALL.format(python=sys.executable, name="tensorflow") + " --force-reinstall",
-    )
+    """Return the failure of an import: NumPy's own, where that cannot be imported by itself either."""
+    broken = "TensorFlow"
+    try:
+        import numpy  # noqa: F401
+    except Exception as own:  # noqa: BLE001 - whatever it raises
+        broken, error = "NumPy", own
+    install = INSTALL.format(python=sys.executable, name=broken.lower()) + " --force-reinstall"
+    return Failure("no_tensorflow", f"importing {broken} failed: {explain(error, Path())}", install)
 
 
 def _set_up_device(assign: Assign) -> LibrariesLoaded:

@@ -204,8 +204,9 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     for line in wrap(_tried(analysis, view), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
-    for line in wrap(analysis.verdict.note, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
-        rows.append((("   " + line, DIM),))
+    for text, style in (*((one, WARN) for one in snapshot.race.differs), (analysis.verdict.note, DIM)):
+        for line in wrap(text, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
+            rows.append((("   " + line, style),))
     for line in wrap(no_gpu, width - 4, height - len(rows)):
         rows.append((("   " + line, TEXT),))
     return (rows + [BLANK] * height)[:height]
@@ -266,7 +267,8 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     for text, style in (
         *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
         (analysis.earlier, STRONG), (analysis.news, STRONG),
-        (snapshot.race.interrupted, strong(WARN)), (verdict.note, TEXT),
+        (snapshot.race.interrupted, strong(WARN)), *((line, strong(WARN)) for line in snapshot.race.differs),
+        (verdict.note, TEXT),
         (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
     ):  # fmt: skip
         lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]

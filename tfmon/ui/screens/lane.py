@@ -236,7 +236,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "versions", f"TensorFlow {tensorflow}, Keras {keras}, NumPy {numpy}"
     yield "cpu", _said(lane.tree.cpu_pct, units.percent, " of a core")
     peak = _said(lane.tree.peak_private_bytes, units.memory)
-    yield "memory", _said(lane.memory_bytes, units.memory, f" private, {peak} at most")
+    memory = lane.memory_bytes if lane.over else lane.tree.private_bytes
+    yield "memory", _said(memory, units.memory, f" private, {peak} at most")
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")

@@ -227,8 +227,8 @@ def verdict_lines(analysis: Analysis) -> list[str]:
     """Return the verdict as a sentence, what limits it, and what each lane trains under as far as they differ."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
-    lines = [f"{scenario}{verdict.text}", *([verdict.note] if verdict.note else []), *finish_lines(snapshot)]
-    return lines + list(_differing(snapshot))
+    lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *finish_lines(snapshot)]
+    return [*filter(None, lines), *_differing(snapshot)]
 
 
 def _differing(snapshot: Snapshot) -> Iterator[str]:
