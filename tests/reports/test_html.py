@@ -200,6 +200,8 @@ class TestWhatStaysOut:
             ('{"client_secret": "abc"}', f'{{"client_secret": {HIDDEN}}}'),
             ("Authorization: Bearer abcdefghij", f"Authorization: {HIDDEN}"),
             ("s3://key:abc@bucket/x", f"s3://{HIDDEN}@bucket/x"),
+            ("redis://:ab@c@h/0 -u me:abc", f"redis://{HIDDEN}@h/0 -u me:{HIDDEN}"),
+            ("https://h/x?sv=1&sig=a%2Fb&key=c", f"https://h/x?sv=1&sig={HIDDEN}&key={HIDDEN}"),
             ("AKIAABCDEFGHIJKLMNOP", HIDDEN),
             ("/home/bob/data and /Users/eve/x", "~/data and ~/x"),
             ("on box-3 and box-30", f"on {HIDDEN} and box-30"),
