@@ -69,7 +69,7 @@ class TestAgreement:
         assert bad_of(found) == []
         assert {name for name, verdict in found.items() if verdict == AGREES} >= {
             "name", "busy_pct", "used_bytes", "total_bytes", "power_limit_w", "temperature_c", "sm_clock_mhz",
-            "sm_clock_max_mhz", "pcie_width", "ecc_errors", "remapped_rows", "clock_reasons",
+            "sm_clock_max_mhz", "pcie_width", "ecc_errors", "clock_reasons",
         }  # fmt: skip
 
     @pytest.mark.parametrize(

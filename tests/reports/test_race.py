@@ -161,7 +161,7 @@ def test_it_has_the_documented_keys_whatever_is_known(lanes):
 
 def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_measured(raced):
     told = raced.json()
-    assert (told["schema"], told["tfmon"]) == (3, __version__)
+    assert (told["schema"], told["tfmon"]) == (4, __version__)
     assert told["seconds"] == 2.0, "from the start signal to the last window"
     assert (told["scenario"], told["mode"]) == ("net", "concurrent")
     assert told["machine"] == {
@@ -234,6 +234,7 @@ def test_what_is_missing_keeps_its_own_reason():
     missing = raced.lane()["missing"]
     assert missing["private_bytes"] == "hidden by the kernel"
     assert missing["loss.first"] == "no loss was read"
+    assert missing["bottleneck"] == missing["time_pct.input"] == "it takes 3 steady windows, and there were 1"
     for field in ("gpu_busy_pct", "gpu_memory_used_bytes", "gpu_memory_allocated_bytes"):
         assert missing[field] == "no GPU in this lane"
 

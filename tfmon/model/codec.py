@@ -87,7 +87,8 @@ def encode_message(message: FromLane | Request) -> bytes:
     body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
     for name in _names(kind):
         if name != "lane":
-            body[name] = plain(getattr(message, name))
+            value = getattr(message, name)
+            body[name] = value if type(value) in _UNCHANGED else plain(value)
     return _dumps(body).encode() + b"\n"
 
 
@@ -101,6 +102,8 @@ def plain(value: object) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {key: plain(item) for key, item in value.items()}
+        if {*map(type, value), *map(type, value.values())} == {int}:
+            return [*map(list, value.items())]
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
@@ -296,10 +299,8 @@ def _read_counts(
         if not numbers:
             return counts
         if {*map(type, numbers)} == {int} and len(counts) == len(value):
-            least, most = keys
-            fewest, largest = items
-            found = counts.values()
-            if least <= min(counts) and max(counts) <= most and fewest <= min(found) and max(found) <= largest:
+            possible = keys[0] <= min(counts) and max(counts) <= keys[1]
+            if possible and items[0] <= min(counts.values()) and max(counts.values()) <= items[1]:
                 return counts
     return read_pairs(value)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,8 +40,8 @@ class EventSink(Protocol):
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
 
-    def offer(self, event: FromLane) -> bool:
-        """Send an event if there is room for it; return whether it was sent."""
+    def offer(self, *events: FromLane) -> bool:
+        """Send events together if there is room for them; return whether they were sent."""
 
 
 class LaneControl(ABC):
@@ -233,13 +233,14 @@ class LaneControl(ABC):
 
         The last one of a slice is sent in any case: a pause follows, and nothing may grow over it.
         """
-        window = self.window(at_ns, loss, round=self.slices.round if ended is None else ended.round)
+        window = self.window(at_ns, loss, ended)
         self.step_ns = window.span_ns / max(1, window.steps)
         # A window that was not sent is due again a whole window later.
         self.stretch_began_ns = at_ns
-        if ended is not None:
+        sent = self._sink.offer(window, *self.beside_window())
+        if ended is not None and not sent:
             self._sink.send(window)
-        if ended is not None or self._sink.offer(window):
+        if ended is not None or sent:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
             self.clock.reset(at_ns)
@@ -247,15 +248,23 @@ class LaneControl(ABC):
             self.window_sent()
         self.clock.report_ns += time.monotonic_ns() - at_ns
 
-    @abstractmethod
-    def window_sent(self) -> None:
+    def beside_window(self) -> Iterable[FromLane]:
+        """Return what is sent with each window."""
+        return ()
+
+    def window_sent(self) -> None:  # noqa: B027 - a subclass may have nothing to do
         """Do what belongs to the report of a window; its time is reporting time."""
 
-    def window(self, at_ns: int, loss: float | None, **more: Any) -> Window:  # noqa: ANN401
-        """Return the window that ends at `at_ns`; `more` are fields that only the subclass knows."""
+    def own_figures(self) -> dict[str, Any]:
+        """Return the fields of a window that only the subclass knows; it may add marks before."""
+        return {}
+
+    def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
+        """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
         if not clock.marks & {KNOB_CHANGE, WARM_UP}:
             self._outliers.mark(clock)
+        own = self.own_figures()
         allocated, peak = self._gpu_memory()
         return Window(
             at_ns=at_ns,
@@ -282,7 +291,8 @@ class LaneControl(ABC):
             sampled_input_ns=samples.input_ns,
             sampled_call_ns=samples.call_ns,
             sampled_tail_ns=samples.tail_ns,
-            **{"round": self.slices.round, **more},
+            round=self.slices.round if ended is None else ended.round,
+            **own,
         )
 
     # ------------------------------------------------------------ profiles
