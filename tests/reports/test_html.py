@@ -7,6 +7,7 @@ import re
 import time
 
 import pytest
+from support import long_race as lone_race
 from support.recordings import RECORDED, long_race, record
 from support.ui import GPU_MACHINE, Demo, changed_ten_times, crossover_demo, hosts_demo, racing_demo
 
@@ -14,6 +15,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
+from tfmon.recordings import writer
 from tfmon.recordings.header import SCHEMA
 from tfmon.reports import charts, html
 from tfmon.reports.gather import gather
@@ -138,6 +140,19 @@ class TestWhatIsInIt:
             gaps = [row for row in drawn if row["v"] is None]
             assert len(gaps) == 4, "two rests of two lanes"
 
+    def test_old_windows_that_were_added_up_are_one_line(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(writer, "BLOCK_S", 30.0)
+        monkeypatch.setattr(writer, "STAGES", ((30.0, 1.0), (60.0, 15.0)))
+        lone_race.write(tmp_path / "race.jsonl.gz", 200)
+        drawn = [
+            layer["data"]["values"]
+            for chart in data_of(page_of(tmp_path / "race.jsonl.gz"), "tfmon-charts").values()
+            for layer in chart["layer"]
+            if "layer" in layer and "data" in layer
+        ]
+        assert len(drawn[0]) < 150, "the windows of the first minutes were added up"
+        assert not [row for rows in drawn for row in rows if row["v"] is None], "nothing rested"
+
     def test_an_axis_of_small_values_is_in_plain_numbers(self):
         def axis(*values: float) -> dict:
             points = [(float(at), value, "", "") for at, value in enumerate(values)]
@@ -185,6 +200,8 @@ class TestWhatStaysOut:
             ('{"client_secret": "abc"}', f'{{"client_secret": {HIDDEN}}}'),
             ("Authorization: Bearer abcdefghij", f"Authorization: {HIDDEN}"),
             ("s3://key:abc@bucket/x", f"s3://{HIDDEN}@bucket/x"),
+            ("redis://:ab@c@h/0 -u me:abc", f"redis://{HIDDEN}@h/0 -u me:{HIDDEN}"),
+            ("https://h/x?sv=1&sig=a%2Fb&key=c", f"https://h/x?sv=1&sig={HIDDEN}&key={HIDDEN}"),
             ("AKIAABCDEFGHIJKLMNOP", HIDDEN),
             ("/home/bob/data and /Users/eve/x", "~/data and ~/x"),
             ("on box-3 and box-30", f"on {HIDDEN} and box-30"),

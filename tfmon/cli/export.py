@@ -172,14 +172,14 @@ def _sweep(path: Path) -> str:
 def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
     from tfmon.recordings.export import write_json
-    from tfmon.recordings.player import play_all
+    from tfmon.recordings.player import end_of
     from tfmon.recordings.reader import Recording, guard
     from tfmon.reports.race_json import to_json
 
     with guard(path), Recording(path) as opened:
         if opened.torn:
             tell_torn(path)
-        result = to_json(analyse(play_all(path)[1]), opened.header)
+        result = to_json(analyse(end_of(opened)), opened.header)
         with _file(output, force=force) as target:
             write_json(opened, result, target)
 

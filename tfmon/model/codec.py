@@ -61,6 +61,8 @@ def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
 
     Line ends are kept and tabs become spaces, so that what a lane says can be shown but cannot steer the terminal.
     """
+    if len(text) <= limit and text.isascii() and text.isprintable():  # nearly all that is read
+        return text
     text = _ESCAPES.sub("", text[: 4 * limit]).replace("\t", "    ")
     text = _CONTROLS.sub("", text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -205,17 +207,17 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
         if not readers:  # late: a type may hold others that are declared below it
             hints = typing.get_type_hints(kind, include_extras=True)
             readers.update({name: _reader(hints[name], strict) for name in _names(kind)})
-        if strict and (unknown := value.keys() - readers.keys() - {"type"}):
-            raise CodecError(f"{kind.__name__} has no {cut(min(unknown))}")
-        if missing := needed - value.keys():
-            raise CodecError(f"{kind.__name__} without {min(missing)}")
         found = {}
-        for name in value:
-            if name in readers:
-                try:
-                    found[name] = readers[name](value[name])
-                except CodecError as error:
-                    raise CodecError(f"{kind.__name__}.{name}: {error}") from None
+        try:
+            for name, item in value.items():
+                if name in readers:
+                    found[name] = readers[name](item)
+        except CodecError as error:
+            raise CodecError(f"{kind.__name__}.{name}: {error}") from None
+        if strict and len(found) + 1 < len(value):
+            raise CodecError(f"{kind.__name__} has no {cut(min(value.keys() - readers.keys() - {'type'}))}")
+        if not needed <= found.keys():
+            raise CodecError(f"{kind.__name__} without {min(needed - found.keys())}")
         result = kind(**found)
         if implausible is not None and (said := implausible(result)):
             raise CodecError(f"{kind.__name__}: {said}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterator
@@ -11,9 +12,9 @@ from typing import Any, TextIO
 
 from tfmon.model import codec
 from tfmon.model import window_sums as histogram
-from tfmon.model.events import Event, LaneStarted
+from tfmon.model.events import Event, LanePrinted, LaneStarted
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import KnobApplied, Window
+from tfmon.model.lane_events import KnobApplied, Progressed, Window
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.recordings.reader import Recording
 
@@ -23,31 +24,38 @@ def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> 
 
     Units: `time` is UTC; `seconds` counts from the first event; `value` is in the unit that `name` ends in.
     """
-    target.write('{\n"header": ' + json.dumps(codec.plain(recording.header)))
-    target.write(',\n"result": ' + json.dumps(result, allow_nan=False))
+    encode, between = json.JSONEncoder(allow_nan=False).encode, "\n"
+    target.write('{\n"header": ' + encode(codec.plain(recording.header)))
+    target.write(',\n"result": ' + encode(result))
     target.write(',\n"samples": [')
-    samples = (sample for event in recording.events() for sample in samples_of(event))
-    for place, sample in enumerate(samples):
-        target.write((",\n" if place else "\n") + json.dumps(_row(recording, sample), allow_nan=False))
+    for event in recording.events(without=WITHOUT_NUMBERS):
+        if rows := list(_rows(recording, event)):
+            target.write(between + encode(rows)[1:-1])
+            between = ",\n"
     target.write("\n]\n}\n")
 
 
-def _row(recording: Recording, sample: ExportedSample) -> dict[str, Any]:
-    finite = not isinstance(sample.value, float) or math.isfinite(sample.value)
-    return {
-        "time": datetime.fromtimestamp(recording.header.wall_s(sample.at_ns), timezone.utc).isoformat(),
-        "seconds": round((sample.at_ns - recording.times_ns[0]) / 1e9, 6),
-        "subject": sample.subject,
-        "step": sample.step,
-        "name": sample.name,
-        "value": sample.value if finite else str(sample.value),
-        "note": sample.note,
-    }
+def _rows(recording: Recording, event: Event) -> Iterator[dict[str, Any]]:
+    time = datetime.fromtimestamp(recording.header.wall_s(event.at_ns), timezone.utc).isoformat()
+    seconds = round((event.at_ns - recording.times_ns[0]) / 1e9, 6)
+    for sample in samples_of(event):
+        finite = not isinstance(sample.value, float) or math.isfinite(sample.value)
+        yield {
+            "time": time,
+            "seconds": seconds,
+            "subject": sample.subject,
+            "step": sample.step,
+            "name": sample.name,
+            "value": sample.value if finite else str(sample.value),
+            "note": sample.note,
+        }
 
 
 # ---------------- events as series of numbers
 
 
+WITHOUT_NUMBERS = (Progressed, LanePrinted)
+"""Events that come often and have none."""
 _NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "shares_since_ns", "shares_until_ns")
 _SHARES = ("input_ns", "call_ns", "sync_ns", "report_ns")
 
@@ -111,7 +119,13 @@ def _of_window(window: Window) -> Iterator[ExportedSample]:
 
 
 def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iterator[ExportedSample]:
-    for part in fields(event):
-        value = getattr(event, part.name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and part.name not in _NOT_MEASURED:
-            yield ExportedSample(event.at_ns, subject, part.name, value)
+    kind: type = type(event)
+    for name in _numeric(kind):
+        value = getattr(event, name)
+        if type(value) in (int, float):
+            yield ExportedSample(event.at_ns, subject, name, value)
+
+
+@functools.cache
+def _numeric(kind: type) -> list[str]:
+    return [part.name for part in fields(kind) if part.name not in _NOT_MEASURED]

@@ -162,9 +162,14 @@ def _started_ns(recording: Recording) -> int | None:
 def play_all(path: Path) -> tuple[Recording, Snapshot]:
     """Return a recording, closed, and what was known at its end; raises RecordingError."""
     with Recording(path) as recording:
-        session = Session(recording.header.machine, lambda: recording.times_ns[-1])
-        session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
-        if last := recording.last_known(len(recording)):
-            session.restore(recording.known_after(last))
-        recording.play(session, last, len(recording))
-        return recording, session.snapshot()
+        return recording, end_of(recording)
+
+
+def end_of(recording: Recording) -> Snapshot:
+    """Return what was known at the end of an open recording; raises RecordingError."""
+    session = Session(recording.header.machine, lambda: recording.times_ns[-1])
+    session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(recording.path.absolute()))))
+    if last := recording.last_known(len(recording)):
+        session.restore(recording.known_after(last))
+    recording.play(session, last, len(recording))
+    return session.snapshot()

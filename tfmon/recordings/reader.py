@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import re
 import tempfile
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +46,9 @@ _MEMBER = _GZIP + b"\x08" + bytes(5)
 """How a member of a packed recording begins."""
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
+_UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
+_BEGIN = re.compile(rb'{"type":"(?:%b)","lane":"[^"\\]*",(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED)
+"""How the line of an event without a mark begins, which is not parsed for the index."""
 
 
 class Recording:
@@ -97,15 +101,18 @@ class Recording:
         """Return how many events it has."""
         return len(self.times_ns)
 
-    def events(self) -> Iterator[Event]:
-        """Read the events in their order; raises RecordingError for a bad one."""
-        for place in range(len(self)):
-            yield self.event(place)
+    def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
+        """Read the events before a place, but those of some types; raises RecordingError for a bad one."""
+        skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
+        for place in range(len(self) if until is None else until):
+            if not (line := self._line(place)).startswith(skipped):
+                yield self._read(place, line)
 
     def event(self, place: int) -> Event:
         """Read one event; raises RecordingError for a bad one."""
-        self._file.seek(self._offsets[place])
-        line = self._file.readline(LONGEST_LINE_BYTES + 1)
+        return self._read(place, self._line(place))
+
+    def _read(self, place: int, line: bytes) -> Event:
         try:
             event: Event = codec.read(codec.parse(line), Event)
         except CodecError as error:
@@ -137,6 +144,10 @@ class Recording:
         return bisect_right(self.times_ns, at_ns)
 
     # ------------------------------------------------------------ inside
+
+    def _line(self, place: int) -> bytes:
+        self._file.seek(self._offsets[place])
+        return self._file.readline(LONGEST_LINE_BYTES + 1)
 
     def _open(self) -> BinaryIO:
         try:
@@ -197,7 +208,8 @@ class Recording:
                 self._known[len(self.times_ns)] = offset
                 continue
             try:
-                at_ns = self._index_line(codec.parse(line))
+                plain = _BEGIN.match(line) if line.endswith(b"}\n") else None
+                at_ns = int(plain[1]) if plain else self._index_line(codec.parse(line))
             except CodecError as error:
                 if not line.endswith(b"\n"):
                     self.torn = True

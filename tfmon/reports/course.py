@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from tfmon import units
 from tfmon.model.lane_statistics import SLICE_START
+from tfmon.recordings import writer
 from tfmon.reports import charts
 from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
@@ -19,9 +20,9 @@ from tfmon.reports.sections import DASH, QUIET, Chart, Note, Section, Table
 MOST_POINTS = 600
 """Points of a series, about; in a longer race each stands for more than a second."""
 TABLE_ROWS = 30
-LONGEST_REST_S = 10.0
+LONGEST_REST_NS = 10_000_000_000
 """A longer time without a value is a gap in a line: in turns, lanes rest for less."""
-IDLE_S = 2.0
+IDLE_NS = 2_000_000_000
 """So is a time in which no lane trained, from this length on."""
 MOST_SHADES = 600
 MOST_LABELS = 6
@@ -108,14 +109,18 @@ class _Drawer:
         self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
         """How many seconds each point stands for."""
         self._idle = list(_idle(course))
+        rare = (round(2e9 * every_s) for age_s, every_s in writer.STAGES if age_s < self._total_s)
+        self._unsampled_ns = max([LONGEST_REST_NS, *rare])
+        """How far apart two samples of a race so long may lie."""
 
     def throughput(self) -> list[Chart | Table | None]:
         """Return the throughput of all lanes, with the marks of what was changed and a table of them."""
         shades = list(self._shades())
         longest = sorted(shades, key=lambda one: one.since_s - one.until_s)[:MOST_SHADES]
         few = "" if len(longest) == len(shades) else f", the {MOST_SHADES} longest"
+        old = ", a minute where it is old" if self._every_s < 60 and self._unsampled_ns > LONGEST_REST_NS else ""
         about = (
-            f"A point for every {units.about(self._every_s)}, discarded windows included. Shaded: "
+            f"A point for every {units.about(self._every_s)}{old}, discarded windows included. Shaded: "
             f"windows that do not count{few}, but for those {SLICE_START}. Dashed: what was changed."
         )
         quantity = Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
@@ -137,12 +142,13 @@ class _Drawer:
     ) -> Chart | None:
         """Return a quantity over time, with its table; None where nothing of it is known."""
         order = [*self._names, *(subject for subject in of if subject not in self._names)]
+        rest_ns = LONGEST_REST_NS if of is self._course.windows else self._unsampled_ns
         series = [
             Series(
                 self._keys.get(subject, subject),
                 self._names.get(subject, subject),
                 order.index(subject),
-                list(self._points(quantity, items, subject in self._names)),
+                list(self._points(quantity, items, rest_ns, subject in self._names)),
             )
             for subject, items in of.items()
         ]
@@ -160,25 +166,23 @@ class _Drawer:
         )
         return Chart(quantity.title, quantity.about, spec, self._table(quantity, of))
 
-    def _points(self, quantity: Quantity, items: Items, of_lane: bool) -> Iterator[charts.Point]:
-        before_s = None
+    def _points(self, quantity: Quantity, items: Items, rest_ns: int, of_lane: bool) -> Iterator[charts.Point]:
+        before_s, before_ns = 0.0, None
         for at_s, group in self._grouped(items, self._every_s):
             value = quantity.fold(group)
             if value is None:
                 continue
-            if before_s is not None and self._is_gap(before_s, at_s, of_lane):
+            if before_ns is not None and self._is_gap(before_ns, group[0].since_ns, rest_ns, of_lane):
                 yield (at_s + before_s) / 2, None, "", ""
-            before_s = at_s
+            before_s, before_ns = at_s, group[-1].at_ns
             shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
             yield at_s, shown, quantity.write(value), quantity.note(group)
 
-    def _is_gap(self, since_s: float, until_s: float, of_lane: bool) -> bool:
-        """Return whether no line is drawn between two neighbouring points."""
-        if until_s - since_s > max(LONGEST_REST_S, 2 * self._every_s):
-            return True
-        half_s = self._every_s / 2
-        after = bisect.bisect(self._idle, (since_s - half_s, 0.0))
-        return of_lane and any(end_s <= until_s + half_s for _, end_s in self._idle[after : after + 1])
+    def _is_gap(self, since_ns: int, until_ns: int, rest_ns: int, of_lane: bool) -> bool:
+        """Return whether no line is drawn across a time between two values."""
+        after = bisect.bisect(self._idle, (since_ns, 0))
+        idle = of_lane and any(end_ns <= until_ns for _, end_ns in self._idle[after : after + 1])
+        return idle or until_ns - since_ns > rest_ns
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
         """Yield the middle of each interval in which something was measured, and that."""
@@ -212,11 +216,10 @@ class _Drawer:
             for one in windows:
                 if not one.reason or one.reason == SLICE_START:
                     continue
-                begin_ns = one.at_ns - one.span_ns
-                if until_ns and begin_ns - until_ns > 1e6:
+                if until_ns and one.since_ns - until_ns > 1e6:
                     yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
                     until_ns = 0
-                since_ns = since_ns if until_ns else begin_ns
+                since_ns = since_ns if until_ns else one.since_ns
                 until_ns = one.at_ns
             if until_ns:
                 yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
@@ -251,15 +254,15 @@ class _Drawer:
             rows.append([at, one.text, self._names.get(one.lane, ""), paused])
         more = len(moments) - MOST_MOMENTS
         about = f"the recording has {more} more" if more > 0 else ""
-        summary = f"What happened: {len(moments)} changes and other events"
+        summary = f"What happened: {units.several(len(moments), 'event')}"
         return Table(rows, about, left=(0, 1, 2), folded=summary)
 
 
-def _idle(course: Course) -> Iterator[tuple[float, float]]:
+def _idle(course: Course) -> Iterator[tuple[int, int]]:
     """Yield the times in which no lane trained, from their beginning to their end."""
-    windows = sorted((one.at_ns - one.span_ns, one.at_ns) for of in course.windows.values() for one in of)
+    windows = sorted((one.since_ns, one.at_ns) for of in course.windows.values() for one in of)
     latest_ns = windows[0][1] if windows else 0
     for begin_ns, end_ns in windows:
-        if begin_ns - latest_ns > IDLE_S * 1e9:
-            yield course.seconds(latest_ns), course.seconds(begin_ns)
+        if begin_ns - latest_ns > IDLE_NS:
+            yield latest_ns, begin_ns
         latest_ns = max(latest_ns, end_ns)

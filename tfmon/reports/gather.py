@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +15,8 @@ from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.export import samples_of
+from tfmon.recordings import writer
+from tfmon.recordings.export import WITHOUT_NUMBERS, samples_of
 from tfmon.recordings.header import Header, mark_of
 from tfmon.recordings.reader import Recording, guard
 
@@ -36,6 +35,8 @@ LEAD_NS = 10_000_000_000
 class Measured:
     """One window of a lane."""
 
+    since_ns: int
+    """Its beginning; where windows were added up that of the stretch, as rests between them are not known."""
     at_ns: int
     span_ns: int
     examples: int | None
@@ -50,6 +51,11 @@ class Sample(NamedTuple):
 
     at_ns: int
     value: float
+
+    @property
+    def since_ns(self) -> int:
+        """It takes no time."""
+        return self.at_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class Course:
         """The moment from which time is counted: the start signal, or the first window where there was none."""
         if self.end.race.started_ns is not None:
             return self.end.race.started_ns
-        starts = [one[0].at_ns - one[0].span_ns for one in self.windows.values() if one]
+        starts = [one[0].since_ns for one in self.windows.values() if one]
         return min(starts, default=self.header.started_ns)
 
     @property
@@ -100,12 +106,19 @@ class Course:
 
 def gather(path: Path) -> Course:
     """Play a recording to its end and keep its course; raises RecordingError."""
-    with guard(path), Recording(path) as recording, _uncollected():
-        session = Session(recording.header.machine, lambda: recording.times_ns[-1])
+    with guard(path), Recording(path) as recording:
+        session = Session(recording.header.machine, lambda: recording.times_ns[-1], charted=False)
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
         keeper = _Keeper(recording.header.lane_names)
         session.keep_journal(keeper.take)
-        recording.play(session, 0, len(recording))
+        for event in recording.events(last := recording.last_known(len(recording)), without=WITHOUT_NUMBERS):
+            if isinstance(event, TreeSample):  # it changes no window
+                keeper.take(event, session.snapshot())
+            else:
+                session.accept(event)
+        if last:
+            session.restore(recording.known_after(last))
+        recording.play(session, last, len(recording))
         end = session.snapshot()
         names = [lane.spec.name for lane in end.lanes]
         windows = {name: keeper.windows.get(name, []) for name in names}
@@ -115,18 +128,6 @@ def gather(path: Path) -> Course:
         for subject, samples in of.items():
             of[subject] = [one for one in samples if one.at_ns >= since_ns]
     return course
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the garbage collector from walking through ever more values, none of which can be collected."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @dataclass(slots=True)
@@ -162,8 +163,13 @@ class _Keeper:
         if lane is None:
             return
         examples = window.examples if window.examples or not window.steps else None
+        at_ns, since_ns = window.at_ns, window.at_ns - window.span_ns
+        if window.windows > 1:
+            stretches = (round(every_s * 1e9) for _, every_s in writer.STAGES)
+            stretch_ns = next((one for one in stretches if one >= window.span_ns), 1)
+            since_ns = min(since_ns, at_ns // stretch_ns * stretch_ns)
         self.windows.setdefault(window.lane, []).append(
-            Measured(window.at_ns, window.span_ns, examples, window.loss, lane.points[-1].reason)
+            Measured(since_ns, at_ns, window.span_ns, examples, window.loss, lane.points[-1].reason)
         )
 
     def _discard(self, known: Snapshot) -> None:

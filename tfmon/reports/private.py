@@ -19,7 +19,7 @@ HIDDEN = "•••"
 """Stands where something was taken out."""
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
 """A name that contains this names a secret, also outside of a command line."""
-_OPTION = r"(?:key|pass|pwd|pw|pin|cookie|signature|dsn)"
+_OPTION = r"(?:key|pass|pwd|pw|pin|cookie|sig|signature|dsn|cred|bearer)"
 """So does an option or a variable whose last word is this."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _PATTERNS = (
@@ -33,11 +33,12 @@ _PATTERNS = (
     ),
     # --key=…, --wandb-key …, WANDB_KEY=…, -p …; a number after -p is a port
     (re.compile(rf"(?i)((?<!\S)--?(?:[\w.-]*[-_.])?{_OPTION}(?:=|\s+)){_VALUE}"), rf"\1{HIDDEN}"),
-    (re.compile(rf"(?i)(\b\w+_{_OPTION}=){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)((?:[?&]|\b\w[\w-]*[_-]){_OPTION}=){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(rf"((?<!\S)-p(?:=|\s+))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
-    # user:password@ in an address
-    (re.compile(r"(\w://)[^\s/@:]+(?::[^\s/@]*)?@"), rf"\1{HIDDEN}@"),
+    # user:password@ in an address; -u user:password
+    (re.compile(r"(\w://)[^\s/?#\"']+@"), rf"\1{HIDDEN}@"),
+    (re.compile(rf"((?<!\S)(?:-u|--user(?:name)?)(?:=|\s+)[^\s:]+:){_VALUE}"), rf"\1{HIDDEN}"),
     # Tokens of well-known services, by their prefixes; keys of AWS; JSON web tokens.
     (re.compile(r"\b(?:hf_|wk_|gh[opsur]_|github_pat_|glpat-|[spr]k[-_]|xox[abp]-|pypi-|AIza)[\w-]{10,}"), HIDDEN),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
