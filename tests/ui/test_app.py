@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, racing_demo
@@ -20,7 +19,6 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
-from tfmon.ui.app import _SCREENS
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
@@ -468,7 +466,3 @@ async def test_a_message_goes_with_the_next_key_and_with_another_page():
             await press(pilot, key)
             pilot.app.monitor.pull()
             assert "saved somewhere" not in shown(pilot) and then in shown(pilot)
-
-
-def test_every_screen_is_where_its_name_says():
-    assert all(hasattr(import_module(f"tfmon.ui.screens.{module}"), kind) for module, kind in _SCREENS.values())

@@ -192,15 +192,6 @@ def test_eight_gpus(snap_compare, size):
     assert snap_compare(app_of(eight()), terminal_size=size, press=["G"])
 
 
-def test_the_panes_of_a_race_on_one_of_eight_gpus(snap_compare):
-    assert snap_compare(app_of(eight()), terminal_size=(80, 24))
-
-
-def test_eight_gpus_without_colour_and_in_ascii(snap_compare, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(app_of(eight(), characters="ascii"), terminal_size=(80, 24), press=["G"])
-
-
 def test_the_pane_of_a_lane_that_gets_ready_and_its_page_say_why_it_has_its_gpu():
     async def act():
         demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1:2], 8))])

@@ -115,16 +115,6 @@ def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
     assert len(demo.session.snapshot().hosts[""].gpu_history["GPU-1"]) == 60
 
 
-async def test_enter_opens_the_focused_lane_and_tab_goes_on():
-    async with app_of(racing_demo()).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "enter")
-        assert "Lane C: cpu" in shown(pilot)
-        await press(pilot, "tab")
-        assert "Lane G: gpu:0" in shown(pilot)
-        await press(pilot, "escape", "tab", "tab", "i")
-        assert "Lane G: gpu:0" in shown(pilot)
-
-
 def test_the_bar_of_step_time_and_its_words_fit_and_the_shares_add_up():
     analysis = analyse(racing_demo().session.snapshot())
     for lane in analysis.lanes:

@@ -81,18 +81,6 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     assert "612 MiB used (only process)" in words(source="only process")
 
 
-def test_importing_is_never_a_blank_screen():
-    demo = Demo()
-    demo.clock.ahead(0.4)
-    demo.enter("cpu", "importing")
-    demo.clock.ahead(2.1)
-    rows = drawn(demo, "cpu", 64)
-    assert "stage 2 of 6: loading TensorFlow · 2 s  " in rows[1]
-    assert [row[2:7] for row in rows[2:5]] == ["  ✓ s", "  ▸ l", "  · b"]
-    assert "2 s since its start" in rows[8]
-    assert "2 s since its start" in drawn(demo, "cpu", 40, 12)[2], "the list has no room"
-
-
 def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
     demo = Demo()
     demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command="python train.py"))
@@ -223,12 +211,6 @@ def test_behind_the_batch_stands_whether_it_is_that_of_all_devices_or_of_each():
     apart.go()
     words = [plain(readings.knobs_rows(apart.session.snapshot().lane(name), 80))[0] for name in apart.names]
     assert [" ".join(word.split()[1:5]) for word in words] == ["≠ batch scope global", "≠ batch scope per-replica"]
-
-
-def test_with_a_lane_on_several_gpus_their_memory_is_told_before_that_of_the_process():
-    demo = eight_gpus(seconds=2)
-    text = "\n".join(drawn(demo, demo.names[1], 40, 17))
-    assert "gpu mem 30 30 30 31 31 31 32 32 GiB" in text and "memory" not in text.replace("gpu mem", "")
 
 
 def test_every_knob_in_which_the_lanes_differ_is_shown_where_rows_are_free():

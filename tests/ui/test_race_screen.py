@@ -10,8 +10,7 @@ from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneStarted, UserRequested
 from tfmon.model.lane_events import Finished
-from tfmon.model.race import Race
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
@@ -23,13 +22,6 @@ from tfmon.ui.source import SHARED, Display, Scale
 from .drawn import frame, text
 
 
-def eight() -> Demo:
-    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(8)], CPU_MACHINE)
-    demo.go()
-    demo.race(5, [1_000 * (place + 1) for place in range(8)])
-    return demo
-
-
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     demo = Demo()
     demo.clock.ahead(3)
@@ -39,14 +31,6 @@ def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
         demo.enter(name, "done")
     demo.clock.ahead(60)
     assert " 0:42 " in text(frame(demo)).splitlines()[1]
-
-
-def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
-    shown = text(frame(racing_demo()))
-    assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, 17 pairs)" in shown
-    shown = text(frame(racing_demo(mode="concurrent")))
-    assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
-    assert "contended" in shown
 
 
 def top(high: float) -> dict[str, Scale]:
@@ -129,12 +113,6 @@ def test_a_message_goes_away_after_its_time():
     assert "batch size is already 1" not in text(frame(demo, **view))
 
 
-def test_lanes_without_room_are_announced():
-    assert "lanes 1 to 2 of 8" in text(frame(eight(), 80, 24))
-    demo = eight()
-    assert "lane 8 of 8" in text(frame(demo, 60, 18, focused=demo.names[7]))
-
-
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     lines = text(frame(racing_demo(), 60, 6)).splitlines()
     assert lines[0].startswith(" C 7.7k ex/s  racing")
@@ -152,15 +130,6 @@ def test_a_small_terminal_names_the_knobs_in_which_lanes_differ_while_rows_are_f
     demo = Demo([LaneSpec("cpu", knobs), LaneSpec("cpu", {"batch_size": 64})])
     assert "    batch 10, prefetch 1, bfloat16" in text(frame(demo, 40, 14)).splitlines()
     assert "10, 1, bfloat16" in text(frame(demo, 40, 8))
-
-
-def test_before_there_are_lanes_the_screen_says_what_goes_on():
-    session = Session(CPU_MACHINE, lambda: 0)
-    session.begin(Race(), [])
-    shown = text(draw(analyse(session.snapshot()), Display(), 80, 24))
-    assert "examining the machine" in shown and "faster" not in shown
-    failed = text(draw(analyse(session.snapshot()), Display(no_race="batch_size=0 is not possible"), 80, 24))
-    assert "batch_size=0 is not possible" in failed
 
 
 def test_while_all_pause_the_charts_stand_still():

@@ -15,16 +15,6 @@ def over(demo: Demo) -> Demo:
     return demo
 
 
-def test_nothing_on_the_result_changes_any_more():
-    demo = over(racing_demo())
-    before = text(frame(demo))
-    demo.clock.ahead(30)
-    demo.sample((310, 290))
-    later = text(frame(demo, sent_bytes_per_s=900.0))
-    assert later == before
-    assert text(frame(demo, stopping=True)) != before, "who leaves sees that the lanes are ended"
-
-
 def test_a_restarted_lane_takes_the_result_away():
     demo = over(racing_demo())
     demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
