@@ -174,8 +174,7 @@ BATCHES = (LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 2
 
 
 def racing(*specs: LaneSpec) -> Demo:
-    demo = Demo(specs, mode="turns")
-    demo.go()
+    demo = Demo(specs, mode="turns").go()
     return demo
 
 

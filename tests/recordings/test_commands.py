@@ -255,7 +255,5 @@ class TestLists:
 
 
 def raced(prefetch: int) -> Demo:
-    demo = Demo([LaneSpec("cpu", {"prefetch": prefetch})])
-    demo.go()
-    demo.race(2)
+    demo = Demo([LaneSpec("cpu", {"prefetch": prefetch})]).go().race(2)
     return demo

@@ -15,9 +15,7 @@ from tfmon.reports.diff import to_json, to_text
 
 
 def side(name: str, speed: float) -> RaceFigures:
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(20, (speed, 2_420), wobble=0)
+    demo = Demo(mode="turns").go().race(20, (speed, 2_420), wobble=0)
     header = SimpleNamespace(
         scenario="small-dense", source="", started="2026-01-02T03:04:05+00:00", tfmon="", environment={}
     )

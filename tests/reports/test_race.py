@@ -131,9 +131,7 @@ def raced() -> Raced:
 @pytest.mark.parametrize("lanes", [2, 6])
 def test_the_text_fits_the_terminal_and_breaks_no_word(monkeypatch, width, lanes):
     specs = [LaneSpec("cpu", {"prefetch": "off", "batch_size": 2**power}) for power in range(lanes)]
-    demo = Demo(specs, mode="turns")
-    demo.go()
-    demo.race(40)
+    demo = Demo(specs, mode="turns").go().race(40)
     demo.apply(demo.names[0], "prefetch", "auto")
     wide = to_text(analyse(demo.session.snapshot()))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

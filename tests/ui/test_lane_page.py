@@ -103,8 +103,7 @@ def test_the_machine_and_what_disturbs_it_are_told():
 
 
 def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     demo.sample()
     assert "last minute" not in page(demo, "gpu:0")
     sample = demo.session.snapshot().gpus[0]

@@ -145,8 +145,7 @@ async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offere
     async with app_of(demo).run_test(size=(120, 30)) as pilot:
         await press(pilot, "k")
         assert "change" in shown(pilot).splitlines()[-1]
-        for name in demo.names:
-            demo.enter(name, "done")
+        demo.enter_all("done")
         pilot.app.monitor.pull()
         assert "change" not in shown(pilot).splitlines()[-1]
 

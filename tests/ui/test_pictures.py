@@ -54,8 +54,7 @@ def test_the_first_seconds(snap_compare, size):
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE, mode="turns")
     demo.clock.ahead(0.4)
-    for name in demo.names:
-        demo.enter(name, "importing")
+    demo.enter_all("importing")
     demo.clock.ahead(4.1)
     demo.enter(demo.names[1], "building")
     demo.sample()
@@ -65,8 +64,7 @@ def test_the_first_seconds(snap_compare, size):
 @sizes(SMALL, USUAL, LARGE)
 def test_a_result(snap_compare, size):
     demo = racing_demo(CPU_MACHINE)
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     assert snap_compare(app_of(demo), terminal_size=size)
 
 

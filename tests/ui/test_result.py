@@ -10,8 +10,7 @@ from .drawn import frame, text
 
 
 def over(demo: Demo) -> Demo:
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     return demo
 
 
@@ -31,9 +30,7 @@ def test_a_failed_lane_says_why_beside_the_result():
 
 
 def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(2.4)
+    demo = Demo(mode="turns").go().race(2.4)
     shown = text(frame(over(demo)))
     assert "no verdict: measured 2 of 3 rounds; stopped " in shown and " s before a verdict" in shown
 
