@@ -45,7 +45,7 @@ def test_output_errors_and_exit_code_are_those_without_tfmon(watch, tmp_path):
 
 
 REPORTS = """
-import os, time
+import os, sys, time
 from tfmon import report
 
 def train(steps):
@@ -55,10 +55,11 @@ def train(steps):
 """
 
 
-def test_a_script_that_closes_the_channel_is_told_with_its_steps_and_trains_on(watch, script):
-    text = REPORTS + "train(400)\nos.closerange(3, 256)\ntrain(20)\ntime.sleep(4)\nprint('trained on')\n"
-    race = watch(script(text))
+def test_a_script_that_closes_the_channel_is_told_with_its_steps_and_trains_on(watch, script, tmp_path):
+    text = "train(400)\nos.closerange(3, 256)\nwhile not os.path.exists(sys.argv[1]):\n    train(20)\n"
+    race = watch(script(REPORTS + text + "print('trained on')\n"), str(tmp_path / "told"))
     race.until(lambda: "steps" in race.lane.not_measured, "the reason")
+    (tmp_path / "told").touch()
     steps = race.lane.steps  # those of a window that was not sent yet are not among them
     assert 100 < steps <= 400
     assert race.lane.not_measured["steps"] == f"the script closed tfmon's channel after {steps} steps"
