@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 WHAT, PAIRS, UNITS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-STEPS, EAGER_STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 50, 2_000, 4, 0.005, 0.005
+STEPS, EAGER_STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 200, 2_000, 4, 0.005, 0.005
 x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
 y = x[:, :1]
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)

@@ -39,7 +39,7 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
-UNITS_OF_WORK = {"step": 400, "eager": 50, "call": 2_000, "fit": 400}
+UNITS_OF_WORK = {"step": 400, "eager": 200, "call": 2_000, "fit": 400}
 """As in loop_cost.py."""
 BLOCK = 10
 """Pairs whose median is one value."""

@@ -102,8 +102,9 @@ class SimulatedLane(LaneControl):
     def send(self, event: Any) -> None:
         self.machine.take(replace(event, lane=self.name))
 
-    def offer(self, event: Any) -> bool:
-        self.send(event)
+    def offer(self, *events: Any) -> bool:
+        for event in events:
+            self.send(event)
         return True
 
     def window_sent(self) -> None:

@@ -209,6 +209,7 @@ def test_what_is_missing_keeps_its_own_reason():
     missing = raced.lane()["missing"]
     assert missing["private_bytes"] == "hidden by the kernel"
     assert missing["loss.first"] == "no loss was read"
+    assert missing["bottleneck"] == missing["time_pct.input"] == "it takes 3 steady windows, and there were 1"
     for field in ("gpu_busy_pct", "gpu_memory_used_bytes", "gpu_memory_allocated_bytes"):
         assert missing[field] == "no GPU in this lane"
 

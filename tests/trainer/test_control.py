@@ -50,9 +50,8 @@ class Lane(LaneControl):
     def send(self, event: Any) -> None:
         self.events.append(event)
 
-    def offer(self, event: Any) -> bool:
-        if self.room:
-            self.events.append(event)
+    def offer(self, *events: Any) -> bool:
+        self.events += events if self.room else ()
         return self.room
 
     def window_sent(self) -> None:

@@ -85,7 +85,8 @@ def encode_message(message: FromLane | Request) -> bytes:
     body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
     for name in _names(kind):
         if name != "lane":
-            body[name] = plain(getattr(message, name))
+            value = getattr(message, name)
+            body[name] = value if type(value) in _UNCHANGED else plain(value)
     return _dumps(body).encode() + b"\n"
 
 
@@ -99,6 +100,8 @@ def plain(value: object) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {key: plain(item) for key, item in value.items()}
+        if {*map(type, value), *map(type, value.values())} == {int}:
+            return [*map(list, value.items())]
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.bottleneck import LEAST_WINDOWS, Bottleneck
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.verdict import Verdict
@@ -139,6 +139,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         hint = lane.trouble.hint if lane.trouble is not None and lane.ended is not None else ""
         unknown.setdefault("steps", hint or "no training step was seen")
     no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
+    windows = lane.steady.windows
+    unexplained = f"it takes {LEAST_WINDOWS} steady windows, and there were {windows}" if windows else no_step
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
@@ -193,9 +195,9 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         ),
         "gpu_memory_source": named("gpu_memory_source", lane.gpu_use.source, "no memory is known to be used"),
         "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
-        "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
-        "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
-        "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part)) for part in _PARTS},
+        "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", unexplained),
+        "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
+        "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part), unexplained) for part in _PARTS},
         "discarded": dict(found.discarded),
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
         "processes": whole("processes", lane.process or None, "none was started"),

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, show
@@ -191,10 +191,11 @@ class Lane(Meter):
         """Stop measuring: no step follows for a while, and the time until the next one belongs to no step."""
         if self._clock_stopped_ns or not self.clock.last_end_ns:
             return
-        self.count()
         self.finish_capture()
         if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
             self.end_stretch()
+        else:
+            self.count()
         self._clock_stopped_ns = time.monotonic_ns()
 
     def start_clock(self, at_ns: int | None = None) -> int:
@@ -219,16 +220,18 @@ class Lane(Meter):
         self.warm = True
         self.become_ready()
 
+    def beside_window(self) -> Iterable[Progressed]:
+        """Return how far the script is."""
+        return () if self._progress is None else (self._progress(),)
+
     def window_sent(self) -> None:
-        """Report the script's progress with each window; mark the next one where the script is ending."""
+        """Report what is new since the last window; mark the next one where the script is ending."""
         super().window_sent()
         if self._ends:
             self.clock.marks.add(ENDING)
         self._report_uses()
         while self.feed is not None and self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
-        if self._progress is not None:
-            self.reporter.offer(self._progress())
 
     def _report_uses(self) -> None:
         """Report which files and ports the script has begun to use."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from operator import is_
 from typing import Any
 
 from tfmon.script.looking import leaves_of, path_to
@@ -29,19 +28,20 @@ class Variables(dict[int, Callable[[], Any]]):
     def __init__(self, sources: Any = ()) -> None:  # noqa: ANN401
         """Refer to those in a nested structure; Keras wraps its own around them."""
         flat = isinstance(sources, list | tuple) and all(hasattr(one, "assign_sub") for one in sources)
-        self._given = [weakref.ref(one) for one in sources] if flat else []
+        self._ids = [*map(id, sources)] if flat and sources else None
+        self._given = [weakref.ref(one, self._one_is_gone) for one in sources] if flat else []
         for one in leaves_of(sources):
             inner = getattr(one, "_value", None)
             variable = inner if hasattr(inner, "assign_sub") else one
             if hasattr(variable, "assign_sub"):
                 self[id(variable)] = weakref.ref(variable)
 
+    def _one_is_gone(self, _ref: object) -> None:
+        self._ids = None  # another one may get its identity
+
     def are(self, sources: object) -> bool:
         """Return whether they were made of the same variables, in a flat list."""
-        given = self._given
-        if not isinstance(sources, list | tuple) or not 0 < len(given) == len(sources):
-            return False
-        return all(map(is_, sources, map(weakref.ref.__call__, given)))
+        return isinstance(sources, (list, tuple)) and [*map(id, sources)] == self._ids
 
     def has(self, variable: object) -> bool:
         """Return whether a variable is one of these."""

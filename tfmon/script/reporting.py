@@ -36,12 +36,12 @@ class ScriptReporter:
             with self.lock:
                 self._reporter.send(event)
 
-    def offer(self, event: FromLane) -> bool:
-        """Send an event if the pipe has room for it; return whether it was sent."""
+    def offer(self, *events: FromLane) -> bool:
+        """Send events together if the pipe has room for them; return whether they were sent."""
         if self.closed:
             return False
         with self.lock:
-            return self._reporter.offer(event)
+            return self._reporter.offer(*events)
 
     def close(self) -> None:
         """Wait until everything is sent, at most a second, and send nothing from then on."""

@@ -72,13 +72,13 @@ def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  
     variable: Any = inner if hasattr(inner, "assign_sub") else counter
     kept = weakref.ref(variable)
     plain = type(variable).__name__ == "ResourceVariable"
-    handle, kind = (variable.handle, variable.dtype) if plain else (None, None)
+    if plain:  # its resource stays until the last updates are compared, and keeps no optimizer
+        from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
+
+        handle, kind = variable.handle, variable.dtype
+        return lambda: int(read_variable_op(handle, kind).numpy()), every
 
     def read() -> int | None:
-        if plain:  # which stays until the last updates are compared, and keeps no optimizer
-            from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
-
-            return int(read_variable_op(handle, kind).numpy())
         counter = kept()
         return None if counter is None else int(counter.numpy())
 

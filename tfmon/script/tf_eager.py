@@ -252,7 +252,10 @@ class EagerHooks:
         """
 
         def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:  # noqa: ANN401
-            op.attrs, op.inputs, op.outputs, op.type = attrs, inputs, outputs, kind
+            op.attrs = attrs
+            op.inputs = inputs
+            op.outputs = outputs
+            op.type = kind
             op.skip_input_indices = skip_input_indices
             if (rows := self._rows) is not None and inputs and (not rows or kind in LAYERS):
                 try:

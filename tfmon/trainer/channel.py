@@ -60,13 +60,13 @@ class Reporter:
             self._unsent += encode_message(event)
             self._flush()
 
-    def offer(self, event: FromLane) -> bool:
-        """Send an event if the pipe has room for it; return whether it was sent."""
+    def offer(self, *events: FromLane) -> bool:
+        """Send events together if the pipe has room for them; return whether they were sent."""
         with self._lock:
             self._flush()
             if self._unsent:
                 return False
-            self._unsent = encode_message(event)
+            self._unsent = b"".join(map(encode_message, events))
             self._flush()
             return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,8 +40,8 @@ class EventSink(Protocol):
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
 
-    def offer(self, event: FromLane) -> bool:
-        """Send an event if there is room for it; return whether it was sent."""
+    def offer(self, *events: FromLane) -> bool:
+        """Send events together if there is room for them; return whether they were sent."""
 
 
 class LaneControl(ABC):
@@ -237,15 +237,20 @@ class LaneControl(ABC):
         self.step_ns = window.span_ns / max(1, window.steps)
         # A window that was not sent is due again a whole window later.
         self.stretch_began_ns = at_ns
-        if ended is not None:
+        sent = self._sink.offer(window, *self.beside_window())
+        if ended is not None and not sent:
             self._sink.send(window)
-        if ended is not None or self._sink.offer(window):
+        if ended is not None or sent:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
             self.clock.reset(at_ns)
             self.sampler.sums = Samples()
             self.window_sent()
         self.clock.report_ns += time.monotonic_ns() - at_ns
+
+    def beside_window(self) -> Iterable[FromLane]:
+        """Return what is sent with each window."""
+        return ()
 
     @abstractmethod
     def window_sent(self) -> None:
