@@ -43,41 +43,41 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture
+def rows(driver: FakeDriver, smi: Path, clock) -> Callable[[str], dict[str, str]]:
+    """Return a function that compares a GPU, and returns the verdict of each reading."""
+
+    def look(script: str = FULL) -> dict[str, str]:
+        driver.play(script)
+        probe, asked = NvidiaProbe([BUSY, IDLE], clock_ns=clock), Smi()
+        take(probe)
+        found = agree(
+            lambda: take(probe)[0],
+            lambda: asked.ask()[BUSY.uuid],
+            tries=2,
+            pause=lambda: clock.pass_s(2),
+        )
+        probe.close()
+        return {row.reading: row.verdict for row in found}
+
+    return look
+
+
 @pytest.mark.process
-class TestAgreement:
-    @pytest.fixture
-    def rows(self, driver: FakeDriver, smi: Path, clock) -> Callable[[str], dict[str, str]]:
-        """Return a function that compares a GPU, and returns the verdict of each reading."""
-
-        def look(script: str = FULL) -> dict[str, str]:
-            driver.play(script)
-            probe, asked = NvidiaProbe([BUSY, IDLE], clock_ns=clock), Smi()
-            take(probe)
-            found = agree(
-                lambda: take(probe)[0],
-                lambda: asked.ask()[BUSY.uuid],
-                tries=2,
-                pause=lambda: clock.pass_s(2),
-            )
-            probe.close()
-            return {row.reading: row.verdict for row in found}
-
-        return look
-
-    @pytest.mark.parametrize(
-        ("column", "told", "reading"),
-        [
-            ("temperature.gpu", "15", "temperature_c"),
-            ("memory.used", "99", "used_bytes"),
-            ("pcie.link.width.current", "8", "pcie_width"),
-            ("clocks.max.sm", "1981", "sm_clock_max_mhz"),
-            ("clocks_event_reasons.active", "0x40", "clock_reasons"),
-            ("name", "NVIDIA_Other", "name"),
-        ],
-    )
-    def test_one_that_is_wrong_is_found(self, rows, monkeypatch, column, told, reading):
-        monkeypatch.setenv("FAKE_SMI_OFF", f"{column}={told}")
-        assert bad_of(rows()) == [reading]
+@pytest.mark.parametrize(
+    ("column", "told", "reading"),
+    [
+        ("temperature.gpu", "15", "temperature_c"),
+        ("memory.used", "99", "used_bytes"),
+        ("pcie.link.width.current", "8", "pcie_width"),
+        ("clocks.max.sm", "1981", "sm_clock_max_mhz"),
+        ("clocks_event_reasons.active", "0x40", "clock_reasons"),
+        ("name", "NVIDIA_Other", "name"),
+    ],
+)
+def test_a_reading_that_is_wrong_is_found(rows, monkeypatch, column, told, reading):
+    monkeypatch.setenv("FAKE_SMI_OFF", f"{column}={told}")
+    assert bad_of(rows()) == [reading]
 
 
 def bad_of(verdicts: dict[str, str]) -> list[str]:

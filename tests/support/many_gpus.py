@@ -59,7 +59,8 @@ class ManyGpus(Demo):
 
 def eight_gpus(mode: str = "turns", seconds: int = 30, ratio: float = 6.9) -> ManyGpus:
     """Return a race of one GPU against eight in its last second."""
-    demo = ManyGpus(mode=mode).go()
+    demo = ManyGpus(mode=mode)
+    demo.go()
     for _ in range(seconds):
         demo.race(1, (2_420, 2_420 * ratio))
     return demo
