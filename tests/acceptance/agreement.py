@@ -25,14 +25,13 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "power_limit_w": (0.1, 0.0),
     "temperature_c": (2.0, 0.0),
     "sm_clock_mhz": (60.0, 0.05),
-    "memory_clock_mhz": (60.0, 0.05),
 }
 """What is added on both sides of the range between the sample before and the one after: a fixed part, and a share
 of the value. What is not here must be equal to one of the two."""
 NO_COUNTERPART = ("busy_max_pct", "energy_j", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s")
 READINGS = (
-    *TOLERANCES, "sm_clock_max_mhz", "memory_clock_max_mhz", "pcie_generation", "pcie_generation_max",
-    "pcie_width", "pcie_width_max", "ecc_errors", "remapped_rows",
+    *TOLERANCES, "sm_clock_max_mhz", "pcie_generation", "pcie_generation_max",
+    "pcie_width", "pcie_width_max", "ecc_errors",
 )  # fmt: skip
 
 

@@ -17,8 +17,6 @@ COLUMNS = {
     "temperature_c": ("temperature.gpu",),
     "sm_clock_mhz": ("clocks.current.sm",),
     "sm_clock_max_mhz": ("clocks.max.sm",),
-    "memory_clock_mhz": ("clocks.current.memory",),
-    "memory_clock_max_mhz": ("clocks.max.memory",),
     "pcie_generation": ("pcie.link.gen.current",),
     "pcie_generation_max": ("pcie.link.gen.max",),
     "pcie_width": ("pcie.link.width.current",),
@@ -68,13 +66,6 @@ class Smi:
                     told.name = text
                 elif (value := _number(text)) is not None:
                     told.numbers[reading] = value * 2**20 if reading in _MIB else value
-        try:
-            for uuid, *texts in _rows("remapped-rows", ["gpu_uuid", *_REMAPPED]):
-                values = [_number(text) for text in texts]
-                if uuid in found and None not in values:
-                    found[uuid].numbers["remapped_rows"] = sum(value for value in values if value is not None)
-        except SmiError:
-            pass  # a version that does not know this query
         for uuid, pid, memory in _rows("compute-apps", ["gpu_uuid", "pid", "used_gpu_memory"]):
             value = _number(memory)
             if uuid in found and pid.isdecimal() and value is not None:
@@ -99,9 +90,6 @@ class Smi:
                     known[reading] = name
                     break
             return known
-
-
-_REMAPPED = ("remapped_rows.correctable", "remapped_rows.uncorrectable")
 
 
 def _rows(what: str, columns: list[str]) -> list[list[str]]:

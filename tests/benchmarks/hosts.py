@@ -172,7 +172,6 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     def there(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
         child = link.start("a_beat")
         child._hear = sink
-        child.process._sink = sink
         return child.process
 
     link = linked()

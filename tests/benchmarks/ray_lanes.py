@@ -52,7 +52,6 @@ def keys(nodes: Nodes, options: argparse.Namespace) -> None:
     def begin(sink) -> LaneProcess:
         child = link.start("a_beat")
         child._hear = sink
-        child.process._sink = sink
         return child.process
 
     ask = begin_child(begin)

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import options_of
 from tfmon.model.session import Session
-from tfmon.probes.base import Ticker
+from tfmon.probes.base import Probe, Ticker
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.probe import NvidiaProbe
@@ -80,19 +80,26 @@ def start_lanes(count: int, processes: int, threads: int) -> list[subprocess.Pop
     return lanes
 
 
-def measure(ticker: Ticker, ticks: int) -> list[int]:
-    """Run a ticker and return the CPU time of each tick, in ns."""
-    costs: list[int] = []
-    before = ticker.status
+class TimedTicker(Ticker):
+    """Notes the CPU time of each tick, in ns."""
+
+    costs: list[int]
+
+    def _tick(self) -> None:
+        begun_ns = time.thread_time_ns()
+        super()._tick()
+        self.costs.append(time.thread_time_ns() - begun_ns)
+
+
+def measure(probe: Probe, session: Session, clock: Leaping, ticks: int) -> list[int]:
+    """Sample a probe into a session, and return the CPU time of each tick and the mean, in ns."""
+    ticker = TimedTicker(probe, session.accept, clock_ns=clock, wait=clock.wait)
+    ticker.costs = costs = []
     ticker.start()
-    while before.ticks < ticks:
-        status = ticker.status
-        if status.ticks > before.ticks:
-            costs.append((status.cost_ns - before.cost_ns) // (status.ticks - before.ticks))
-            before = status
+    while len(costs) < ticks:
         time.sleep(0.001)
     ticker.close()
-    return [*costs, before.cost_ns // before.ticks]
+    return [*costs, sum(costs) // len(costs)]
 
 
 def report(name: str, costs: list[int]) -> float:
@@ -118,15 +125,13 @@ def main() -> None:
             f"{options.lanes} lanes of {options.processes} processes with {options.threads} threads each;"
             f" {len(psutil.pids())} processes on the machine; {options.ticks} ticks"
         )
-        host = Ticker(HostProbe(lambda: pids, clock_ns=clock), session.accept, clock_ns=clock, wait=clock.wait)
-        share = report("host", measure(host, options.ticks))
+        host = HostProbe(lambda: pids, clock_ns=clock)
+        share = report("host", measure(host, session, clock, options.ticks))
         if options.driver is not None:
             import pynvml
 
             pynvml.nvmlLib = ctypes.CDLL(options.driver)
-            nvidia = NvidiaProbe(clock_ns=clock)
-            ticker = Ticker(nvidia, session.accept, clock_ns=clock, wait=clock.wait)
-            share += report("nvidia", measure(ticker, options.ticks))
+            share += report("nvidia", measure(NvidiaProbe(clock_ns=clock), session, clock, options.ticks))
         print(f"together {share:.3f} % of a core")
     finally:
         for lane in lanes:

@@ -107,9 +107,6 @@ class SimulatedLane(LaneControl):
             self.send(event)
         return True
 
-    def window_sent(self) -> None:
-        pass
-
     def set_knob(self, request: Any) -> None:
         raise NotImplementedError
 

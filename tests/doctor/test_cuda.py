@@ -146,7 +146,6 @@ def test_packages_that_another_framework_changed(bench):
     ("cuda", "cudnn", "some"),
     [
         ("12.5.1", "9", {"libcufft.so.11", "libcudnn.so.9"}),
-        ("11.8", "8", {"libcudart.so.11.0", "libcufft.so.10", "libcudnn.so.8"}),
         ("13.0", "9", {"libcublas.so.13", "libcufft.so.12"}),
         ("12.3", "", {"libcublas.so.12"}),
         ("64_112", "64_8", set()),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.watchdog import GROUP_KILLS, _group_file
 from tfmon.model.lane_state import LOWER_THE_BATCH, OUT_OF_MEMORY
+from tfmon.model.limits import GROUP_KILLS, _group_file
 from tfmon.model.race import CONCURRENT, TURNS
 
 MOST_BYTES = 2 * 2**30

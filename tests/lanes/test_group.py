@@ -214,7 +214,7 @@ class SlowToHear(RacingGroup):
         self.about_to_hear, self.go_on = threading.Event(), threading.Event()
         super().__init__(logs)
 
-        hear, children = self._children._hear, self._children
+        hear, children = self._children._sink, self._children
 
         def held_up(process, event) -> None:
             if event.lane == "cpu" and isinstance(event, PhaseEntered) and event.phase == READY:
@@ -222,7 +222,7 @@ class SlowToHear(RacingGroup):
                 self.go_on.wait(PATIENCE_S)
             hear(process, event)
 
-        children._hear = held_up
+        children._sink = held_up
 
 
 def test_another_race_takes_the_place_of_this_one(group):

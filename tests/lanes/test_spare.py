@@ -61,7 +61,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
     assert (lane.pid, lane.versions["python"]) == (pid, platform.python_version())
-    assert group._children.find("cpu")._output.lane == "cpu"
+    assert group._children.find("cpu").output.lane == "cpu"
     wait_for(lambda: spare_of(group) != pid, what="another spare")
 
 
@@ -165,6 +165,6 @@ def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
         if maps.exists():
             assert "libtensorflow" in maps.read_text()
             assert "libcuda.so" not in maps.read_text()
-        assert not any("cuInit" in line for line in child._output.tail())
+        assert not any("cuInit" in line for line in child.output.tail())
     finally:
         group.stop()

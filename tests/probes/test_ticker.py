@@ -139,7 +139,7 @@ def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events,
     probe.error = None
     clock.advance(1)
     assert events[-1].cpu_pct == 1.0
-    assert ticker.status.ticks == 3
+    assert probe.calls == ["sample"] * 3
 
 
 def test_close_ends_the_thread_and_closes_the_probe_in_it(ticker, clock, probe, events):
@@ -151,15 +151,3 @@ def test_close_ends_the_thread_and_closes_the_probe_in_it(ticker, clock, probe, 
     clock.until_waiting()
     assert ticker.close(PATIENCE_S) is True
     assert threads == ["tfmon-fake"]
-
-
-def test_counts_its_own_cpu_time(ticker, clock, probe):
-    def burn():
-        yield from range(sum(range(200_000)) % 1)
-
-    probe.sample = burn
-    ticker.start()
-    clock.advance(1)
-    first_ns = ticker.status.cost_ns
-    clock.advance(1)
-    assert 100_000 < first_ns < ticker.status.cost_ns

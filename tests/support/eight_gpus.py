@@ -92,7 +92,6 @@ def samples(
                 temperature_c=float(30 + busy // 3),
                 sm_clock_mhz=1980.0 if busy else 345.0,
                 sm_clock_max_mhz=1980.0,
-                memory_clock_mhz=2619.0,
                 pcie_sent_bytes_per_s=2.0**20 * busy,
                 pcie_received_bytes_per_s=2.0**24 * busy,
                 pcie_generation=5.0 if busy else 1.0,

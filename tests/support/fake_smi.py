@@ -40,12 +40,10 @@ def value(column: str, index: int) -> str:
     places = {
         "utilization.gpu": ("util", 0, 1), "power.draw": ("power", 0, 1e-3), "temperature.gpu": ("temp", 0, 1),
         "enforced.power.limit": ("limit", 0, 1e-3), "clocks.current.sm": ("clock", 0, 1),
-        "clocks.current.memory": ("clock", 1, 1), "clocks.max.sm": ("clock", 2, 1),
-        "clocks.max.memory": ("clock", 3, 1), "pcie.link.gen.current": ("link", 0, 1),
+        "clocks.max.sm": ("clock", 2, 1), "pcie.link.gen.current": ("link", 0, 1),
         "pcie.link.gen.max": ("link", 1, 1), "pcie.link.width.current": ("link", 2, 1),
         "pcie.link.width.max": ("link", 3, 1), "ecc.errors.uncorrected.volatile.total": ("ecc", 0, 1),
         "memory.total": ("mem", 0, 1 / MIB), "memory.reserved": ("mem", 1, 1 / MIB),
-        "remapped_rows.correctable": ("rows", 0, 1), "remapped_rows.uncorrectable": ("rows", 1, 1),
     }  # fmt: skip
     if column in places:
         return word(*places[column])

@@ -53,8 +53,11 @@ class RemoteChild(Heard):
         spec = LaneSpec("cpu", name="gpu2/cpu", host=connection.host.name)
         lane = LanePlan(spec, dict(settings), {"SAYS": says, **environment})
         plan = RacePlan(Race(), Path("no.py"), (lane,), Path(sys.executable), command=tuple(command))
-        self.process = connection.start_lane(lane, plan, CHILDREN / "speaker.py", self._hear, self._note_end)
+        self.process = connection.start_lane(lane, plan, CHILDREN / "speaker.py", self._take, self._note_end)
         self.pid = self.process.pid
+
+    def _take(self, process: LaneProcess, event: Event) -> None:
+        self._hear(process, event)
 
     def _hear(self, process: LaneProcess, event: Event) -> None:
         assert process.lane == "gpu2/cpu" == event.lane

@@ -54,9 +54,6 @@ class Lane(LaneControl):
         self.events += events if self.room else ()
         return self.room
 
-    def window_sent(self) -> None:
-        pass
-
     def set_knob(self, request: SetKnob) -> None:
         self.settings = {**self.settings, request.knob: request.value}
         self.knob_changed(request)

@@ -11,6 +11,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.knobs import KnobError
+from tfmon.model.requests import SetKnob
 from tfmon.trainer import Scenario, runs_in_python
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.setups import SetupBuilder, Steps
@@ -142,8 +143,9 @@ def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: An
     try:
         builder.discard(BatchFeed(iter([Slow()]), 1))
         assert ending.wait(PATIENCE_S)
-        builder.request(1, "batch_size", 2)
-        assert delivered.get(timeout=PATIENCE_S)[0] == 1
+        request = SetKnob(request=1, knob="batch_size", value=2)
+        builder.request(request)
+        assert delivered.get(timeout=PATIENCE_S)[0] is request
         assert not builder.idle and builder.took_time() and builder.took_time(), "it is still being destroyed"
     finally:
         ended.set()
@@ -159,6 +161,6 @@ def test_an_error_while_preparing_ahead_is_not_delivered(tf: Any) -> None:
 
     builder, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
     builder.prepare_neighbours(settings(4))
-    builder.request(1, "prefetch", 1)
+    builder.request(SetKnob(request=1, knob="prefetch", value=1))
     assert delivered.get(timeout=PATIENCE_S)[1].settings == settings(4, 1)
     assert delivered.empty()

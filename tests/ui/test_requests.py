@@ -12,7 +12,7 @@ from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import LaneFailed
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, to_improve
+from tfmon.ui.requests import next_values, pause_or_resume, reachable, shared_value, to_improve
 from tfmon.ui.source import Display, acknowledged, with_failures
 
 
@@ -27,11 +27,11 @@ def lanes(demo: Demo):
 
 
 def test_a_press_requests_the_next_value_of_every_lane_from_what_was_requested_before(demo):
-    assert next_values(lanes(demo), BATCH_SIZE, 1) == ([NewValue("cpu", 16), NewValue("gpu:0", 16)], "")
-    assert next_values(lanes(demo), BATCH_SIZE, -1)[0] == [NewValue("cpu", 8), NewValue("gpu:0", 8)]
-    assert next_values(lanes(demo), PREFETCH, 1)[0] == [NewValue("cpu", 1), NewValue("gpu:0", 1)]
+    assert next_values(lanes(demo), BATCH_SIZE, 1) == ({"cpu": 16, "gpu:0": 16}, "")
+    assert next_values(lanes(demo), BATCH_SIZE, -1)[0] == {"cpu": 8, "gpu:0": 8}
+    assert next_values(lanes(demo), PREFETCH, 1)[0] == {"cpu": 1, "gpu:0": 1}
     demo.ask("cpu", "batch_size", 16)
-    assert next_values(lanes(demo), BATCH_SIZE, 1)[0] == [NewValue("cpu", 32), NewValue("gpu:0", 16)]
+    assert next_values(lanes(demo), BATCH_SIZE, 1)[0] == {"cpu": 32, "gpu:0": 16}
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_a_press_requests_the_next_value_of_every_lane_from_what_was_requested_b
 )
 def test_the_end_of_the_range_or_of_the_data_is_said_and_does_not_stop_other_lanes(demo, value, direction, said):
     demo.ask("cpu", "batch_size", value)
-    assert next_values(lanes(demo)[:1], BATCH_SIZE, direction) == ([], f"batch size is already {said}")
-    assert next_values(lanes(demo), BATCH_SIZE, -1)[0][-1] == NewValue("gpu:0", 8)
+    assert next_values(lanes(demo)[:1], BATCH_SIZE, direction) == ({}, f"batch size is already {said}")
+    assert next_values(lanes(demo), BATCH_SIZE, -1)[0]["gpu:0"] == 8
 
 
 def test_a_knob_that_is_no_batch_size_is_not_limited_by_the_data(demo):
     lane = replace(lanes(demo)[0], settings={"width": 2048})
-    assert next_values([lane], WIDTH, 1)[0] == [NewValue("cpu", 4096)]
-    assert next_values([], PREFETCH, 1) == ([], "no lane is training")
+    assert next_values([lane], WIDTH, 1)[0] == {"cpu": 4096}
+    assert next_values([], PREFETCH, 1) == ({}, "no lane is training")
 
 
 def test_any_lane_that_races_is_paused_first_and_only_then_all_go_on(demo):

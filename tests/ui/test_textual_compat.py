@@ -23,7 +23,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 import tfmon.ui
-from tfmon.ui.textual_compat import IDLE_S, RATE_S, ByteRate, PatientSelector, TerminalOutput, wait_for_keys
+from tfmon.ui.textual_compat import IDLE_S, PatientSelector, TerminalOutput, wait_for_keys
 
 from .pilot import app_of, until
 
@@ -160,20 +160,3 @@ async def test_nothing_is_painted_while_the_terminal_is_busy_and_all_once_it_is_
         assert painted == []
         app.output.flush()
         await until(pilot, lambda: painted)
-
-
-def test_the_rate_of_bytes_sent_is_that_of_the_last_seconds_and_not_known_at_first():
-    file = io.StringIO()
-    output = TerminalOutput(file, lambda: None)
-    output.write("abc")
-    output.write("⣿─")
-    assert (output.sent_bytes, file.getvalue()) == (3 + 6, "abc⣿─")
-    now = [0.0]
-    rate = ByteRate(lambda: now[0])
-    told = []
-    for second in range(30):
-        now[0] = float(second)
-        told.append(rate.of(1_000 * second if second < 15 else 15_000))
-    assert told[: int(RATE_S / 2)] == [None] * int(RATE_S / 2)
-    assert told[int(RATE_S)] == pytest.approx(1_000)
-    assert told[-1] == 0

@@ -17,7 +17,7 @@ from tfmon.analysis.intervals import trimmed
 from tfmon.model.gpu_others import Taken, free_bytes, strangers, told
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.readings import GpuSample, Missing, ProcessName, Reading, SliceLoad, known
+from tfmon.model.readings import NO_STOLEN, GpuSample, Missing, ProcessName, Reading, SliceLoad, known
 from tfmon.model.session import Snapshot
 
 
@@ -206,7 +206,6 @@ def _who(sample: GpuSample, *, named: bool) -> str:
 
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
 NO_SLICES = Missing("no slice was measured")
-NO_STOLEN = Missing("this system does not report stolen time")
 TOLD = 0.05
 """Share of contended slices, and of stolen time, from which on the verdict says so."""
 BUSY_CORES = 0.8

@@ -12,7 +12,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
 from tfmon.model.readings import GpuSample
-from tfmon.model.spec import ALL, ANY_GPU, INSTANCE, LaneSpec, obstacle, parse_lane
+from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, obstacle, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -117,10 +117,6 @@ def check_together(spec: LaneSpec, settings: Settings) -> None:
 # ---------------- instances of GPUs that are split up (MIG)
 
 
-_SHORTEST = len(INSTANCE) + 8
-"""Characters of a UUID that name an instance on the screen, if no other has the same."""
-
-
 def instance_of(spec: LaneSpec, found: GpuSearch) -> Gpu:
     """Return the instance that a lane names.
 
@@ -141,7 +137,7 @@ def instance_of(spec: LaneSpec, found: GpuSearch) -> Gpu:
 def short_name(instance: Gpu, found: GpuSearch) -> str:
     """Return as much of an instance's UUID as tells it from the others, 8 digits at least."""
     others = [one.uuid for one in found.instances if one.uuid != instance.uuid]
-    length = _SHORTEST
+    length = SHORT_INSTANCE
     while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
         length += 1
     return instance.uuid[:length]

@@ -19,7 +19,6 @@ from tfmon.probes.interpreter import NO_CWD, Build, run_script
 
 DRIVER = "libcuda.so.1"
 _VERSIONS = {
-    "11": {"cudart": "11.0", "cublas": "11", "cublasLt": "11", "cufft": "10", "cusolver": "11", "cusparse": "11"},
     "12": {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
     "13": {"cudart": "13", "cublas": "13", "cublasLt": "13", "cufft": "12", "cusolver": "12", "cusparse": "12"},
 }

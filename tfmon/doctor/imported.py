@@ -78,7 +78,6 @@ _FATAL: Known = (
         "put the library that it names into LD_PRELOAD",
     ),
     (r"([\w.+-]+\.so[\w.]*): cannot open shared object file", "the library {0} is missing", ":tensorflow"),
-    (r"DLL load failed", "a DLL is missing", "install Microsoft's Visual C++ redistributable"),
     (r"No module named '([\w.]+)'", "the module {0}, which TensorFlow needs, is missing", ":packages"),
     (r"MemoryError|std::bad_alloc|Cannot allocate memory", "there is not enough memory", "end other programs"),
 )

@@ -21,19 +21,18 @@ from tfmon.doctor.facts import (
     warning,
 )
 from tfmon.doctor.remedies import fits, package, release, requirements
+from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
-_LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
+_LEAST_DRIVER = {12: "525.60.13", 13: "580"}
 """Oldest driver for any CUDA of a major version.
 
 Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 """
-_LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
+_LEAST_DRIVER_WINDOWS = {12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
-_SHORT_UUID = len("MIG-12345678")
-"""So much of an instance's UUID is as a rule unique."""
 
 
 @check("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
@@ -42,7 +41,7 @@ def driver(facts: Facts) -> Finding:
     if facts.visibility.system != "Linux":
         return not_applicable("Linux only")
     obstacle = driver_obstacle(facts.visibility)
-    if obstacle is not None and facts.visibility.has_amd and not facts.has_nvidia:
+    if obstacle is not None and facts.visibility.amd_gpus and not facts.has_nvidia:
         return not_applicable("the machine has an AMD GPU")
     if obstacle is None:
         names = ", ".join(one.name for one in facts.visibility.physical_gpus)
@@ -165,7 +164,7 @@ def compute_mode(facts: Facts) -> Finding:
     split = [one for one in devices if one.instances]
     if split:
         instances = [instance for one in split for instance in one.instances or ()]
-        named = ", ".join(f"--lane {one.uuid[:_SHORT_UUID]} ({one.name})" for one in instances)
+        named = ", ".join(f"--lane {one.uuid[:SHORT_INSTANCE]} ({one.name})" for one in instances)
         return ok(
             f"split up (MIG); a lane takes one instance: {named}", *(f"{one.uuid} {one.name}" for one in instances)
         )

@@ -19,7 +19,7 @@ from tfmon.doctor.facts import (
 )
 from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.probes.interpreter import BUILDS
-from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
+from tfmon.probes.obstacles import wheel_obstacle
 
 
 @check("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
@@ -60,15 +60,6 @@ def python_build(facts: Facts) -> Finding:
             "use an image based on Debian or Ubuntu, such as python:3.12-slim",
         )
     return ok(" ".join(("64 bits", facts.python.libc)).strip())
-
-
-@check("gpu-system", "A system with GPU support", GPU, f"{INSTALL}")
-def gpu_system(facts: Facts) -> Finding:
-    """Judge whether any TensorFlow supports GPUs on this system."""
-    obstacle = system_obstacle(facts.visibility)
-    if obstacle is not None:
-        return broken(obstacle.reason, "Linux, WSL2 or macOS on Apple Silicon", obstacle.hint)
-    return ok(f"{facts.platform.system} {facts.platform.machine}")
 
 
 @check("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
@@ -235,5 +226,5 @@ def keras_backend(facts: Facts) -> Finding:
 CHECKS: tuple[Check, ...] = (
     *(python_answers, python_build),
     *(tensorflow_installed, several_tensorflows, shadowing, required_packages, keras_backend),
-    *(gpu_system, gpu_build, metal, wsl),
+    *(gpu_build, metal, wsl),
 )

@@ -65,7 +65,7 @@ def metal(facts: Facts) -> str:
 
 def gpu_build(facts: Facts) -> str:
     """Return how to get a TensorFlow with CUDA instead of the installed one."""
-    if facts.platform.machine not in ("x86_64", "AMD64"):
+    if facts.platform.machine != "x86_64":
         return f"PyPI has no TensorFlow with CUDA for {facts.platform.machine}; NVIDIA's container has one: {_NGC}"
     if _from_conda(facts):
         return _in_image(facts, f"{_conda(facts, 'install')} -c conda-forge 'tensorflow=*=cuda*'")
@@ -77,11 +77,10 @@ def cuda_libraries(facts: Facts) -> str:
     """Return how to get the CUDA libraries that this TensorFlow needs."""
     if _from_conda(facts):
         return gpu_build(facts)
-    version = facts.wheel.version if facts.wheel is not None else ""
-    if facts.wheel is None or facts.wheel.distribution != "tensorflow" or release(version) < (2, 14):
+    if facts.wheel is None or facts.wheel.distribution != "tensorflow":
         major = facts.build.cuda_version.partition(".")[0]
         return f"install the CUDA {major} toolkit and cuDNN {facts.build.cudnn_version}, or {gpu_build(facts)}"
-    return install(facts, f"'tensorflow[and-cuda]=={version}'")
+    return install(facts, f"'tensorflow[and-cuda]=={facts.wheel.version}'")
 
 
 def give_gpu(facts: Facts) -> str:

@@ -43,7 +43,7 @@ class Child:
 
     # ---------------------------------------------------------------- to the child
 
-    def _write(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
         """Write to the request pipe; return False when the child no longer reads."""
         with self._gate:
             if self._closed or not self._reads:
@@ -61,12 +61,12 @@ class Child:
                 self._reads = False
                 os.close(self._request_fd)
 
-    def _signal(self, number: int, *, alone: bool = False) -> None:
+    def kill(self, number: int, *, alone: bool = False) -> None:
         """Signal the child and everything it started in its process group, or the child alone."""
         with self._gate:
-            self._signal_now(number, alone=alone)
+            self._kill_now(number, alone=alone)
 
-    def _signal_now(self, number: int, *, alone: bool = False) -> None:
+    def _kill_now(self, number: int, *, alone: bool = False) -> None:
         """Do so without the lock. Thread: also a signal's handler."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if not self._closed:
@@ -99,7 +99,7 @@ class Child:
     def _reap(self) -> int:
         """Reap an ended child: read the rest, end its group, close the pipes. Return its code, as `Popen` does."""
         code = self._popen.wait()
-        self._signal(signal.SIGKILL)
+        self.kill(signal.SIGKILL)
         if self._guard is not None:
             self._guard.dismiss()
         for read in (self.read_metrics, self.read_output):

@@ -33,7 +33,7 @@ class Children:
         self,
         script: Path,
         lock: threading.RLock,
-        sink: Callable[[Event], None],
+        sink: Callable[[LaneProcess | None, Event], None],
         failed: Failed,
         *,
         keep_spare: bool,
@@ -43,8 +43,8 @@ class Children:
 
         Args:
             script: What a process runs that has no user's command.
-            lock: The lock of the lanes; the reader takes it for each event.
-            sink: Takes the events of the processes that are lanes, with the lock held.
+            lock: The lock of the lanes.
+            sink: Takes each event of each process, and those about one with None.
             failed: Takes the reason if a thread dies.
             keep_spare: Whether a spare worker is kept.
             places: Returns the place of a host; None where every lane runs on this machine.
@@ -144,10 +144,10 @@ class Children:
 
     def _start_elsewhere(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
         place = self._place(lane.spec.host)
-        process = place.start_lane(lane, plan, self._script, self._hear, self._reader.note_end)
+        process = place.start_lane(lane, plan, self._script, self._sink, self._reader.note_end)
         self._processes[lane.spec.name] = process
         process.grace_s = plan.grace_s if plan.command else None
-        process.pass_output(self.echo)
+        process.output.echo = self.echo
         process.send(assignment(lane, plan, {}))
         return process
 
@@ -160,8 +160,8 @@ class Children:
     def _start_process(
         self, lane: str, python: Path, environment: dict[str, str | None], command: Command | None = None
     ) -> LaneProcess:
-        process = self.launcher(LocalProcess, lane, python, environment, self._hear, self._script, command)
-        process.pass_output(self.echo)
+        process = self.launcher(LocalProcess, lane, python, environment, self._sink, self._script, command)
+        process.output.echo = self.echo
         self._reader.watch(process)
         return process
 
@@ -183,7 +183,7 @@ class Children:
             for process in processes:
                 if process.grace_s is not None and not process.ended:
                     at_ns = time.monotonic_ns()
-                    self._sink(EndRequested(lane=process.lane, at_ns=at_ns, grace_s=process.grace_s))
+                    self._sink(None, EndRequested(lane=process.lane, at_ns=at_ns, grace_s=process.grace_s))
         for process in processes:
             process.request_end()
         patience_s = max(graces_s, default=ASK_S)
@@ -210,14 +210,12 @@ class Children:
         self._reader.close()
         self.launcher.close()
 
-    def _hear(self, process: LaneProcess, event: Event) -> None:
-        """Pass on an event of a process that is a lane's; another's may have come while it was replaced."""
-        with self._lock:
-            spare = next((one for one in self.spares if one.process is process), None)
-            if spare is not None:
-                spare.hear(event)
-            elif self._processes.get(process.lane) is process:
-                self._sink(event)
+    def speaks_for_lane(self, process: LaneProcess, event: Event) -> bool:
+        """Return whether an event is a lane's: a spare worker's is its own, and a replaced process has no lane."""
+        spare = next((one for one in self.spares if one.process is process), None)
+        if spare is not None:
+            spare.hear(event)
+        return spare is None and self._processes.get(process.lane) is process
 
     # ---------------------------------------------------------------- what the scheduler decides
 

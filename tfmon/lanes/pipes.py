@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from tfmon.model.codec import CodecError, clean, decode_event
 from tfmon.model.events import BadLine, Event, LanePrinted
+from tfmon.model.lane_events import FromLane
 
 MAX_LINE_BYTES = 65_536
 """Longest line on a pipe; longer ones are dropped and counted."""
@@ -33,13 +33,15 @@ class MetricLines:
     Thread: the reader's.
     """
 
-    def __init__(self, lane: str, sink: Callable[[Event], None], here: Callable[[int], int] | None = None) -> None:
+    def __init__(
+        self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None
+    ) -> None:
         """Decode for a lane.
 
         Args:
             lane: The lane's name; "" for a spare worker, which gets it later.
             sink: Takes each event.
-            here: Turns a stamp of another machine into one of this machine's; None where the lane is on this one.
+            here: Turns an event of another machine into one of this; None where the lane is on this machine.
         """
         self.lane = lane
         self._sink = sink
@@ -75,7 +77,7 @@ class MetricLines:
             self._count(str(error))
             return
         if self._here is not None:
-            event = replace(event, at_ns=self._here(event.at_ns))
+            event = self._here(event)
         if event.at_ns > time.monotonic_ns() + AHEAD_NS:
             self._count(f"{type(event).__name__}.at_ns lies in the future")
             return

@@ -6,6 +6,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -15,7 +16,7 @@ from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured
+from tfmon.model.lane_events import CHANNEL_CLOSED, FromLane, NotMeasured
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Request, Stop
 
@@ -36,18 +37,19 @@ class LaneProcess(ABC):
     stack_poll_s = 0.05
     """The stacks are complete when nothing more came in such a time."""
 
-    def __init__(self, lane: str, sink: Sink, here: Callable[[int], int] | None = None) -> None:
+    def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
         """Take over what every process has.
 
         Args:
             lane: The lane's name; "" for a spare worker.
             sink: Takes the process and each of its events.
-            here: Turns a stamp of its machine into one of this machine's; None where it is this one.
+            here: Turns an event of its machine into one of this; None where it is this one.
         """
         self.lane = lane
-        self._sink = sink
-        self._metrics = MetricLines(lane, self._tell, here)
-        self._output = ChildOutput(lane)
+        self._tell: Callable[[Event], None] = partial(sink, self)
+        self.metrics = MetricLines(lane, self._tell, here)
+        self.output = ChildOutput(lane)
+        """What it writes, which the reader gives them in chunks."""
         self._suspended = False
         self.end_requested = False
         """Whether it was told to end."""
@@ -55,11 +57,11 @@ class LaneProcess(ABC):
         """True once the child is reaped, everything it wrote is read, and its end is told."""
 
     @abstractmethod
-    def _write(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
         """Write to the request pipe; return False when the child no longer reads."""
 
     @abstractmethod
-    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
+    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
         """Signal the child and everything it started in its process group, or it alone, unless it is reaped."""
 
     @abstractmethod
@@ -72,11 +74,11 @@ class LaneProcess(ABC):
 
     def assign(self, lane: str) -> None:
         """Make a spare worker the process of a lane."""
-        self.lane = self._metrics.lane = self._output.lane = lane
+        self.lane = self.metrics.lane = self.output.lane = lane
 
     def send(self, request: Request) -> bool:
         """Send a request; return False when the child no longer reads."""
-        return self._write(encode_message(request))
+        return self.write(encode_message(request))
 
     def request_end(self) -> None:
         """Have the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
@@ -86,23 +88,15 @@ class LaneProcess(ABC):
         if self.grace_s is not None:
             self.kill(signal.SIGINT)
 
-    def pass_output(self, write: Callable[[bytes], object] | None) -> None:
-        """Pass on what the child prints, byte for byte. Thread: `write` is called by the reader's."""
-        self._output.echo = write
-
     def suspend(self) -> None:
         """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
         self._suspended = True
-        self._signal(signal.SIGSTOP)
+        self.kill(signal.SIGSTOP)
 
     def continue_(self) -> None:
         """Continue a suspended child; one that is not suspended does not notice."""
         self._suspended = False
-        self._signal(signal.SIGCONT)
-
-    def kill(self, number: signal.Signals) -> None:
-        """Signal the child and everything it started in its process group, unless it is reaped."""
-        self._signal(number)
+        self.kill(signal.SIGCONT)
 
     def read_stacks(self) -> tuple[str, ...]:
         """Have the child write the stacks of its threads, which works even while it hangs; return their lines.
@@ -110,13 +104,13 @@ class LaneProcess(ABC):
         Returns nothing when it does not answer. Only for a lane that `reports_stack`: others would end.
         Thread: any; it waits.
         """
-        before = self._output.printed_bytes
-        self._signal(STACK_SIGNAL, alone=True)
+        before = self.output.printed_bytes
+        self.kill(STACK_SIGNAL, alone=True)
         deadline = time.monotonic() + STACK_PATIENCE_S
         lines: tuple[str, ...] = ()
         while time.monotonic() < deadline and not self.ended:
             time.sleep(self.stack_poll_s)
-            found = self._output.stack_since(before)
+            found = self.output.stack_since(before)
             if found and found == lines:  # nothing more came
                 return found
             lines = found
@@ -126,14 +120,14 @@ class LaneProcess(ABC):
 
     def tell_output(self, *, last: bool = False) -> None:
         """Tell what the child printed, a few times a second at most."""
-        news = self._output.news(time.monotonic_ns(), last=last)
+        news = self.output.news(time.monotonic_ns(), last=last)
         if news is not None:
             self._tell(news)
 
     def _tell_end(self, code: int | None, at_ns: int) -> None:
         """Tell the rest of what the child wrote, and how it ended; `code` as `Popen` has it, None for unknown."""
-        self._metrics.end()
-        self._output.take(b"")  # passes on what is left
+        self.metrics.end()
+        self.output.take(b"")  # passes on what is left
         self.tell_output(last=True)
         self._tell(
             LaneEnded(
@@ -142,14 +136,11 @@ class LaneProcess(ABC):
                 exit_code=code if code is None or code >= 0 else None,
                 signal=signal_name(-code) if code is not None and code < 0 else None,
                 requested=self.end_requested,
-                output_tail=tuple(without_chatter(self._output.tail())),
+                output_tail=tuple(without_chatter(self.output.tail())),
             )
         )
         # Last: whoever waits for the end of all lanes reads next how they ended.
         self.ended = True
-
-    def _tell(self, event: Event) -> None:
-        self._sink(self, event)
 
 
 Sink: TypeAlias = Callable[[LaneProcess, Event], None]
@@ -239,18 +230,18 @@ class LocalProcess(Child, LaneProcess):
         """
         Child.__init__(self, launch(python, environment, script, command))
         LaneProcess.__init__(self, lane, sink)
-        self._take_metrics, self._take_output = self._metrics.take, self._output.take
+        self._take_metrics, self._take_output = self.metrics.take, self.output.take
         self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 
     def suspend_with_monitor(self) -> None:
         """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
-        self._signal_now(signal.SIGSTOP)
+        self._kill_now(signal.SIGSTOP)
 
     def continue_with_monitor(self) -> None:
         """Continue the child unless it was suspended before. Thread: also a signal's handler."""
         if not self._suspended:
-            self._signal_now(signal.SIGCONT)
+            self._kill_now(signal.SIGCONT)
 
     # ---------------------------------------------------------------- the reader's side
 

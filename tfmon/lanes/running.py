@@ -12,17 +12,17 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
 from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, not_started, started, with_view
-from tfmon.lanes.process import Place
+from tfmon.lanes.process import LaneProcess, Place
 from tfmon.lanes.rounds import without_breaks
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
-from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.lane_statistics import LATEST
+from tfmon.model.limits import MemoryKills
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
@@ -102,7 +102,7 @@ class RunningLanes:
             try:
                 process, hello = self.children.start(lane, plan)
             except OSError as error:
-                self._accept(not_started(plan, lane, self._away.get(lane.spec.host, error)))
+                self._accept(None, not_started(plan, lane, self._away.get(lane.spec.host, error)))
                 continue
             self.session.accept(started(plan, lane, process.pid, renewed=renewed))
             if hello is not None:
@@ -120,38 +120,41 @@ class RunningLanes:
                 self._away[host] = error
                 self.session.accept(HostLost(at_ns=time.monotonic_ns(), host=host, reason=error.message))
 
-    def _accept(self, event: Event) -> None:
-        """Take an event of a lane's process: into the session first, then into the scheduler."""
-        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
-            elsewhere = self.session.snapshot().lane(event.lane).spec.host
-            event = replace(event, memory_kills="" if elsewhere else self._memory_kills.recent())
-        if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
-            event = without_breaks(event, stops)
-        hung_since_ns = self._hung_since_ns(event)
-        self.session.accept(event)
-        match event:
-            case PhaseEntered(phase=phase) if phase == READY:
-                self.scheduler.ready(event.lane)
-            case PhaseEntered(phase=phase) if phase == PAUSED:
-                self.scheduler.idle(event.lane)
-            case SliceEnded():
-                self.scheduler.idle(event.lane)
-            case EndRequested() if event.lane not in self.children:
-                pass  # the lane is being restarted
-            case EndRequested() | LaneEnded() | LaneFailed() | Finished():
-                self.scheduler.ended(event.lane)
-                self.children.continue_(event.lane)  # a script may train on that is not measured any more
-                if self.session.snapshot().race.exclusive == event.lane:
-                    self.session.set_exclusive("")
-                    self.scheduler.set_exclusive("")
-            case KnobRefused():
-                in_effect = self.session.snapshot().lane(event.lane).settings
-                if event.knob in in_effect:
-                    self.settings[event.lane][event.knob] = in_effect[event.knob]
-        if hung_since_ns is not None:
-            self.session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=hung_since_ns))
-        elif not isinstance(event, BadLine) and not self.scheduler.responded(event.lane):
-            self.session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
+    def _accept(self, process: LaneProcess | None, event: Event) -> None:
+        """Take an event of a process, or with None one about a lane: into the session, then the scheduler."""
+        with self.lock:
+            if process is not None and not self.children.speaks_for_lane(process, event):
+                return
+            if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
+                elsewhere = self.session.snapshot().lane(event.lane).spec.host
+                event = replace(event, memory_kills="" if elsewhere else self._memory_kills.recent())
+            if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
+                event = without_breaks(event, stops)
+            hung_since_ns = self._hung_since_ns(event)
+            self.session.accept(event)
+            match event:
+                case PhaseEntered(phase=phase) if phase == READY:
+                    self.scheduler.ready(event.lane)
+                case PhaseEntered(phase=phase) if phase == PAUSED:
+                    self.scheduler.idle(event.lane)
+                case SliceEnded():
+                    self.scheduler.idle(event.lane)
+                case EndRequested() if event.lane not in self.children:
+                    pass  # the lane is being restarted
+                case EndRequested() | LaneEnded() | LaneFailed() | Finished():
+                    self.scheduler.ended(event.lane)
+                    self.children.continue_(event.lane)  # a script may train on that is not measured any more
+                    if self.session.snapshot().race.exclusive == event.lane:
+                        self.session.set_exclusive("")
+                        self.scheduler.set_exclusive("")
+                case KnobRefused():
+                    in_effect = self.session.snapshot().lane(event.lane).settings
+                    if event.knob in in_effect:
+                        self.settings[event.lane][event.knob] = in_effect[event.knob]
+            if hung_since_ns is not None:
+                self.session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=hung_since_ns))
+            elif not isinstance(event, BadLine) and not self.scheduler.responded(event.lane):
+                self.session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
     def _hung_since_ns(self, event: Event) -> int | None:
         """Return since when a lane hangs that was told to end: its last words are no sign of life."""
@@ -273,7 +276,7 @@ class RunningLanes:
         lanes, self.renewing = self.renewing, ()
         for lane in lanes:
             ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
-            self._accept(ended)
+            self._accept(None, ended)
 
     # ---------------------------------------------------------------- what the watchdog notices
 
@@ -294,7 +297,7 @@ class RunningLanes:
             message = f"it said nothing for {silent_s:.0f} s while it was {phase}"
             hint = "start_timeout in the settings allows more seconds"
             at_ns = time.monotonic_ns()
-            self._accept(LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
+            self._accept(None, LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
         self.in_background(lambda: self.children.end([process]))
 
     def skip(self, lane: str) -> None:

@@ -1,19 +1,16 @@
-"""The watchdog: notices hung lanes, times in which tfmon or the machine was suspended, and kills by the kernel."""
+"""The watchdog: notices hung lanes, and times in which tfmon or the machine was suspended."""
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
 
+from tfmon.lanes.running import RunningLanes
 from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
-from tfmon.model.limits import group_folders
 from tfmon.model.race import interleaved
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
@@ -77,25 +74,6 @@ LATE_NS = 2_000_000_000
 SLEPT_NS = 1_000_000_000
 
 
-class Lanes(Protocol):
-    """What the watchdog reports to."""
-
-    def report_stall(self, lane: str, since_ns: int) -> None:
-        """Record that a lane hangs; the race goes on without it until it says something."""
-
-    def give_up(self, lane: str, silent_s: float) -> None:
-        """Fail a lane that was silent for `silent_s` seconds while it started, and end its process."""
-
-    def skip(self, lane: str) -> None:
-        """End the slice of a lane that hung before and hangs still."""
-
-    def count_memory_kills(self) -> None:
-        """Count the processes that the kernel has killed for lack of memory."""
-
-    def check_slices(self) -> None:
-        """Let others train in the middle of a slice that does not end."""
-
-
 class Watchdog:
     """Checks the lanes twice a second.
 
@@ -105,7 +83,7 @@ class Watchdog:
     def __init__(
         self,
         snapshot: Callable[[], Snapshot],
-        lanes: Lanes,
+        lanes: RunningLanes,
         record_suspension: Callable[[int, int, float], None],
         *,
         slice_s: float = 0.5,
@@ -208,72 +186,3 @@ def time_asleep_ns() -> int:
     if sys.platform == "darwin":
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.monotonic_ns()
     return 0
-
-
-# ---------------------------------------------------------------- SIGKILL for lack of memory
-
-GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
-MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
-
-
-class MemoryKills:
-    """Counts the processes that the kernel kills for lack of memory: it sends SIGKILL, and reports it to nobody.
-
-    Source: `oom_kill` in the `memory.events` (control groups, version 2) or `memory.oom_control` (version 1) of
-    this process's group, which its children share, and in /proc/vmstat. Elsewhere nothing is known.
-    Thread: one at a time; the caller holds a lock.
-    """
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
-        self._group = _group_file(root)
-        self._before = self._read()
-        self._latest = self._before
-
-    def count(self) -> None:
-        """Count; what the count before found is no longer new."""
-        self._before, self._latest = self._latest, self._read()
-
-    def recent(self) -> str:
-        """Return in words what is new since the count before the last one; empty for nothing."""
-        group, machine = (_more(now, before) for now, before in zip(self._read(), self._before, strict=True))
-        if group:
-            return GROUP_KILLS.format(_processes(group))
-        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
-
-    def _read(self) -> tuple[int | None, int | None]:
-        group = _oom_kills(self._group) if self._group is not None else None
-        return group, _oom_kills(self._root / "proc/vmstat")
-
-
-def _more(now: int | None, before: int | None) -> int:
-    return 0 if now is None or before is None else max(0, now - before)
-
-
-def _processes(count: int) -> str:
-    return "a process" if count == 1 else f"{count} processes"
-
-
-def _oom_kills(path: Path) -> int | None:
-    """Return the value of the line `oom_kill` of a file."""
-    try:
-        descriptor = os.open(
-            path, os.O_RDONLY | os.O_CLOEXEC
-        )  # quicker than a file object: it is read twice a second
-        try:
-            text = b"\n" + os.read(descriptor, 65_536)
-        finally:
-            os.close(descriptor)
-        return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
-    except (OSError, ValueError):
-        return None
-
-
-def _group_file(root: Path) -> Path | None:
-    """Return the file that counts the kills of this process's control group; None where there is none."""
-    files = (
-        folder / name
-        for folder in group_folders("memory", root)
-        for name in ("memory.events", "memory.oom_control")
-    )
-    return next((file for file in files if _oom_kills(file) is not None), None)

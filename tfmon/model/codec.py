@@ -297,10 +297,8 @@ def _read_counts(
         if not numbers:
             return counts
         if {*map(type, numbers)} == {int} and len(counts) == len(value):
-            least, most = keys
-            fewest, largest = items
-            found = counts.values()
-            if least <= min(counts) and max(counts) <= most and fewest <= min(found) and max(found) <= largest:
+            possible = keys[0] <= min(counts) and max(counts) <= keys[1]
+            if possible and items[0] <= min(counts.values()) and max(counts.values()) <= items[1]:
                 return counts
     return read_pairs(value)
 

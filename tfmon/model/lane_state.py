@@ -45,6 +45,8 @@ NO_STEPS_HINT = (
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 MOST_SUSPENSIONS = 16
+RECENT_NS = 5_000_000_000
+"""How far back the throughput that is shown as current reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,4 +333,16 @@ class LaneState:
         """
         if self.over:
             return self.steady
-        return self.measurements.recent(self.knob_marks[-1].at_ns if self.knob_marks else 0)
+        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
+        since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
+        steps = examples = span_ns = windows = 0
+        for point in reversed(self.points):
+            began_ns = point.at_ns - point.span_ns
+            if began_ns < changed_ns or (began_ns < since_ns and windows):
+                break
+            if point.steady:
+                windows += 1
+                steps += point.steps
+                examples += point.examples
+                span_ns += point.span_ns
+        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)

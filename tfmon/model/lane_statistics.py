@@ -18,8 +18,6 @@ SLICE_START = "after a switch"
 """Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
 HISTORY_WINDOWS = 1_500
 """Windows kept one by one for the charts; at five a second these are five minutes."""
-RECENT_NS = 5_000_000_000
-"""How far back the throughput that is shown as current reaches."""
 SHORTEST_STRETCH_NS = 1_000_000_000
 """A stretch in which concurrent lanes are compared holds about five windows of each."""
 MOST_SLICES = 2_000
@@ -231,21 +229,6 @@ class Measurements:
                 for one in self.points
             ),
         )
-
-    def recent(self, changed_ns: int) -> WindowSums:
-        """Return the sums over the steady windows of the last 5 s, and at least one, since a change."""
-        since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
-        steps = examples = span_ns = windows = 0
-        for point in reversed(self.points):
-            began_ns = point.at_ns - point.span_ns
-            if began_ns < changed_ns or (began_ns < since_ns and windows):
-                break
-            if point.steady:
-                windows += 1
-                steps += point.steps
-                examples += point.examples
-                span_ns += point.span_ns
-        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
 
     def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
         """Return what the windows of steady state came to in each stretch of that length, by its number.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tfmon.model.readings import Missing
@@ -15,18 +15,6 @@ _MEMORY_FILES = (
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """A limit, the use, and the field of memory.stat with the files in it: of version 2, and of 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Throttling:
-    """What the quota of one control group has cost since the group was made."""
-
-    periods: int
-    """Periods in which the group had a quota and something to run."""
-    throttled: int
-    """Those of them in which it used up its quota."""
-    stopped_s: float
-    """Time for which the group was stopped, summed over its cores."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
@@ -48,18 +36,17 @@ def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "sel
     return tuple(dict.fromkeys(_folders(root, controller, pid)))
 
 
-def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
-    """Return the time that each group's quota has cost; groups without such counts are omitted.
+def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
+    """Return how many periods each group had a quota and something to run, and in how many it used the quota up.
 
-    Source: `cpu.stat`: nr_periods, nr_throttled, and throttled_usec (v2) or throttled_time in ns (v1).
+    Groups without such counts are omitted.
+    Source: `cpu.stat`: nr_periods and nr_throttled, since the group was made.
     """
-    read: dict[Path, Throttling] = {}
+    read: dict[Path, tuple[int, int]] = {}
     for folder in folders:
         fields = _fields(folder / "cpu.stat")
         try:
-            usec = fields.get("throttled_usec")
-            stopped_s = int(fields["throttled_time"]) / 1e9 if usec is None else int(usec) / 1e6
-            read[folder] = Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), stopped_s)
+            read[folder] = int(fields["nr_periods"]), int(fields["nr_throttled"])
         except (KeyError, ValueError):
             continue
     return read
@@ -157,3 +144,72 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+# ---------------- SIGKILL for lack of memory
+
+GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
+MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
+
+
+class MemoryKills:
+    """Counts the processes that the kernel kills for lack of memory: it sends SIGKILL, and reports it to nobody.
+
+    Source: `oom_kill` in the `memory.events` (control groups, version 2) or `memory.oom_control` (version 1) of
+    this process's group, which its children share, and in /proc/vmstat. Elsewhere nothing is known.
+    Thread: one at a time; the caller holds a lock.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._group = _group_file(root)
+        self._before = self._read()
+        self._latest = self._before
+
+    def count(self) -> None:
+        """Count; what the count before found is no longer new."""
+        self._before, self._latest = self._latest, self._read()
+
+    def recent(self) -> str:
+        """Return in words what is new since the count before the last one; empty for nothing."""
+        group, machine = (_more(now, before) for now, before in zip(self._read(), self._before, strict=True))
+        if group:
+            return GROUP_KILLS.format(_processes(group))
+        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
+
+    def _read(self) -> tuple[int | None, int | None]:
+        group = _oom_kills(self._group) if self._group is not None else None
+        return group, _oom_kills(self._root / "proc/vmstat")
+
+
+def _more(now: int | None, before: int | None) -> int:
+    return 0 if now is None or before is None else max(0, now - before)
+
+
+def _processes(count: int) -> str:
+    return "a process" if count == 1 else f"{count} processes"
+
+
+def _oom_kills(path: Path) -> int | None:
+    """Return the value of the line `oom_kill` of a file."""
+    try:
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC
+        )  # quicker than a file object: it is read twice a second
+        try:
+            text = b"\n" + os.read(descriptor, 65_536)
+        finally:
+            os.close(descriptor)
+        return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
+    except (OSError, ValueError):
+        return None
+
+
+def _group_file(root: Path) -> Path | None:
+    """Return the file that counts the kills of this process's control group; None where there is none."""
+    files = (
+        folder / name
+        for folder in group_folders("memory", root)
+        for name in ("memory.events", "memory.oom_control")
+    )
+    return next((file for file in files if _oom_kills(file) is not None), None)

@@ -23,6 +23,7 @@ Reading: TypeAlias = float | Missing
 """A number in the unit that its field's name ends in, or why it is unknown. Never 0 for unknown."""
 
 NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
+NO_STOLEN = Missing("this system does not report stolen time")
 
 
 def known(reading: Reading) -> float | None:
@@ -195,8 +196,6 @@ class GpuSample:
     temperature_c: Reading
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ
-    memory_clock_mhz: Reading = NOT_READ
-    memory_clock_max_mhz: Reading = NOT_READ
     clock_reasons: tuple[ClockReason, ...] | Missing = NOT_READ
     """What lowers the clocks; empty at full clocks."""
     pcie_sent_bytes_per_s: Reading = NOT_READ
@@ -214,14 +213,10 @@ class GpuSample:
     """What is wrong with the link, such as "4 of 16 lanes"; empty if nothing is."""
     ecc_errors: Reading = NOT_READ
     """Memory errors that could not be corrected, since the driver was loaded."""
-    remapped_rows: Reading = NOT_READ
-    """Rows of memory that were replaced for good."""
     slow: tuple[SlowReading, ...] = ()
     """What the driver is slow to answer, and so is older than the sample."""
     faults: tuple[GpuFault, ...] = ()
     """What went wrong while tfmon watched; the latest last."""
-    faults_reported: bool = False
-    """False where the driver reports none, so that no fault means nothing."""
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
     """Memory of each process, as the driver numbers them; None where it gives no amount."""
     no_processes_reason: str = ""
@@ -277,10 +272,6 @@ class HostSample:
     """Share of the last 10 s in which some process waited for memory."""
     throttled_pct: Reading = NOT_READ
     """Share of the quota's periods in which the lanes' control group had used it up."""
-    throttled_ms_per_s: Reading = NOT_READ
-    """Time for which they were then stopped, summed over the cores that they needed."""
-    package_power_w: Reading = NOT_READ
-    """Of all CPU packages; no longer read, but recordings have it."""
 
 
 # ---------------- the CPU in a slice

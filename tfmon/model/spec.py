@@ -28,6 +28,8 @@ DEVICES = (
 )
 INSTANCE = "MIG-"
 """How the UUID of an instance of a GPU that is split up (MIG) begins; a lane names as much of it as is unique."""
+SHORT_INSTANCE = len(INSTANCE) + 8
+"""So much of its UUID is as a rule unique."""
 _INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
 ANY_GPU = "gpu"
 """The device of a lane that is to have the idlest GPU, before one is chosen."""

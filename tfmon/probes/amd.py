@@ -1,13 +1,10 @@
-"""AMD GPUs and their readings from the kernel's files, without root and without a library of AMD.
-
-Tested with made trees only: it has never run on a machine with an AMD GPU. So it reads little.
-"""
+"""AMD GPUs and their readings from the kernel's files; not tried on a real one, so it reads little."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from tfmon.model.events import Event
 from tfmon.model.limits import read_text
 from tfmon.model.readings import GpuSample, Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.obstacles import is_number, visible_places
+from tfmon.probes.obstacles import is_number
 
 NOT_READ = "tfmon does not read it of AMD GPUs"
 NO_FILE = Missing("the kernel does not report it for this GPU")
@@ -41,26 +38,6 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
             uuid = f"AMD-{unique:016x}" if unique else f"AMD-{node.name}"
             found.append((Gpu(len(found), uuid, name, physical_gpu=len(found)), folder))
     return found
-
-
-def visible_amd_gpus(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[tuple[Gpu, ...], str]:
-    """Return the GPUs that the variables leave, in a program's order, and the variable that hides all, or "".
-
-    ROCR_VISIBLE_DEVICES has numbers or UUIDs, and HIP_VISIBLE_DEVICES, or else CUDA_VISIBLE_DEVICES, numbers
-    among what that leaves. An empty one counts as not set.
-    Source: AMD's "GPU isolation techniques" and "HIP environment variables".
-    """
-    left = list(gpus)
-    of_program = "HIP_VISIBLE_DEVICES" if environ.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
-    for name in ("ROCR_VISIBLE_DEVICES", of_program):
-        if value := environ.get(name):
-            uuids = [one.uuid.replace("AMD-", "GPU-") for one in left]
-            left = [left[place] for place in visible_places(value, uuids)]
-            if gpus and not left:
-                return (), f'{name}="{value}"'
-        if name != of_program:
-            left = [replace(one, physical_gpu=number) for number, one in enumerate(left)]
-    return tuple(replace(one, index=index) for index, one in enumerate(left)), ""
 
 
 class AmdProbe:

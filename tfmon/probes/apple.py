@@ -65,8 +65,7 @@ class AppleProbe:
             yield replace(absent_gpu(self._gpu, begun_ns, device.reason), every_s=self._every_s)
             return
         statistics: Node = device["PerformanceStatistics"]
-        resets = _number(statistics, "recoveryCount")
-        self._note_resets(resets, begun_ns)
+        self._note_resets(_number(statistics, "recoveryCount"), begun_ns)
         busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
         yield replace(
             absent_gpu(self._gpu, begun_ns, NEEDS_ROOT, faults=self._faults),
@@ -78,7 +77,6 @@ class AppleProbe:
             used_bytes=_number(statistics, "In use system memory"),
             total_bytes=float(memory_bytes()),
             unified=True,
-            faults_reported=not isinstance(resets, Missing),
             busy_by_pid=Missing(NO_PROCESSES),
             no_processes_reason=NO_PROCESSES,
         )

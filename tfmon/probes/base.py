@@ -196,15 +196,6 @@ Wait = Callable[[threading.Condition, float], object]
 """Waits on a locked condition, for a number of seconds at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class TickerStatus:
-    """How the sampling itself goes; updated at the end of every tick."""
-
-    ticks: int = 0
-    cost_ns: int = 0
-    """CPU time of all ticks."""
-
-
 class Ticker:
     """Runs a probe in a daemon thread of its own.
 
@@ -230,7 +221,6 @@ class Ticker:
             wait: Waits for the next tick; a test passes one that follows its own clock.
         """
         self.probe = probe
-        self.status = TickerStatus()
         self._sink = sink
         self._clock_ns = clock_ns
         self._wait = wait
@@ -280,13 +270,10 @@ class Ticker:
             self._due_ns += (behind_ns // self._interval_ns + 1) * self._interval_ns
 
     def _tick(self) -> None:
-        begun_cpu_ns = time.thread_time_ns()
         error = self._guard(lambda: self._pass_on(self.probe.sample))
         if error:
             self._tell_missing(f"the {self.probe.name} readings failed: {error}")
-        cost_ns = time.thread_time_ns() - begun_cpu_ns
         self._skip_missed()
-        self.status = TickerStatus(self.status.ticks + 1, self.status.cost_ns + cost_ns)
 
     def _tell_missing(self, reason: str) -> None:
         self._guard(lambda: self._pass_on(lambda: self.probe.missing(reason)))

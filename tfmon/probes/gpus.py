@@ -12,7 +12,7 @@ from typing import Any
 from tfmon.model.limits import read_text
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
-from tfmon.probes.amd import AmdProbe, list_amd_gpus, visible_amd_gpus
+from tfmon.probes.amd import AmdProbe, list_amd_gpus
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
 from tfmon.probes.host import HostProbe
@@ -27,6 +27,7 @@ from tfmon.probes.nvidia.nvml import (
 )
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.obstacles import (
+    AMD_VARIABLES,
     LIBRARY,
     GpuVisibility,
     doubt,
@@ -105,7 +106,6 @@ def read_visibility(
     visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
-    amd_gpus, amd_hidden = visible_amd_gpus([gpu for gpu, _ in list_amd_gpus(root)], environ)
     answer = within(timeout_s, lambda: _list_gpus(library))
     listed, failure, driver = answer if answer is not None else ((), None, "")
     return GpuVisibility(
@@ -119,8 +119,8 @@ def read_visibility(
         answered=answer is not None,
         driver_loaded=(root / "proc/driver/nvidia/version").exists(),
         gpu_on_bus=not listed and _is_gpu_on_bus(root),
-        amd_gpus=amd_gpus,
-        amd_hidden=amd_hidden,
+        amd_gpus=tuple(gpu for gpu, _ in list_amd_gpus(root)),
+        amd_variable=next((name for name in AMD_VARIABLES if environ.get(name)), ""),
     )
 
 
@@ -131,7 +131,7 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
         obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
         installed = wheel()
         for_amd = installed is not None and installed.rocm
-        if visibility.has_amd and (for_amd or (obstacle is not None and not visibility.has_nvidia)):
+        if visibility.amd_gpus and (for_amd or (obstacle is not None and not visibility.has_nvidia)):
             return _conclude_amd(visibility, installed)
         if obstacle is None:
             obstacle = wheel_obstacle(visibility, installed)
@@ -149,9 +149,9 @@ def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
     if wheel is not None and not wheel.rocm:
         found = f"there is an AMD GPU, but this TensorFlow ({wheel.distribution}) is not built for ROCm"
         return GpuSearch(reason=found, hint="install tensorflow-rocm as AMD's ROCm documentation says")
-    if visibility.amd_hidden:
-        unset = visibility.amd_hidden.partition("=")[0]
-        return GpuSearch(reason=f"hidden by {visibility.amd_hidden}", hint=f"unset {unset}")
+    if name := visibility.amd_variable:
+        reason = f"of AMD GPUs, tfmon does not know which ones {name} leaves"
+        return GpuSearch(reason=reason, hint=f"unset {name}; --lane gpu:N names one")
     return GpuSearch(gpus=visibility.amd_gpus)
 
 

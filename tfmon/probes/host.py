@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PathsUsed
-from tfmon.model.readings import HostSample, Missing, Reading, TreeSample, summed
+from tfmon.model.readings import NO_STOLEN, HostSample, Missing, Reading, TreeSample, summed
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Readings
 from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
@@ -149,7 +149,6 @@ SCAN_EVERY_S = 3.0
 SCAN_SHARE = 300
 """On a machine with many processes the table is read less often: for at most 1 / 300 of the time."""
 NO_PROCESS = Missing("a lane has ended")
-NO_STEAL = Missing("this system does not report stolen time")
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
@@ -271,7 +270,7 @@ class HostProbe:
             readings |= dict.fromkeys(names, Missing(f"the system reports none: {told}"))
         else:
             cpu_pct = percent(self._busy.per_s(load.busy_s, at_ns))
-            stolen = NO_STEAL if load.stolen_s is None else percent(self._stolen.per_s(load.stolen_s, at_ns))
+            stolen = NO_STOLEN if load.stolen_s is None else percent(self._stolen.per_s(load.stolen_s, at_ns))
             readings |= {
                 "cpu_pct": cpu_pct,
                 "memory_used_bytes": load.used_bytes,

@@ -252,15 +252,13 @@ class Disturbances:
         Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`; usable cores every 30 s.
         """
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
-        throttled_pct, stopped_ms_per_s = self._throttling.read(at_ns, lanes)
         return {
             "usable_cores": self._usable_cores(at_ns),
             "swap_in_bytes_per_s": self._swapped_in.per_s(swapped[0], at_ns) if swapped else _NO_SWAP,
             "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
             "cpu_pressure_pct": self._pressure("cpu"),
             "memory_pressure_pct": self._pressure("memory"),
-            "throttled_pct": throttled_pct,
-            "throttled_ms_per_s": stopped_ms_per_s,
+            "throttled_pct": self._throttling.read(at_ns, lanes),
         }
 
     def _usable_cores(self, at_ns: int) -> Reading:
@@ -286,23 +284,23 @@ class _Throttling:
         self._root = root
         self._lanes: frozenset[int] | None = None
         self._folders: tuple[Path, ...] = ()
-        self._rates: dict[Path, tuple[CounterRate, CounterRate, CounterRate]] = {}
+        self._rates: dict[Path, tuple[CounterRate, CounterRate]] = {}
 
-    def read(self, at_ns: int, lanes: Collection[int]) -> tuple[Reading, Reading]:
-        """Return the throttled share of the periods in percent and the ms per second, of the group hit hardest."""
+    def read(self, at_ns: int, lanes: Collection[int]) -> Reading:
+        """Return the throttled share of the periods in percent, of the group hit hardest."""
         if self._lanes != frozenset(lanes):
             self._lanes = frozenset(lanes)
             found = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
             self._folders = tuple(read_throttling(tuple(dict.fromkeys(found))))
-        groups: list[tuple[float, float]] = []
+        shares: list[float] = []
         missing: Missing = NO_GROUP
-        for folder, now in read_throttling(self._folders).items():
-            counters = self._rates.setdefault(folder, (CounterRate(), CounterRate(), CounterRate()))
-            counts = (now.periods, now.throttled, now.stopped_s)
-            rates = [counter.per_s(count, at_ns) for counter, count in zip(counters, counts, strict=True)]
-            numbers = [rate for rate in rates if not isinstance(rate, Missing)]
-            if len(numbers) < len(rates):
-                missing = next(rate for rate in rates if isinstance(rate, Missing))
+        for folder, counts in read_throttling(self._folders).items():
+            counters = self._rates.setdefault(folder, (CounterRate(), CounterRate()))
+            periods, throttled = (one.per_s(count, at_ns) for one, count in zip(counters, counts, strict=True))
+            if isinstance(periods, Missing):
+                missing = periods
+            elif isinstance(throttled, Missing):
+                missing = throttled
             else:  # without a quota no period passes, and nothing is throttled
-                groups.append((100 * numbers[1] / numbers[0] if numbers[0] else 0.0, 1_000 * numbers[2]))
-        return max(groups) if groups else (missing, missing)
+                shares.append(100 * throttled / periods if periods else 0.0)
+        return max(shares) if shares else missing

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tfmon.model.spec import INSTANCE
 from tfmon.probes.base import Gpu
 from tfmon.probes.interpreter import Wheel
 from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure
 
 LIBRARY = "libnvidia-ml.so.1"
-INSTANCE = "MIG-"
-"""How the UUID of an instance of a GPU that is split up (MIG) begins."""
+AMD_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""What ROCm reads, each from what the one before leaves. Source: AMD's "GPU isolation techniques"."""
 _INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
 
 
@@ -48,19 +49,14 @@ class GpuVisibility:
     gpu_on_bus: bool = False
     """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
     amd_gpus: tuple[Gpu, ...] = ()
-    """The AMD GPUs that a program sees."""
-    amd_hidden: str = ""
-    """The variable that hides all AMD GPUs; empty where none does."""
+    """What the kernel lists for computing."""
+    amd_variable: str = ""
+    """The variable that may hide some of them; empty where none is set."""
 
     @property
     def has_nvidia(self) -> bool:
         """Whether there is any sign of an NVIDIA GPU."""
         return bool(self.physical_gpus or self.driver_loaded or self.gpu_on_bus)
-
-    @property
-    def has_amd(self) -> bool:
-        """Whether the kernel lists an AMD GPU for computing."""
-        return bool(self.amd_gpus or self.amd_hidden)
 
 
 def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:

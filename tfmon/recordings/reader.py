@@ -107,7 +107,7 @@ class Recording:
         self._file.seek(self._offsets[place])
         line = self._file.readline(LONGEST_LINE_BYTES + 1)
         try:
-            event: Event = codec.read(_in_new_form(codec.parse(line)), Event)
+            event: Event = codec.read(codec.parse(line), Event)
         except CodecError as error:
             raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
         return event
@@ -266,14 +266,6 @@ def _header(path: Path, line: bytes) -> Header:
     except (ValueError, OverflowError, OSError):
         raise RecordingError(f"{path}: Header.started is not a time") from None
     return header
-
-
-def _in_new_form(body: object) -> object:
-    """Return an event as it is written now: once, one lane trained at a time, and a race had its name."""
-    race = body.get("race") if isinstance(body, dict) and body.get("type") == "RaceBegan" else None
-    if isinstance(race, dict) and isinstance(name := race.get("training"), str):
-        race["training"] = [name] if name else []
-    return body
 
 
 @contextlib.contextmanager

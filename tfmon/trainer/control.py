@@ -233,7 +233,7 @@ class LaneControl(ABC):
 
         The last one of a slice is sent in any case: a pause follows, and nothing may grow over it.
         """
-        window = self.window(at_ns, loss, round=self.slices.round if ended is None else ended.round)
+        window = self.window(at_ns, loss, ended)
         self.step_ns = window.span_ns / max(1, window.steps)
         # A window that was not sent is due again a whole window later.
         self.stretch_began_ns = at_ns
@@ -252,15 +252,19 @@ class LaneControl(ABC):
         """Return what is sent with each window."""
         return ()
 
-    @abstractmethod
-    def window_sent(self) -> None:
+    def window_sent(self) -> None:  # noqa: B027 - a subclass may have nothing to do
         """Do what belongs to the report of a window; its time is reporting time."""
 
-    def window(self, at_ns: int, loss: float | None, **more: Any) -> Window:  # noqa: ANN401
-        """Return the window that ends at `at_ns`; `more` are fields that only the subclass knows."""
+    def own_figures(self) -> dict[str, Any]:
+        """Return the fields of a window that only the subclass knows; it may add marks before."""
+        return {}
+
+    def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
+        """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
         if not clock.marks & {KNOB_CHANGE, WARM_UP}:
             self._outliers.mark(clock)
+        own = self.own_figures()
         allocated, peak = self._gpu_memory()
         return Window(
             at_ns=at_ns,
@@ -287,7 +291,8 @@ class LaneControl(ABC):
             sampled_input_ns=samples.input_ns,
             sampled_call_ns=samples.call_ns,
             sampled_tail_ns=samples.tail_ns,
-            **{"round": self.slices.round, **more},
+            round=self.slices.round if ended is None else ended.round,
+            **own,
         )
 
     # ------------------------------------------------------------ profiles

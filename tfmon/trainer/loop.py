@@ -8,8 +8,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tfmon.model.knobs import KnobError, find
-from tfmon.model.lane_events import Finished, Window
+from tfmon.model.knobs import KnobError
+from tfmon.model.lane_events import Finished
 from tfmon.model.lane_state import SLICE_START, WARMING_UP
 from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.trainer import runtime
@@ -67,7 +67,6 @@ class Loop(LaneControl):
             lambda: runtime.gpu_memory(assign.device, assign.devices),
             assign.device,
         )
-        self._knobs = (*pipelines.knobs, *steps.knobs)
         self._steps = assign.steps
         self._mailbox = mailbox
         self._reporter = reporter
@@ -81,8 +80,8 @@ class Loop(LaneControl):
         copied_to = assign.device if assign.devices == 1 else "cpu"
         self._stepper = Stepper(setup.feed, setup.step, self.clock, mailbox.waiting, copied_to)
         self._stepper.reads_loss = self._reads_loss()
-        self._requested: dict[int, SetKnob] = {}
-        """Requests whose setup is being built."""
+        self._requests = 0
+        """How many wait for their setup."""
         self._stopped = False
 
     # ------------------------------------------------------------ the life of a lane
@@ -166,22 +165,17 @@ class Loop(LaneControl):
             return CAPACITY
         return self._steps - self.measured_steps - self.clock.steps
 
-    def window(self, at_ns: int, loss: float | None, **more: Any) -> Window:  # noqa: ANN401
-        """Return the window, with what only a scenario's lane knows."""
+    def own_figures(self) -> dict[str, Any]:
+        """Return the fields of a window that only a scenario's lane knows."""
+        clock = self.clock
         if self._collector.take():
-            self.clock.marks.add(GARBAGE_COLLECTION)
+            clock.marks.add(GARBAGE_COLLECTION)
         if self._builder.took_time():
-            self.clock.marks.add(PREPARING)
-        window = super().window(
-            at_ns,
-            loss,
-            computing_share=self._shares.of(self.settings),
-            sampled_copy_ns=self.sampler.sums.copy_ns if self._stepper.copies else None,
-            **more,
-        )
-        if not window.marks:
-            self._calls_ns.append(window.call_ns / max(1, window.steps))
-        return window
+            clock.marks.add(PREPARING)
+        if not clock.marks:
+            self._calls_ns.append(clock.call_ns / max(1, clock.steps))
+        copied_ns = self.sampler.sums.copy_ns if self._stepper.copies else None
+        return {"computing_share": self._shares.of(self.settings), "sampled_copy_ns": copied_ns}
 
     # ------------------------------------------------------------ steps in no window
 
@@ -234,26 +228,18 @@ class Loop(LaneControl):
                 case _:
                     self.handle(message)
 
-    def window_sent(self) -> None:
-        """Do nothing more: a scenario has no progress to report."""
-
     def set_knob(self, request: SetKnob) -> None:
-        """Have the setup for a request built, or refuse the request."""
-        try:
-            value = find(self._knobs, request.knob).check(request.value)
-        except KnobError as error:
-            self.refuse_knob(request, str(error))
-            return
-        self._requested[request.request] = request
-        self._builder.request(request.request, request.knob, value)
+        """Have the setup for a request built; `_use_setup` takes the answer."""
+        self._requests += 1
+        self._builder.request(request)
 
     def _use_setup(self, ready: SetupReady) -> None:
         """Train with another pipeline or step from now on; the weights stay as they are."""
-        request = self._requested.pop(ready.request)
+        self._requests -= 1
         if isinstance(ready.result, BaseException):
             error = ready.result
             made = "" if isinstance(error, KnobError) else f"it could not be made: {type(error).__name__}: "
-            self.refuse_knob(request, f"{made}{error}")
+            self.refuse_knob(ready.request, f"{made}{error}")
             return
         setup = ready.result
         if setup.feed is not None:
@@ -265,8 +251,8 @@ class Loop(LaneControl):
         self._stepper.reads_loss = self._reads_loss()
         self.sampler.expect_change()
         self._calls_ns.clear()
-        self.knob_changed(request)
-        if not self._requested:
+        self.knob_changed(ready.request)
+        if not self._requests:
             self._builder.prepare_neighbours(self.settings)
 
     def _reads_loss(self) -> bool:

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings
+from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings, find
+from tfmon.model.requests import SetKnob
 from tfmon.model.threads import Failed, start_thread
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.runtime import Replicas
@@ -129,7 +130,7 @@ class Setup:
 class SetupReady:
     """The setup for a request, or the error that building it raised."""
 
-    request: int
+    request: SetKnob
     result: Setup | BaseException
 
 
@@ -230,15 +231,16 @@ class SetupBuilder:
         self._settings = settings
         return Setup(dict(settings), feed, step)
 
-    def request(self, request: int, knob: str, value: KnobValue) -> None:
-        """Build a setup with another value as soon as possible, and deliver it under the request's number.
+    def request(self, request: SetKnob) -> None:
+        """Build a setup with another value as soon as possible, and deliver it with the request.
 
         It is built on the requests before it that succeeded; one that failed leaves nothing.
         """
 
         def job() -> None:
             try:
-                result: Setup | BaseException = self.build({**(self._settings or {}), knob: value})
+                value = find((*self._pipelines.knobs, *self._steps.knobs), request.knob).check(request.value)
+                result: Setup | BaseException = self.build({**(self._settings or {}), request.knob: value})
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop reports it
                 result = error
             self._deliver(SetupReady(request, result))

@@ -144,7 +144,8 @@ class MonitorApp(TerminalApp[Ending]):
         if isinstance(self.screen, MonitorScreen) and self.screen.still and self._ticks % STILL_TICKS:
             return
         for monitor in reversed(list(self._monitors())):
-            monitor.tick()
+            if monitor.moves():
+                monitor.pull()
 
     def pull(self) -> None:
         """Read the newest figures and draw them."""

@@ -117,15 +117,12 @@ class Monitor:
         """The keys that the help lists after those of a page."""
         return listed_keys(replay=self.source.playback is not None, sweep=self.sweep is not None)
 
-    def tick(self) -> None:
-        """Draw while a lane may train, and once a second when only clocks change."""
+    def moves(self) -> bool:
+        """Return whether to draw: while a lane may train, and once a second when only clocks change."""
         snapshot = self.source.snapshot()
         new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
-        if new_second:
-            self.view = replace(self.view, sent_bytes_per_s=self.app.sent_bytes_per_s())
         training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
-        if new_second or training or self.below is not None:
-            self.pull()
+        return new_second or training or self.below is not None
 
     def play(self) -> None:
         """Draw, if a recording is played."""

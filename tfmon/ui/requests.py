@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series_tables import doing_text
@@ -15,31 +14,23 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 
 
-@dataclass(frozen=True, slots=True)
-class NewValue:
-    """A value that is requested of a lane."""
-
-    lane: str
-    value: KnobValue
-
-
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
     """Return the value in effect, or before the lane has reported one, the value it was started with."""
     return lane.in_effect.get(knob.name, knob.default)
 
 
-def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[list[NewValue], str]:
-    """Return the values that a press on a knob's key requests, and a message if there are none."""
+def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[dict[str, KnobValue], str]:
+    """Return the value that a press on a knob's key requests of each lane, and a message if there are none."""
     if not lanes:
-        return [], "no lane is training"
-    requests: list[NewValue] = []
+        return {}, "no lane is training"
+    requests: dict[str, KnobValue] = {}
     ends: list[str] = []
     for lane in lanes:
         value, moved = _step(lane, knob, direction)
         if moved is None:
             ends.append(_end_of_range(lane, knob, value, direction))
         else:
-            requests.append(NewValue(lane.spec.name, moved))
+            requests[lane.spec.name] = moved
     return requests, ends[0] if ends and not requests else ""
 
 

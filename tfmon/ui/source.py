@@ -61,8 +61,6 @@ class Display:
     """True while the focused lane has the whole width."""
     zoomed_from: str | None = None
     """The focus before that."""
-    sent_bytes_per_s: float | None = None
-    """What the screen sent to the terminal, over the last 10 s; None before that is known."""
     readonly: bool = False
     """True where keys may not change the race."""
     replay: bool = False

@@ -19,9 +19,7 @@ import contextlib
 import os
 import selectors
 import threading
-import time
 import types
-from collections import deque
 from collections.abc import Callable
 from typing import IO, Any, TypeVar, cast
 
@@ -34,8 +32,6 @@ from textual.widget import Widget
 from tfmon.errors import TfmonError
 from tfmon.model.threads import start_thread
 
-RATE_S = 10.0
-"""Bytes a second are averaged over this time."""
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: the terminal shows what is between them at once."""
 Result = TypeVar("Result")
@@ -57,8 +53,6 @@ class TerminalOutput:
         self._lock = threading.Lock()
         self._busy = False
         self._refused = False
-        self.sent_bytes = 0
-        """Bytes given to the terminal since the start."""
 
     def may_draw(self) -> bool:
         """Return whether the terminal has taken all it was given; if not, `on_free` is called once it has."""
@@ -73,7 +67,6 @@ class TerminalOutput:
 
     def write(self, text: str) -> int:
         """Write; blocks while the terminal takes nothing."""
-        self.sent_bytes += len(text) if text.isascii() else len(text.encode(errors="replace"))
         return self._file.write(text)
 
     def flush(self) -> None:
@@ -90,25 +83,8 @@ class TerminalOutput:
         return self._file.fileno()
 
 
-class ByteRate:
-    """The recent growth of a counter."""
-
-    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._clock_s = clock_s
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def of(self, count: int) -> float | None:
-        """Return its growth a second over the last `RATE_S`; None within the first seconds."""
-        now_s = self._clock_s()
-        self._seen.append((now_s, count))
-        while now_s - self._seen[0][0] > RATE_S:
-            self._seen.popleft()
-        since_s, before = self._seen[0]
-        return (count - before) / (now_s - since_s) if now_s - since_s >= RATE_S / 2 else None
-
-
 class TerminalApp(App[Result]):
-    """An app whose output is counted, and delayed while the terminal is slow.
+    """An app whose output is delayed while the terminal is slow.
 
     Thread: the app's only.
     """
@@ -117,7 +93,6 @@ class TerminalApp(App[Result]):
         super().__init__(ansi_color=ansi_color)
         self.output: TerminalOutput | None = None
         """None where there is no terminal, as in a test."""
-        self._byte_rate = ByteRate()
         self._frame_skipped = False
 
     def pull(self) -> None:
@@ -127,10 +102,6 @@ class TerminalApp(App[Result]):
     def draw(self, owner: object) -> None:
         """Draw the screen on top if it belongs to `owner` and the terminal has taken the frame before."""
         raise NotImplementedError
-
-    def sent_bytes_per_s(self) -> float | None:
-        """Return the bytes a second sent to the terminal; None while unknown. Call it once a second."""
-        return None if self.output is None else self._byte_rate.of(self.output.sent_bytes)
 
     def may_paint(self) -> bool:
         """Return whether the terminal has taken the frame before; if not, `pull` is called once it has."""
@@ -242,11 +213,10 @@ LOOKS = 5
 
 def wait_for_keys() -> None:
     """Let the driver for Linux and macOS wait for keys with `PatientSelector`."""
-    with contextlib.suppress(ImportError):
-        from textual.drivers import linux_driver
+    from textual.drivers import linux_driver
 
-        patient = types.SimpleNamespace(SelectSelector=PatientSelector, EVENT_READ=selectors.EVENT_READ)
-        setattr(linux_driver, "selectors", patient)  # noqa: B010 - it is not declared to be another's
+    patient = types.SimpleNamespace(SelectSelector=PatientSelector, EVENT_READ=selectors.EVENT_READ)
+    setattr(linux_driver, "selectors", patient)  # noqa: B010 - it is not declared to be another's
 
 
 def watch(driver: Driver, on_free: Callable[[], None]) -> TerminalOutput:

@@ -187,7 +187,7 @@ class Agent:
             lane.end()
         self._await_ends(TERM_S)
         for lane in self._lanes.values():
-            lane.kill()
+            lane.kill(signal.SIGKILL)
         self._await_ends(KILL_S)
         if self._readings is not None:
             self._readings.close()
@@ -208,7 +208,7 @@ class Agent:
 
     # ---------------------------------------------------------------- what the monitor says
 
-    def _with_lane(self, frame: Frame, do: Callable[[HostedLane], None]) -> None:
+    def _with_lane(self, frame: Frame, do: Callable[[HostedLane], object]) -> None:
         lane = self._lanes.get(frame.number)
         if lane is not None:
             do(lane)

@@ -38,32 +38,28 @@ class HostedLane(Child):
 
     # ---------------------------------------------------------------- from the monitor
 
-    def write(self, data: bytes) -> None:
-        """Write to the request pipe; a child that does not read misses it."""
-        self._write(data)
-
     def signal(self, number: int, alone: int) -> None:
         """Signal the group of the child, or the child alone, and remember whether it is suspended."""
         if number == signal.SIGSTOP:
             self._suspended = True
         elif number == signal.SIGCONT:
             self._suspended = False
-        self._signal(number, alone=bool(alone))
+        self.kill(number, alone=bool(alone))
 
     def hold(self) -> None:
         """Suspend the child until `go_on`, which leaves it as it was."""
-        self._signal(signal.SIGSTOP)
+        self.kill(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """End `hold`."""
         if not self._suspended:
-            self._signal(signal.SIGCONT)
+            self.kill(signal.SIGCONT)
 
     def end(self) -> None:
         """Have the child end soon: nobody listens any more."""
         self._end_requests()
-        self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM)
+        self.kill(signal.SIGCONT)
+        self.kill(signal.SIGTERM)
 
     # ---------------------------------------------------------------- to the monitor
 
@@ -97,10 +93,6 @@ class HostedLane(Child):
         code = self._reap()
         self.pass_output()
         self._outbox.put(Kind.ENDED, self.number, ENDED.pack(code, at_ns))
-
-    def kill(self) -> None:
-        """Kill the child and its group."""
-        self._signal(signal.SIGKILL)
 
 
 def start_lane(number: int, words: dict[str, Any], outbox: Outbox) -> HostedLane:

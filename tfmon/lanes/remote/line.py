@@ -137,11 +137,11 @@ class HostLine:
         process = self._processes.get(frame.number)
         match frame.kind:
             case Kind.METRICS if process is not None:
-                self.deliver(lambda: process.take_metrics(frame.payload))
+                self.deliver(lambda: process.metrics.take(frame.payload))
             case Kind.OUTPUT if process is not None:
-                self.deliver(lambda: process.take_output(frame.payload))
+                self.deliver(lambda: process.output.take(frame.payload))
             case Kind.DROPPED if process is not None:
-                self.deliver(lambda: process.drop_output(int(frame.payload)))
+                self.deliver(lambda: process.output.drop(int(frame.payload)))
             case Kind.ENDED if process is not None:
                 code, ended_ns = ENDED.unpack(frame.payload)
                 self.deliver(lambda: self._end_process(process, code, ended_ns))
@@ -178,7 +178,7 @@ class HostLine:
     def _tell_all(self) -> None:
         told_s = time.monotonic()
         while True:
-            waits = any(process.output_waits for process in list(self._processes.values()))
+            waits = any(process.output.waits for process in list(self._processes.values()))
             try:
                 work = self._works.get(timeout=TELL_EVERY_S if waits else None)
             except queue.Empty:

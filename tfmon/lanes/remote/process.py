@@ -9,8 +9,7 @@ from dataclasses import replace
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.link import Link
-from tfmon.model.events import Event
-from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
 
@@ -36,7 +35,7 @@ class RemoteProcess(LaneProcess):
             sink: Takes the process and each of its events.
             ended: Called after its end is told.
         """
-        super().__init__(lane, sink, link.here)
+        super().__init__(lane, sink, self._here)
         self.number = number
         self.pid = 0  # until the agent has started it; nobody is told of it before
         self._scenario = scenario
@@ -55,13 +54,15 @@ class RemoteProcess(LaneProcess):
             request = replace(request, folder=there)
         return super().send(request)
 
-    def _write(self, data: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
+        """Put it on the link; return False when that is lost, or the child has ended."""
         if self.ended or self._link.lost:
             return False
         self._link.put(Kind.REQUEST, self.number, data)
         return True
 
-    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
+    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
+        """Have the agent signal the child and its process group, or the child alone."""
         if not self.ended:
             self._link.put(Kind.SIGNAL, self.number, bytes([number, alone]))
 
@@ -73,23 +74,6 @@ class RemoteProcess(LaneProcess):
 
     # ---------------------------------------------------------------- what comes from there
 
-    def take_metrics(self, chunk: bytes) -> None:
-        """Take bytes of the metric pipe."""
-        self._metrics.take(chunk)
-
-    def take_output(self, chunk: bytes) -> None:
-        """Take bytes that the child printed."""
-        self._output.take(chunk)
-
-    def drop_output(self, size: int) -> None:
-        """Note that the agent dropped so many bytes of the output."""
-        self._output.drop(size)
-
-    @property
-    def output_waits(self) -> bool:
-        """True while something that was printed is not told."""
-        return self._output.waits
-
     def end(self, code: int, at_ns: int) -> None:
         """Tell that the child has ended, at a stamp of that machine."""
         self._tell_end(code, self._link.here(at_ns))
@@ -100,13 +84,12 @@ class RemoteProcess(LaneProcess):
         if self.ended:
             return
         if not self.end_requested:
-            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason)
-            self._tell(failed)
+            self._tell(LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason))
         self._tell_end(None, at_ns)
         self._note_end()
 
-    def _tell(self, event: Event) -> None:
-        if isinstance(event, Profiled | ProfileFailed) and event.folder in self._profiles:
-            super()._tell(replace(event, folder=self._profiles[event.folder]))
-        else:
-            super()._tell(event)
+    def _here(self, event: FromLane) -> FromLane:
+        """Return an event with the stamp, and the folder of a profile, that it has on this machine."""
+        if isinstance(event, Profiled | ProfileFailed):
+            event = replace(event, folder=self._profiles.get(event.folder, event.folder))
+        return replace(event, at_ns=self._link.here(event.at_ns))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfmon.model.lane_use import HIDDEN
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, Backoff, Gpu, Readings, absent_gpu, kind_of
 from tfmon.probes.nvidia.nvml import (
@@ -115,9 +116,8 @@ class GpmMeter:
 
 NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
-HIDDEN_NAMES = "hidden by the container (run it with --pid=host)"
 WSL = Missing("WSL2 does not report which process uses the GPU")
-_NO_FAULTS: Readings = {"faults": (), "faults_reported": False}
+_NO_FAULTS: Readings = {"faults": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +264,6 @@ class NvidiaDevice:
     def _names(self, pids: Collection[int]) -> Readings:
         """Return who runs processes. A number that may be the host's names another process here."""
         if self._context.foreign_pids:
-            return {"processes": {}, "no_names_reason": HIDDEN_NAMES}
+            return {"processes": {}, "no_names_reason": HIDDEN.reason}
         names = self._context.names
         return {"processes": names.of(pids) if names is not None else {}, "no_names_reason": ""}

@@ -9,13 +9,13 @@ from typing import Any
 
 from tfmon.model.readings import ClockReason, GpuFault, Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, Readings
-from tfmon.probes.nvidia.nvml import TIMEOUT, DeviceCalls, Listed, Nvml, NvmlFailure, Paced
+from tfmon.probes.nvidia.nvml import DeviceCalls, Listed, Nvml, NvmlFailure, Paced
 
 LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S = 30.0, 60.0
 _ENERGY_SPAN_NS = 950_000_000
 """The energy counter steps every 10 to 100 ms, so a rate over much less than a second would mislead."""
-_SM, _MEMORY = 1, 2
-"""NVML's clock types: of the multiprocessors, of the memory."""
+_SM = 1
+"""NVML's clock type of the multiprocessors."""
 
 INFO, WARNING, ALARM = "info", "warning", "alarm"
 POWER_CAP, HW_SLOWDOWN = 0x4, 0x8
@@ -96,23 +96,19 @@ class ClockMeter:
 
     def __init__(self, calls: DeviceCalls) -> None:
         self._calls = calls
-        self._max = Paced(MAX_CLOCKS_EVERY_S, self._read_max)
+        self._max = Paced(MAX_CLOCKS_EVERY_S, lambda: calls.number("nvmlDeviceGetMaxClockInfo", _SM))
         self._slowed_before = False
 
     def read(self, at_ns: int) -> Readings:
-        """Return the clocks in MHz, the highest ones and what lowers them.
+        """Return the clock in MHz, the highest one and what lowers it.
 
         Source: `nvmlDeviceGetClockInfo`; `nvmlDeviceGetMaxClockInfo`, every 60 s;
         `nvmlDeviceGetCurrentClocksEventReasons`, on older drivers `…ThrottleReasons`.
         """
         highest = self._max.at(at_ns)
         sm_mhz = self._calls.number("nvmlDeviceGetClockInfo", _SM)
-        return {
-            **highest,
-            "sm_clock_mhz": sm_mhz,
-            "memory_clock_mhz": self._calls.number("nvmlDeviceGetClockInfo", _MEMORY),
-            "clock_reasons": self._reasons(sm_mhz, highest["sm_clock_max_mhz"]),
-        }
+        reasons = self._reasons(sm_mhz, highest)
+        return {"sm_clock_mhz": sm_mhz, "sm_clock_max_mhz": highest, "clock_reasons": reasons}
 
     def _reasons(self, sm_mhz: Reading, max_mhz: Reading) -> tuple[ClockReason, ...] | Missing:
         bits = self._calls.first(
@@ -129,12 +125,6 @@ class ClockMeter:
             bits &= ~HW_SLOWDOWN
         now, highest = known(sm_mhz), known(max_mhz)
         return explain(bits, below=now is not None and highest is not None and now < _SLOWED * highest)
-
-    def _read_max(self) -> Readings:
-        return {
-            "sm_clock_max_mhz": self._calls.number("nvmlDeviceGetMaxClockInfo", _SM),
-            "memory_clock_max_mhz": self._calls.number("nvmlDeviceGetMaxClockInfo", _MEMORY),
-        }
 
 
 def explain(bits: int, *, below: bool) -> tuple[ClockReason, ...]:
@@ -179,21 +169,13 @@ class EccMeter:
     """Reads the counts of memory errors of one device, every minute."""
 
     def __init__(self, calls: DeviceCalls) -> None:
-        self._calls = calls
-        self._counts = Paced(ECC_EVERY_S, self._read_counts)
+        self._errors = Paced(
+            ECC_EVERY_S, lambda: calls.number("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
+        )
 
     def read(self, at_ns: int) -> Readings:
-        """Return the uncorrected errors since the driver was loaded, and the rows ever replaced.
-
-        Source: `nvmlDeviceGetTotalEccErrors`, `nvmlDeviceGetRemappedRows`.
-        """
-        return self._counts.at(at_ns)
-
-    def _read_counts(self) -> Readings:
-        rows = self._calls.first("rows", lambda: self._calls.call("nvmlDeviceGetRemappedRows"))
-        remapped: Reading = rows if isinstance(rows, Missing) else float(rows[0] + rows[1])
-        errors = self._calls.number("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
-        return {"ecc_errors": errors, "remapped_rows": remapped}
+        """Return the uncorrected errors since the driver was loaded. Source: `nvmlDeviceGetTotalEccErrors`."""
+        return {"ecc_errors": self._errors.at(at_ns)}
 
 
 def explain_xid(number: int, at_ns: int) -> GpuFault:
@@ -212,21 +194,19 @@ class FaultLog:
     def __init__(self) -> None:
         self._nvml: Nvml | None = None
         self._events: Any = None
-        self._watched: frozenset[str] = frozenset()
         self._faults: dict[str, deque[GpuFault]] = defaultdict(lambda: deque(maxlen=KEPT))
 
     def open(self, nvml: Nvml, gpus: Iterable[Listed]) -> None:
         """Register for the messages of these devices, as far as the driver permits."""
-        self._nvml, self._events, self._watched = None, None, frozenset()
+        self._nvml, self._events = None, None
         if sys.platform != "linux":
             return
         events = nvml.call("nvmlEventSetCreate")
         if isinstance(events, NvmlFailure):
             return
         kind = getattr(nvml.module, "nvmlEventTypeXidCriticalError", 8)
-        answers = {gpu.uuid: nvml.call("nvmlDeviceRegisterEvents", handle, kind, events) for gpu, handle in gpus}
-        self._watched = frozenset(uuid for uuid, one in answers.items() if not isinstance(one, NvmlFailure))
-        if not self._watched:
+        answers = [nvml.call("nvmlDeviceRegisterEvents", handle, kind, events) for _, handle in gpus]
+        if all(isinstance(one, NvmlFailure) for one in answers):
             nvml.call("nvmlEventSetFree", events)
             return
         self._nvml, self._events = nvml, events
@@ -237,22 +217,18 @@ class FaultLog:
             if self._nvml is None:
                 return
             data = self._nvml.call("nvmlEventSetWait_v2", self._events, 0)
-            if isinstance(data, NvmlFailure):
-                if data.code != TIMEOUT:
-                    self._watched = frozenset()
+            if isinstance(data, NvmlFailure):  # as a rule a timeout: there is no more
                 return
             uuid = self._nvml.call("nvmlDeviceGetUUID", data.device)
             if isinstance(uuid, str):
                 self._faults[uuid].append(explain_xid(int(data.eventData), at_ns))
 
     def of(self, uuid: str) -> Readings:
-        """Return the faults of a device, the latest last, and whether a new one would be reported."""
-        faults = tuple(self._faults[uuid]) if uuid in self._faults else ()
-        return {"faults": faults, "faults_reported": uuid in self._watched}
+        """Return the faults of a device, the latest last."""
+        return {"faults": tuple(self._faults[uuid]) if uuid in self._faults else ()}
 
     def close(self) -> None:
         """Release the driver; the faults are kept."""
-        self._watched = frozenset()
         if self._nvml is not None:
             self._nvml.call("nvmlEventSetFree", self._events)
         self._nvml, self._events = None, None

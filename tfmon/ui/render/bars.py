@@ -129,22 +129,17 @@ def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> 
         left = _fitting(left, width - cells(right) - (2 if right else 0))
     if message and cells(left) + cells(right) >= width:
         right = ()
-    cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
+    cost = "" if shows(snapshot, view) else own_cost(snapshot)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
         right = (*right, (f" {cost} ", DIM))
     return spread(left, right, width)
 
 
-def own_cost(snapshot: Snapshot, view: Display) -> str:
-    """Return the cost of tfmon itself: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
-
-    Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
-    """
+def own_cost(snapshot: Snapshot) -> str:
+    """Return the CPU that tfmon itself takes, in percent of one core over the last 10 s; empty for unknown."""
     shares = [known(sample.monitor_cpu_pct) for sample in snapshot.hosts[""].history[-COST_SAMPLES:]]
     counted = [share for share in shares if share is not None]
-    if not counted or view.sent_bytes_per_s is None:
-        return ""
-    return f"tfmon {sum(counted) / len(counted):.1f} % · {view.sent_bytes_per_s / 1e3:.1f} kB/s"
+    return f"tfmon {sum(counted) / len(counted):.1f} %" if counted else ""
 
 
 def _status(snapshot: Snapshot, view: Display) -> Row:

@@ -70,8 +70,17 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
     if lane.phase in (FAILED, ABSENT):
         again = hosts.again_words(pane.snapshot, lane)
         body = lifecycle.trouble_rows(lane, inner_width, inner_height, again)
+    elif lifecycle.getting_ready(lane):
+        body = _preparing(pane, inner_width, inner_height)
     else:
-        body, chart_height = _rows_and_chart(pane, inner_width, inner_height)
+        large = figure_height(inner_height)
+        body = figure_rows(pane, inner_width, large)
+        if pane.snapshot.over:
+            room = inner_height - large
+            rows, chart_height = last_figures(pane.found, inner_width, room, pane.accent, _LEAST_CHART + 2)
+        else:
+            rows, chart_height = _rows_and_chart(pane, inner_width, inner_height)
+        body += rows
         if chart_height:
             body += [BLANK] * (inner_height - chart_height - len(body))
             body += chart.chart_rows(lane, pane.snapshot, view, inner_width, chart_height, pane.accent)
@@ -170,17 +179,10 @@ def _state(pane: Pane, width: int) -> str:
 
 
 def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int]:
-    """Return the rows above the chart, and how high the chart is with its axis; 0 for none."""
-    if lifecycle.getting_ready(pane.lane):
-        return _preparing(pane, width, height), 0
-    large = figure_height(height)
+    """Return the rows between throughput and chart, and how high the chart is with its axis; 0 for none."""
     makers = _makers(pane, width)
-    figure = figure_rows(pane, width, large)
-    if pane.snapshot.over:
-        rows, room = last_figures(pane.found, width, height - large, pane.accent, _LEAST_CHART + 2)
-        return figure + rows, room
+    rows: list[Row] = []
     shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
-    rows = figure
     for name in _ORDER:
         if name == "bottleneck" and name in shown:
             wrapped = readings.bottleneck_rows(pane.bottleneck, width, bottleneck_rows)

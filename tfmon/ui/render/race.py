@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis
-from tfmon.model.lane_state import LaneState
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
@@ -149,7 +148,7 @@ def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
     rows = []
     named_below = room >= 3 * len(snapshot.lanes) + len(lines)
     for index, lane in enumerate(snapshot.lanes):
-        line = _lane_line(index, lane, snapshot, width)
+        line = _lane_line(index, analysis.lanes[index], snapshot, width)
         names = hosts.lane_names(snapshot, lane)
         if named_below and lane.trouble is None and line[-1][0] not in names:
             rows += [line[:-1], (("    ", TEXT), (fitting_name(names, width - 5), DIM))]
@@ -166,10 +165,11 @@ def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
     return rows
 
 
-def _lane_line(index: int, lane: LaneState, snapshot: Snapshot, width: int) -> Row:
+def _lane_line(index: int, found: LaneAnalysis, snapshot: Snapshot, width: int) -> Row:
+    lane = found.lane
     spans: Row = (
         (f" {lane.spec.id} ", strong(lane_style(index))),
-        (_short_speed(lane), STRONG),
+        (_short_speed(found), STRONG),
         (f"  {lane.phase}  ", TEXT),
     )
     room = width - cells(spans)
@@ -185,15 +185,15 @@ def one_line(analysis: Analysis, width: int) -> Row:
     snapshot, verdict = analysis.snapshot, analysis.verdict
     spans: list[tuple[str, str]] = []
     lead: list[tuple[str, str]] = []
-    for index, lane in enumerate(snapshot.lanes):
-        spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
+    for index, (lane, found) in enumerate(zip(snapshot.lanes, analysis.lanes, strict=True)):
+        spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(found) + " ", TEXT)]
         if lane.spec.name == verdict.winner and verdict.ratio is not None:
             lead.append((f" ▲ {lane.spec.id} {units.ratio(verdict.ratio)}", strong(lane_style(index))))
     return fit([*spans, *lead], width)
 
 
-def _short_speed(lane: LaneState) -> str:
-    speed = lane.recent().examples_per_s
+def _short_speed(found: LaneAnalysis) -> str:
+    speed = found.recent.examples_per_s
     if speed is None:
-        return lane.phase
+        return found.lane.phase
     return f"{units.short_count(speed)} ex/s"

@@ -14,6 +14,7 @@ from tfmon.model.hosts import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
+from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN
@@ -27,7 +28,6 @@ LIST_ROWS = 7
 """Rows that the list of processes keeps at least: what is typed, its head, and some of its entries."""
 GAP = 2
 _BUSY_PCT, _HOT_PCT = 75.0, 95.0
-_INSTANCE_CELLS = len("MIG-") + 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
         for sample in state.gpus:
             key = machine_key(snapshot.hosts, host), sample.key
             if key not in by_key:
-                device = sample.key[:_INSTANCE_CELLS] if sample.part_of else f"gpu:{sample.index}"
+                device = sample.key[:SHORT_INSTANCE] if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
                 place = f"{host}/{device}" if host else device
                 by_key[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))

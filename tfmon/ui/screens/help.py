@@ -190,8 +190,6 @@ IN_PANE = (
     ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known, on each GPU; what "
      "TensorFlow's allocator has allocated of it, and its peak."),
     ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
-    ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
-     "seven times. Nothing is promised for a stage that was never timed."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
     ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes or one "
      "each (a). A column is the mean over its time; step times are quantiles of each second. "
@@ -202,7 +200,7 @@ IN_PANE = (
 
 AROUND = (
     ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
-     "and 1,000 bytes per second to the terminal; both over the last 10 s."),
+     "over the last 10 s."),
     ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
      "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
     ("in about", "When the first verdict comes: the rounds that its interval still needs, each as long as the "

@@ -130,8 +130,8 @@ class MonitorScreen(Screen[str | None]):
         lanes = requests.reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
         again = [lane for lane in lanes if requests.may_start_again(lane)]
         new, end = requests.next_values(lanes, knob, direction)
-        for one in new:
-            self.monitor.controls.set_knob(one.lane, name, one.value)
+        for lane, value in new.items():
+            self.monitor.controls.set_knob(lane, name, value)
         if end:
             self.monitor.say(end)
         elif again:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render import hosts, series
 from tfmon.ui.render.layout import Zone, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
+from tfmon.ui.render.rows import Row
 from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.source import (
     OWN,
@@ -52,20 +53,22 @@ class RaceScreen(MonitorScreen):
     _clicked_at = (-1, -1)
     """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
 
-    def redraw(self) -> None:
-        """Draw the latest snapshot; only what changed is painted."""
-        width, height = self.app.size
-        page = self.draw_race(width, height)
-        self.canvas.show(page.rows)
+    foot = 0
+    """Rows that stand below the race."""
 
-    def draw_race(self, width: int, height: int) -> RaceFrame:
-        """Return the race for that size, and keep what the next key press and the next frame need to know."""
+    def redraw(self) -> None:
+        """Draw the latest snapshot, and keep what the next key press and frame need; only changes are painted."""
         monitor, known = self.monitor, self.monitor.analysis
+        width, height = self.app.size.width, max(1, self.app.size.height - self.foot)
         view = with_failures(monitor.view, known.snapshot, in_sight(known, monitor.view, width, height))
         page = draw(known, view, width, height)
         self.zones = page.zones
         monitor.view = replace(view, scales=page.scales)
-        return page
+        self.canvas.show(self.finished(page))
+
+    def finished(self, page: RaceFrame) -> Sequence[Row]:
+        """Return the rows of the whole screen."""
+        return page.rows
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""

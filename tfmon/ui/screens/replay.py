@@ -6,7 +6,7 @@ this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -18,7 +18,7 @@ from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import item, item_row
-from tfmon.ui.render.race import layout_of
+from tfmon.ui.render.race import RaceFrame, layout_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, strong, to_ascii
 from tfmon.ui.screens.race import RaceScreen
@@ -40,6 +40,7 @@ LEAST_BAR = 10
 class ReplayScreen(RaceScreen, inherit_bindings=False):
     """The race screen of a replay. Thread: the app's only."""
 
+    foot = 1
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(key.keys, key.action, key.help, id=key.id, show=False)
@@ -69,12 +70,11 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         if self.monitor.below is not None:
             self.monitor.close()
 
-    def redraw(self) -> None:
-        """Draw the race with the time line below it."""
+    def finished(self, page: RaceFrame) -> Sequence[Row]:
+        """Return the race with the time line below it."""
         width, height = self.app.size
         snapshot, playback = self.monitor.snapshot, self._playback.state()
-        layout = layout_of(self.monitor.analysis, self.monitor.view, width, max(1, height - 1))
-        page = self.draw_race(width, max(1, height - 1))
+        layout = layout_of(self.monitor.analysis, self.monitor.view, width, max(1, height - self.foot))
         body = page.rows[: -1 if layout.keys.height else max(1, height - 2)]
         self.zones = tuple(zone for zone in page.zones if watches(zone.action) and zone.rect.y < len(body))
         line, start, size = timeline_row(playback, width)
@@ -84,7 +84,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width, leaves))[:height]
         if self.monitor.view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
-        self.canvas.show(rows)
+        return rows
 
     def on_click(self, event: events.Click) -> None:
         """Go where the time line was clicked; Textual calls the race screen's handler as well, for the panes."""
