@@ -40,6 +40,11 @@ STARTS_A_PROCESS = {
 }
 NEEDS_ONE = {"process", "tensorflow", "pty"}
 LOADS_TENSORFLOW = "tensorflow"
+LONGEST = (
+    "test_wheel.py", "scripts/test_same_training.py", "cli/test_sweep.py", "trainer/test_scenarios.py",
+    "trainer/test_replicas.py", "scripts/test_loops.py", "scripts/test_pipeline.py",
+)  # fmt: skip
+"""Files that take a minute or nearly so: a file is one worker's, so none of these may begin near the end."""
 SLOWEST_FIRST = ("tensorflow", "pty", "process")
 
 
@@ -84,7 +89,8 @@ def begin_with_the_slowest(items: list[pytest.Item]) -> None:
         marks = [place for place, mark in enumerate(SLOWEST_FIRST) if item.get_closest_marker(mark)]
         place = min(marks, default=len(SLOWEST_FIRST))
         places[item.path] = min(place, places.get(item.path, place))
-    items.sort(key=lambda item: places[item.path])
+    long = {Path(__file__).parent / name for name in LONGEST}
+    items.sort(key=lambda item: (item.path not in long, places[item.path]))
 
 
 @pytest.hookimpl(tryfirst=True)

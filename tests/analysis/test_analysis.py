@@ -91,8 +91,7 @@ def trains(demo: Demo, lane: str, line: int) -> None:
 
 def script_at(*lines: int) -> Demo:
     """Return a race whose lanes train in these lines of a script."""
-    demo = Demo(mode=TURNS)
-    demo.go()
+    demo = Demo(mode=TURNS).go()
     for name, line in zip(demo.names, lines, strict=True):
         trains(demo, name, line)
     return demo
@@ -130,9 +129,7 @@ class TestChanges:
         assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"
 
     def test_one_key_on_two_lanes_is_one_change_also_where_the_next_press_overtakes_it(self):
-        demo = Demo(mode=TURNS)
-        demo.go()
-        demo.race(4)
+        demo = Demo(mode=TURNS).go().race(4)
         for batch in (16, 32):
             for name in demo.names:
                 demo.ask(name, "batch_size", batch)
@@ -149,9 +146,7 @@ class TestChanges:
 
     @pytest.mark.parametrize(("specs", "mode"), [([LaneSpec("cpu")], TURNS), (None, CONCURRENT)])
     def test_a_lane_that_does_not_train_in_slices_has_effects_too(self, specs, mode):
-        demo = Demo(*([specs] if specs else []), mode=mode)
-        demo.go()
-        demo.race(20, (1_000,))
+        demo = Demo(*([specs] if specs else []), mode=mode).go().race(20, (1_000,))
         demo.apply("cpu", "batch_size", 20)
         demo.race(20, (1_340,))
         effect = of(demo).history[-1].effect
@@ -160,9 +155,7 @@ class TestChanges:
         assert any(told) == (mode == CONCURRENT), "one lane has no verdict"
 
     def test_a_large_effect_is_told_from_four_slices_of_the_lane_on(self):
-        demo = Demo(mode=TURNS)
-        demo.go()
-        demo.race(5)
+        demo = Demo(mode=TURNS).go().race(5)
         for factor in (2, 4):
             demo.apply("cpu", "batch_size", 10 * factor)
             demo.race(5, (SPEEDS[0] * factor, SPEEDS[1]))
@@ -189,8 +182,7 @@ class TestEarlier:
         demo = racing_demo()
         verdict = of(demo).verdict.text
         demo.apply("cpu", "batch_size", 40)
-        for name in demo.names:
-            demo.enter(name, "done")
+        demo.enter_all("done")
         assert of(demo).earlier == f"until C batch 20 → 40 at 0:42: {verdict}"
         assert of(demo).earlier in to_text(of(demo))
         assert of(demo).outcome == of(demo).earlier
@@ -248,7 +240,5 @@ class TestOutcome:
         assert "cpu is faster than gpu:0 throughout" in of(demo).outcome
 
     def test_one_lane_is_listed_by_what_it_did(self):
-        demo = Demo([LaneSpec("cpu")])
-        demo.go()
-        demo.race(5)
+        demo = Demo([LaneSpec("cpu")]).go().race(5)
         assert of(demo).outcome == "cpu: 3 837 steps, 38 370 examples, 7 675 examples/s"

@@ -25,8 +25,7 @@ class TestLongSteps:
 
     def racing(self, *slow_s: float, runs_s: float = 0.0) -> Snapshot:
         """Return a race of a lane with steps of 50 ms, and one of long steps, the last of which runs on."""
-        demo = Demo([LaneSpec(device, EQUAL) for device in ("cpu", "gpu:0")], mode=TURNS)
-        demo.go()
+        demo = Demo([LaneSpec(device, EQUAL) for device in ("cpu", "gpu:0")], mode=TURNS).go()
         for number in range(1, max(1, len(slow_s)) + 1):
             trained = {"round": number, "settings": EQUAL}
             demo.session.grant_slice("gpu:0")
@@ -54,9 +53,7 @@ class TestLongSteps:
         assert known.lane("gpu:0").step_runs_s(demo_ns) == 0.0
 
     def test_where_all_train_at_once_a_step_runs_since_the_lane_was_heard(self):
-        demo = Demo(mode=CONCURRENT)
-        demo.go()
-        demo.race(2)
+        demo = Demo(mode=CONCURRENT).go().race(2)
         known = demo.session.snapshot()
         assert known.lanes[0].step_runs_s(known.lanes[0].heartbeat.heard_ns + 3 * SECOND) == 3.0
 

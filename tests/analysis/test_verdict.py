@@ -39,11 +39,8 @@ class TestNothingToSay:
         assert (verdict.text, verdict.winner) == ("no verdict yet: measured 2 of 3 rounds", None)
 
     def test_a_race_that_was_too_short_says_how_much_longer_would_do(self):
-        demo = Demo(mode=TURNS)
-        demo.go()
-        demo.race(2.4)
-        for name in demo.names:
-            demo.enter(name, "done")
+        demo = Demo(mode=TURNS).go().race(2.4)
+        demo.enter_all("done")
         text = "no verdict: measured 2 of 3 rounds; stopped 2 s before a verdict"
         assert find_verdict(demo.session.snapshot()).text == text
 
@@ -121,9 +118,7 @@ class TestInterleaved:
     def test_of_several_lanes_each_is_ranked_and_each_knob_that_two_differ_in_is_answered(self):
         settings = [(10, "off"), (10, "auto"), (256, "auto")]
         specs = [LaneSpec("cpu", {"batch_size": batch, "prefetch": prefetch}) for batch, prefetch in settings]
-        demo = Demo(specs, mode=TURNS)
-        demo.go()
-        demo.race(40, (1_280, 2_560, 10_240))
+        demo = Demo(specs, mode=TURNS).go().race(40, (1_280, 2_560, 10_240))
         verdict = find_verdict(demo.session.snapshot())
         assert verdict.text.startswith("C batch 256, prefetch auto is 8.0× faster than A batch 10, prefetch off (")
         shown = [re.sub(r" \([^)]*\)", "", line) for line in verdict.ranked]
@@ -238,9 +233,7 @@ class TestAnswers:
 
 class TestConcurrent:
     def raced(self, seconds: float, speeds=(7_000, 2_000), wobble: float = 0.02) -> Demo:
-        demo = Demo(mode=CONCURRENT)
-        demo.go()
-        demo.race(seconds, speeds, wobble)
+        demo = Demo(mode=CONCURRENT).go().race(seconds, speeds, wobble)
         return demo
 
     def test_the_winner_is_named_with_an_interval_over_the_seconds_of_both(self):
@@ -254,8 +247,7 @@ class TestConcurrent:
         assert verdict.text.startswith("cpu is 3.5× faster than gpu:0 (95 % CI 3.")
 
     def test_a_lane_that_trained_for_a_second_is_compared_with_nothing(self):
-        demo = Demo(mode=CONCURRENT)
-        demo.go()
+        demo = Demo(mode=CONCURRENT).go()
         demo.enter("gpu:0", "paused")
         demo.race(20, (7_000, 2_000))
         demo.enter("gpu:0", "racing")
@@ -265,8 +257,7 @@ class TestConcurrent:
         assert verdict.text in {
             f"no verdict yet: all trained at the same time for {seconds} of 3 s" for seconds in (1, 2)
         }
-        for name in demo.names:
-            demo.enter(name, "done")
+        demo.enter_all("done")
         assert find_verdict(demo.session.snapshot()).text.endswith(" s before a verdict")
 
     def test_what_a_lane_did_while_the_other_stood_does_not_count(self):
@@ -286,8 +277,7 @@ class TestConcurrent:
         assert (verdict.winner, verdict.kind) == (None, NOT_YET)
 
     def test_steps_of_seconds_are_compared_over_longer_stretches(self):
-        demo = Demo(mode=CONCURRENT)
-        demo.go()
+        demo = Demo(mode=CONCURRENT).go()
         for number in range(40):
             demo.clock.ahead(3)
             for name, examples in zip(demo.names, (40, 10), strict=True):
@@ -305,8 +295,7 @@ class TestConcurrent:
 class TestMoreThanTheContrast:
     @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
     def test_it_is_said_and_named(self, mode):
-        demo = Demo((LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20})), mode=mode)
-        demo.go()
+        demo = Demo((LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20})), mode=mode).go()
         demo.race(20)
         assert find_verdict(demo.session.snapshot()).also == ()
         demo.apply(demo.names[0], "prefetch", 1)
@@ -320,8 +309,7 @@ class TestMoreThanTheContrast:
         assert " faster than cpu batch_size=20 prefetch=off (" in verdict.text
 
     def test_on_two_devices_every_knob_is_more_than_the_contrast(self):
-        demo = Demo(mode=TURNS)
-        demo.go()
+        demo = Demo(mode=TURNS).go()
         demo.apply("gpu:0", "batch_size", 64)
         demo.race(20)
         verdict = find_verdict(demo.session.snapshot())

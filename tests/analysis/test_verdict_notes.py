@@ -72,8 +72,7 @@ def test_lanes_that_differ_in_more_or_in_no_number_do_not_scale(first, second):
 
 
 def test_lanes_with_other_settings_do_not_scale():
-    demo = ManyGpus((LaneSpec("gpu:0", {"batch_size": 64}), LaneSpec(EIGHT.device, {"batch_size": 512})))
-    demo.go()
+    demo = ManyGpus((LaneSpec("gpu:0", {"batch_size": 64}), LaneSpec(EIGHT.device, {"batch_size": 512}))).go()
     demo.race(30, (2_420, 16_000))
     found = find_verdict(demo.session.snapshot())
     assert found.ratio and found.scaling == ()
@@ -93,9 +92,7 @@ def test_the_json_has_the_scaling_and_each_gpu_with_what_the_lane_used_of_it():
 
 
 def test_a_lane_on_several_devices_is_advised_nothing_that_it_refuses():
-    demo = ManyGpus((LaneSpec("gpu:0"), LaneSpec("gpu:0+1")))
-    demo.go()
-    demo.race(5)
+    demo = ManyGpus((LaneSpec("gpu:0"), LaneSpec("gpu:0+1"))).go().race(5)
     snapshot = demo.session.snapshot()
     knobs = (*COMMON, *snapshot.race.knobs)
     one, two = ([(one.knob, one.value) for one in advice_for("compute", lane, knobs)] for lane in snapshot.lanes)

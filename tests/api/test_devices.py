@@ -14,7 +14,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.hosts import has_device
 from tfmon.model.knobs import COMMON
-from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -47,12 +47,6 @@ def test_a_lane_sees_the_gpus_that_it_names_in_their_order(text, device, visible
 def test_all_gpus_of_a_machine_with_one_are_that_one():
     (only,) = plan("gpu:all", found=ONE).lanes
     assert (only.spec.device, only.spec.devices) == ("gpu:0", 1)
-
-
-def test_the_gpus_of_a_host_are_those_that_it_has():
-    searched = {"": ONE, "gpu2": THREE}
-    race, _ = plan_race(INFO, RaceOptions(lanes=("gpu", "gpu2/2xgpu")), searched.__getitem__)
-    assert [lane.spec.place for lane in race.lanes] == ["gpu:0", "gpu2/gpu:0+1"]
 
 
 @pytest.mark.parametrize(
@@ -180,12 +174,6 @@ def test_the_default_lane_takes_a_whole_gpu_first():
         "gpu:1",
     ]
     assert [one.spec.name for one in plan(found=SPLIT).lanes] == ["cpu", "MIG-11111111"]
-
-
-def test_what_is_no_uuid_is_refused():
-    for text in ("MIG-", "MIG-xyz", "MIG-GPU-1", "MIG-1:0"):
-        with pytest.raises(SpecError, match="there is no device"):
-            parse_lane(text, ())
 
 
 def test_its_readings_are_those_of_the_instance_before_cuda_has_told_which_it_is():

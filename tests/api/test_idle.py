@@ -90,16 +90,6 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_waited_for():
     assert machine.now_s == 0
 
 
-def test_two_free_gpus_are_not_waited_for():
-    (lane,) = Machine(wait_s=60.0).plan("2xgpu").lanes
-    assert lane.spec.device == "gpu:1+6"
-
-
-def test_the_default_lanes_are_the_cpu_and_the_idlest_gpu():
-    plan = Machine().plan()
-    assert [lane.spec.name for lane in plan.lanes] == ["cpu", "gpu:1"]
-
-
 def test_all_lanes_of_a_run_get_the_same_gpu_also_when_it_has_become_busy():
     machine = Machine()
     first = machine.plan("gpu", "gpu,batch_size=64")
@@ -190,9 +180,3 @@ def test_a_driver_that_hangs_leaves_the_first_gpu_with_the_reason(driver):
     found = look(GPUS[:2], timeout_s=0.2)
     driver.play(script())
     assert [sample.used_bytes.reason for sample in found] == ["the driver does not answer"] * 2
-
-
-def test_one_that_was_chosen_and_one_that_was_named_are_told_apart_by_numbers():
-    machine = Machine()
-    plan = machine.plan("gpu", "gpu:1")
-    assert [lane.spec.name for lane in plan.lanes] == ["gpu:1 #1", "gpu:1 #2"]

@@ -16,9 +16,7 @@ from tfmon.recordings.reader import Recording
 
 @pytest.fixture(scope="module")
 def result() -> tfmon.RaceResult:
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(20, (7_663, 2_420))
+    demo = Demo(mode="turns").go().race(20, (7_663, 2_420))
     with Recording(RECORDED) as opened:
         return result_of(analyse(demo.session.snapshot()), opened.header)
 

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.common import (
     ANSWER_S,
     Watch,
-    add_options,
     bootstrap,
+    command_of,
     is_steady,
     met,
     plan_one_lane,
@@ -230,16 +230,16 @@ def run_profile(options: argparse.Namespace) -> None:
     )
 
 
+MEASURED = {
+    "shares": (run_shares, {"seconds": 6.0, "captures": 5, "only": None}),
+    "rate": (run_rate, {"seconds": 5.0}),
+    "profile": (run_profile, {"scenario": "small-dense", "lane": "cpu", "captures": 10}),
+}
+
+
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = parser.add_subparsers(dest="part", required=True)
-    add_options(parts.add_parser("shares"), seconds=6.0, captures=5, only=None)
-    add_options(parts.add_parser("rate"), seconds=5.0)
-    add_options(parts.add_parser("profile"), scenario="small-dense", lane="cpu", captures=10)
-    options = parser.parse_args()
-    run = {"shares": run_shares, "rate": run_rate, "profile": run_profile}
-    run[options.part](options)
+    options = command_of(__doc__, MEASURED)
+    MEASURED[options.what][0](options)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.common import Watch
+from tests.benchmarks.common import Watch, command_of
 from tfmon.analysis.statistics import log_speeds, ratio
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
@@ -124,11 +124,11 @@ class Race:
         return found
 
 
-def alone(repetitions: int) -> dict[str, Any]:
+def alone(options: argparse.Namespace) -> dict[str, Any]:
     """Compare turns and concurrent with each lane alone."""
     rows = []
     for scenario, lanes in PAIRS.items():
-        for number in range(repetitions):
+        for number in range(options.repetitions):
             with Race(scenario, lanes, mode=CONCURRENT) as race:
                 race.until_racing()
                 one, two = race.names
@@ -169,7 +169,7 @@ def alone(repetitions: int) -> dict[str, Any]:
     return {"rows": rows, "covered": f"{sum(r['covered'] for r in rows)} of {len(rows)}", "summary": summary}
 
 
-def count(_: int) -> dict[str, Any]:
+def count(_: argparse.Namespace) -> dict[str, Any]:
     """Compare the throughput that tfmon reports with what a scenario counts itself."""
     with tempfile.TemporaryDirectory() as folder:
         log, path = Path(folder, "count.log"), Path(folder, "counted.py")
@@ -194,19 +194,12 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-BENCHMARKS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
-    "alone": (alone, 5),
-    "count": (count, 1),
-}
+MEASURED = {"alone": (alone, {"repetitions": 5}), "count": (count, {})}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--repetitions", type=int, dest="times")
-    arguments = parser.parse_args()
-    benchmark, times = BENCHMARKS[arguments.benchmark]
-    print(json.dumps(benchmark(arguments.times or times), indent=2))
+    options = command_of(__doc__, MEASURED)
+    print(json.dumps(MEASURED[options.what][0](options), indent=2))
 
 
 if __name__ == "__main__":

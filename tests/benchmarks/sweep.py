@@ -1,6 +1,6 @@
 """What a sweep costs the monitor: 1,000 combinations, 100 workers and 500 windows a second, simulated.
 
-    python tests/benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000]
+    python tests/benchmarks/sweep.py [--seconds 60] [--workers 100] [--combinations 1000] [--windows 500]
 
 The lanes are simulated in this process and train in real time; what making their messages takes is subtracted.
 All else is the monitor's own: decoding, sessions, figures, the file, and the table once a second.
@@ -8,7 +8,6 @@ All else is the monitor's own: decoding, sessions, figures, the file, and the ta
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import tempfile
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import psutil
 from support.sweeps import SimulatedStation, planned
 
+from tests.benchmarks.common import options_of
 from tfmon.analysis.series_tables import sweep_table
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event
@@ -33,12 +33,7 @@ MIB = 2**20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--workers", type=int, default=100)
-    parser.add_argument("--combinations", type=int, default=1_000)
-    parser.add_argument("--windows", type=float, default=500.0, help="Windows a second of all workers.")
-    options = parser.parse_args()
+    options = options_of(__doc__, seconds=60.0, workers=100, combinations=1_000, windows=500.0)
     pause_s = options.workers / options.windows
     over = {"batch_size": tuple(range(1, options.combinations // 2 + 1)), "mixed_precision": ("off", "bfloat16")}
     state = planned(over, until_ci=0.01, each_s=1e9)

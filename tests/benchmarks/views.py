@@ -8,7 +8,6 @@ the median of the pairs with its 95 % interval.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import statistics
@@ -17,6 +16,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from common import options_of
 
 from tfmon.model.views import OVERLAY, View, entry, open_place
 from tfmon.probes.views import find_view
@@ -71,10 +72,7 @@ def interval(values: list[float]) -> str:
 
 def main() -> None:
     """Measure, and print a line for each figure."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gib", type=float, default=2.0)
-    parser.add_argument("--times", type=int, default=15)
-    args = parser.parse_args()
+    args = options_of(__doc__, gib=2.0, times=15)
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:
         folder, store = Path(place, "project"), Path(place, "recordings")
         for name, count, size in (("data", 64, int(args.gib * 2**24)), ("small", 1_000, 100_000)):

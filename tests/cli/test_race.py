@@ -176,12 +176,6 @@ def test_wrong_words_get_a_clear_line_and_exit_code_2(tfmon, words, said):
     assert said in " ".join(done.err.split())
 
 
-def test_a_file_that_is_no_scenario_is_told_with_its_line(tfmon, tmp_path):
-    (tmp_path / "mine.py").write_text("class Mine(Scenario):\n    batch_size = n\n")
-    done = tfmon("race", tmp_path / "mine.py", "--headless")
-    assert done.code == 2 and "mine.py:2: `batch_size` must be written out" in done.err
-
-
 @pytest.mark.process
 def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, tmp_path):
     trace, python = tmp_path / "started", tmp_path / "python"
@@ -318,18 +312,3 @@ def test_a_race_prints_one_json_object_with_true_counts():
         assert lane["loss"]["last"] > 0
         assert lane["private_bytes"] > 0
         assert lane["missing"]["gpu_busy_pct"] == "no GPU in this lane"
-
-
-@pytest.mark.process
-def test_a_script_is_watched_to_its_end_and_its_result_is_json(tfmon, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import sys, time\nfrom tfmon import report\n"
-        "for step in range(int(sys.argv[1])):\n"
-        "    time.sleep(0.002)\n    report.step(examples=8, loss=1 / (step + 1))\n"
-    )
-    ended = tfmon("watch", "--lane", "cpu", "--no-record", "--json", "--", sys.executable, script, 300)
-    assert ended.code == 0, ended.err
-    (lane,) = json.loads(ended.out)["lanes"]
-    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 300, 8 * 300)
-    assert lane["command"].endswith("train.py 300")

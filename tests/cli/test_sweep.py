@@ -103,26 +103,6 @@ def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, 
 
 
 @pytest.mark.process
-def test_two_places_of_this_machine_take_turns_and_a_gpu_has_a_ranking_of_its_own(
-    tfmon, scripted, tmp_path, monkeypatch
-):
-    from tfmon.api import program
-    from tfmon.probes.base import Gpu
-    from tfmon.probes.gpus import GpuSearch
-
-    gpu = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", physical_gpu=0)
-    monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch((gpu,)))
-    monkeypatch.setattr(program, "choose_probes", lambda lanes, gpus: [])
-    monkeypatch.setenv("FASTER", FASTER)
-    words = ("small-dense", "--over", "batch_size=16,64", "--slice", "0.2", "--until-ci", "20%", "--on", "cpu,gpu")
-    done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["best"] == {"cpu": {"batch_size": 64}, "gpu": {"batch_size": 64}}
-    assert {one["place"] for one in found["combinations"]} == {"cpu", "gpu:0"}
-
-
-@pytest.mark.process
 def test_the_number_of_gpus_is_swept_with_the_idlest_of_each_number_and_too_many_are_refused(
     tfmon, scripted, tmp_path, monkeypatch
 ):
@@ -182,18 +162,6 @@ def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_pat
 
 
 @pytest.mark.tensorflow
-def test_a_real_scenario_is_swept(tfmon, tmp_path):
-    words = ("--over", "graph=on,off", "--slice", "0.2", "--until-ci", "30%")
-    done = tfmon("sweep", "small-dense", *words, "--json", "--record", tmp_path / "x.sweep")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    slow = found["combinations"][-1]
-    assert slow["settings"] == {"graph": False} and slow["ratio"] < 0.8
-    assert slow["memory_bytes"] > 1e8 and slow["examples_per_s"] > 0
-    assert "nothing is faster" in found["text"][0] or "best: the baseline" in found["text"][0]
-
-
-@pytest.mark.tensorflow
 def test_logical_devices_of_the_cpu_are_swept_as_gpus_are(tfmon, tmp_path):
     words = ("--over", "cpus=1,2", "--over", "batch_size=1,64", "--slice", "0.2", "--until-ci", "30%")
     done = tfmon("sweep", "small-dense", *words, "--limit", "20", "--json", "--record", tmp_path / "x.sweep")
@@ -202,6 +170,7 @@ def test_logical_devices_of_the_cpu_are_swept_as_gpus_are(tfmon, tmp_path):
     rows = {(one["settings"]["cpus"], one["settings"]["batch_size"]): one for one in found["combinations"]}
     assert rows[2, 64]["pairs"] >= 5 and rows[2, 64]["ratio"] > 0
     assert rows[2, 64]["place"] == "cpu"
+    assert rows[1, 64]["memory_bytes"] > 1e8 and rows[1, 64]["examples_per_s"] > 0
     assert rows[2, 1]["state"] == "refused" and "too small for 2 devices" in rows[2, 1]["reason"]
 
 

@@ -16,8 +16,7 @@ from tfmon.model.series import KEPT, Attempt, TuneState
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_kept_change_is_not_taken_back_from_a_lane_that_has_ended(ended):
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     kept = Attempt("cpu", {"prefetch": "auto"}, {"prefetch": "off"}, outcome=KEPT)
     demo.session.set_experiment(TuneState("cpu"))
     demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))

@@ -197,8 +197,7 @@ def test_stacks_that_cannot_be_read_are_told(group, deadly, monkeypatch):
 
 
 def test_an_experiment_ends_with_the_reason(deadly):
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     control, reason = ExperimentControl(demo.session, demo.controls), deadly("tfmon-experiment")
     control.run(TuneState("cpu"))
     wait_for(lambda: demo.session.snapshot().experiment.over, what="the experiment is over")

@@ -94,9 +94,7 @@ LINES = st.lists(
 @settings(max_examples=150)
 @given(LINES)
 def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(2)
+    demo = Demo(mode="turns").go().race(2)
     for lane, line in lines:
         try:
             event = decode_event(line, lane)

@@ -96,14 +96,6 @@ def test_racing_again_begins_a_new_race_with_the_same_settings_and_the_result_st
 # ---------------------------------------------------------------- the end
 
 
-def test_lanes_that_have_done_their_steps_end_by_themselves(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, steps=100))
-    wait_for(lambda: group.running.all_over, what="both are over")
-    for lane in group.session.snapshot().lanes:
-        assert (lane.phase, lane.steps) == (DONE, 100)
-        assert (lane.ended.exit_code, lane.ended.requested) == (0, False)
-
-
 def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(group, gate, monkeypatch):
     timers = []
     monkeypatch.setattr(group.running.suspension, "call_after", lambda *timer: timers.append(timer))

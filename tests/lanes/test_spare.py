@@ -119,13 +119,6 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
     wait_for(looked, what="slices, and time that is loaded between rounds")
 
 
-def test_between_rounds_it_gets_on_until_it_is_ready(begin):
-    group = begin("cpu", "gpu", loads=0.6, slice_s=0.1)
-    wait_for(lambda: group.running.children.spare.ready, what="the spare is ready")
-    rounds = len(group.lane("cpu").slices)
-    wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, what="the race goes on")
-
-
 def test_a_spare_that_dies_is_done_without(begin):
     group = begin("cpu")
     os.kill(spare_of(group), signal.SIGKILL)
@@ -154,14 +147,6 @@ def test_stopping_leaves_none(begin):
     pid = spare_of(group)
     group.stop()
     wait_for(lambda: gone(pid), what="the spare is gone")
-
-
-def test_without_one_nothing_is_started(tmp_path):
-    group = RacingGroup(tmp_path)
-    group.begin(group.plan("cpu"))
-    group.wait_for(RACING, "cpu")
-    assert list(group.running.processes()) == ["cpu"]
-    group.stop()
 
 
 @pytest.mark.tensorflow

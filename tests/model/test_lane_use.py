@@ -177,8 +177,7 @@ LANES = (LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20}
 
 
 def racing(mode: str = "turns", lanes=LANES) -> Demo:
-    demo = Demo(lanes, mode=mode)
-    demo.go()
+    demo = Demo(lanes, mode=mode).go()
     return demo
 
 

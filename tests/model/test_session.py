@@ -262,11 +262,8 @@ def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(sessio
 
 
 def test_an_end_keeps_what_was_measured_whatever_mode_is_recorded_after_it():
-    demo = Demo(mode=TURNS)
-    demo.go()
-    demo.race(6)
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo = Demo(mode=TURNS).go().race(6)
+    demo.enter_all("done")
     measured = [lane.measurements for lane in demo.session.snapshot().lanes]
     demo.session.set_mode(CONCURRENT)
     demo.session.set_exclusive("cpu")
@@ -277,9 +274,7 @@ def test_an_end_keeps_what_was_measured_whatever_mode_is_recorded_after_it():
 
 
 def test_a_lane_that_has_ended_keeps_its_measurement_while_another_one_trains_on():
-    demo = Demo(mode=TURNS)
-    demo.go()
-    demo.race(6, (7_000, 2_000))
+    demo = Demo(mode=TURNS).go().race(6, (7_000, 2_000))
     demo.enter("cpu", "done")
     before = demo.session.snapshot()
     assert why_mode_stays(before.lanes) == "C ended, and what was measured stays: r starts again"

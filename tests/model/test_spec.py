@@ -78,7 +78,9 @@ def test_settings_follow_the_device():
         parse_lane("cpu,batch=1", COMMON)
 
 
-@pytest.mark.parametrize("text", ["", "tpu", "cpu:0", "cpu:", "gpu:", "gpu:-1", "gpu:²", "gpu:0:1", "gpu0"])
+@pytest.mark.parametrize(
+    "text", ["", "tpu", "cpu:0", "cpu:", "gpu:", "gpu:-1", "gpu:²", "gpu:0:1", "gpu0", "MIG-", "MIG-xyz"]
+)
 def test_an_unknown_device_is_refused_with_the_possible_ones(text):
     with pytest.raises(SpecError, match="a lane runs on cpu, gpu or gpu:N") as caught:
         parse_lane(text, COMMON)
@@ -172,8 +174,7 @@ BATCHES = (LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 2
 
 
 def racing(*specs: LaneSpec) -> Demo:
-    demo = Demo(specs, mode="turns")
-    demo.go()
+    demo = Demo(specs, mode="turns").go()
     return demo
 
 

@@ -227,7 +227,7 @@ class TestLists:
         assert "is not a recording of tfmon" in shown
         assert "5.5×" in shown
 
-    @pytest.mark.parametrize("command", ["replay --json", "diff --json", "export --text", "export --json"])
+    @pytest.mark.parametrize("command", ["replay --json", "diff --json"])
     def test_a_bad_recording_gets_one_line(self, run, tmp_path, command):
         word, *options = command.split()
         bad, lines = tmp_path / "bad.jsonl", RECORDED.read_bytes()
@@ -255,7 +255,5 @@ class TestLists:
 
 
 def raced(prefetch: int) -> Demo:
-    demo = Demo([LaneSpec("cpu", {"prefetch": prefetch})])
-    demo.go()
-    demo.race(2)
+    demo = Demo([LaneSpec("cpu", {"prefetch": prefetch})]).go().race(2)
     return demo

@@ -39,9 +39,7 @@ TWO = (CPU, LaneSpec("cpu", name="cpu #2"))
 
 
 def raced(lanes=(CPU,), machine=CPU_MACHINE, mode="turns") -> Demo:
-    demo = Demo(list(lanes), machine, mode=mode)
-    demo.go()
-    demo.race(10, (1_000, 3_000))
+    demo = Demo(list(lanes), machine, mode=mode).go().race(10, (1_000, 3_000))
     return demo
 
 
@@ -204,9 +202,7 @@ def test_folders_hold_several_races(header, tmp_path):
     for name, speed in (("old", 1_000), ("new", 700)):
         (tmp_path / name).mkdir()
         for number in range(3):
-            demo = Demo([CPU], CPU_MACHINE)
-            demo.go()
-            demo.race(20, (speed * (1 + 0.01 * number),))
+            demo = Demo([CPU], CPU_MACHINE).go().race(20, (speed * (1 + 0.01 * number),))
             told = to_json(analyse(demo.session.snapshot()), header)
             (tmp_path / name / f"{number}.json").write_text(json.dumps(told))
     sides = [[side for side, _ in read_races(tmp_path / name)] for name in ("old", "new")]
@@ -282,9 +278,7 @@ def test_a_broken_result_is_one_clear_line(header, tmp_path, spoil, said):
 
 def test_a_lane_that_has_the_race_to_itself_is_judged_by_its_windows(header, tmp_path):
     def alone(speed: float) -> tuple[RaceFigures, Snapshot]:
-        demo = Demo([CPU], CPU_MACHINE)
-        demo.go()
-        demo.race(30, (speed,))
+        demo = Demo([CPU], CPU_MACHINE).go().race(30, (speed,))
         end = demo.session.snapshot()
         end = replace(end, race=replace(end.race, mode="turns"))
         assert not end.lanes[0].slices

@@ -11,8 +11,6 @@ from support.ui import Demo
 
 from tfmon.api.live import RecordedRuns
 from tfmon.model import codec
-from tfmon.model.events import LaneEnded, LaneStarted
-from tfmon.model.spec import LaneSpec
 from tfmon.recordings import library
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
@@ -74,22 +72,6 @@ def test_a_run_is_replayed_to_its_end():
     for id in ("20250101-000000-gone", "../elsewhere"):
         with pytest.raises(RecordingError, match="there is no recording"):
             runs.replay(id)
-
-
-def test_a_script_that_raised_is_listed_with_its_error():
-    def raises() -> Demo:
-        demo = Demo([LaneSpec("cpu")])
-        tail = ("Traceback (most recent call last):", "ValueError: shapes (3,) and (4,) do not match")
-        script = "python mine.py"
-        demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command=script))
-        demo.session.accept(
-            LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=1, signal=None, requested=False, output_tail=tail)
-        )
-        return demo
-
-    record(None, raises)
-    latest = RecordedRuns().list()[-1]
-    assert latest.outcome == "failed: ValueError: shapes (3,) and (4,) do not match"
 
 
 def test_one_of_two_lanes_that_failed_is_named_by_its_id():

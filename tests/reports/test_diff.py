@@ -1,4 +1,4 @@
-"""The comparison of two races, in text and JSON."""
+"""The comparison of two races, and the outcomes of claims, in text and JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from types import SimpleNamespace
 
 from support.ui import Demo
 
+from tfmon.model.claims import Claim, ClaimResult
+from tfmon.model.readings import Estimate
 from tfmon.recordings.compare import Comparison, Difference, LanePair
 from tfmon.recordings.figures import Change, RaceFigures
+from tfmon.reports.checks import claims_to_json, claims_to_text, prediction
 from tfmon.reports.diff import to_json, to_text
 
 
 def side(name: str, speed: float) -> RaceFigures:
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(20, (speed, 2_420), wobble=0)
+    demo = Demo(mode="turns").go().race(20, (speed, 2_420), wobble=0)
     header = SimpleNamespace(
         scenario="small-dense", source="", started="2026-01-02T03:04:05+00:00", tfmon="", environment={}
     )
@@ -45,3 +46,51 @@ def test_each_lane_has_its_speeds_in_the_order_of_the_races():
     assert next(line for line in lines if line.startswith("G gpu:0 ")).endswith(": too close to call")
     assert "cpu #3: only in the first" in lines and "a note" in lines
     assert [line.split()[0] for line in lines[-2:]] == ["knobs", "cpu:"], "a group is named once"
+
+
+# ---------------------------------------------------------------- claims
+
+
+def claim(**fields) -> Claim:
+    return Claim("an-id", "an article", "says so", "cpu,graph=on", "cpu,graph=off", **fields)
+
+
+RESULTS = (
+    ClaimResult("net", claim(), "supported", Estimate(15.6, 15.4, 15.8, 12)),
+    ClaimResult("net", claim(), "not testable here", reason="it needs a Mac"),
+    ClaimResult(
+        "other", Claim("flat", "an article", "it is flat", corrected="round"), "corrected", reason="round"
+    ),
+)
+
+
+def test_predictions_are_written_as_comparisons():
+    assert prediction(claim(at_least=3)) == "cpu,graph=on > cpu,graph=off by 3.0×"
+    assert prediction(claim(at_most=1.1)) == "cpu,graph=on ≈ cpu,graph=off (within 1.10×)"
+    assert prediction(Claim("an-id", "an article", "says so", corrected="no")) == ""
+
+
+def test_the_text_has_the_claims_by_scenario_and_counts_the_outcomes():
+    assert claims_to_text(RESULTS, "interrupted by SIGINT").splitlines() == [
+        "net",
+        "  supported          an-id  says so",
+        "                     cpu,graph=on > cpu,graph=off: measured 15.6× (15.4 to 15.8, 12 pairs)",
+        "  not testable here  an-id  says so",
+        "                     it needs a Mac",
+        "",
+        "other",
+        "  corrected          flat   it is flat",
+        "                     round",
+        "",
+        "3 claims: 1 corrected, 1 not testable here, 1 supported",
+        "interrupted by SIGINT",
+    ]
+
+
+def test_the_json_says_the_same():
+    told = claims_to_json(RESULTS)
+    assert (told["schema"], told["interrupted"]) == (4, None)
+    first, second, third = told["claims"]
+    assert (first["ratio"], first["ratio_ci95"], first["pairs"], first["reason"]) == (15.6, [15.4, 15.8], 12, None)
+    assert (second["ratio"], second["ratio_ci95"], second["reason"]) == (None, None, "it needs a Mac")
+    assert (third["first"], third["at_least"], third["outcome"]) == (None, None, "corrected")

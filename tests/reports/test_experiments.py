@@ -66,9 +66,7 @@ def test_the_crossover_in_text_and_an_interrupted_one():
 
 
 def tuned(*attempts: Attempt, **more) -> Demo:
-    demo = Demo([LaneSpec("cpu")])
-    demo.go()
-    demo.race(8)
+    demo = Demo([LaneSpec("cpu")]).go().race(8)
     demo.session.set_experiment(TuneState("cpu", everything=True, attempts=attempts, over=True, **more))
     return demo
 

@@ -33,9 +33,7 @@ COMMAND = (
 
 def hostile_race() -> Demo:
     """Race a script whose command, output and failure hold markup and secrets."""
-    demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:0", {"note": HOSTILE})], GPU_MACHINE)
-    demo.go()
-    demo.race(4)
+    demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:0", {"note": HOSTILE})], GPU_MACHINE).go().race(4)
     demo.session.accept(
         LaneStarted(lane="cpu", at_ns=demo.clock(), pid=9, settings={"batch_size": 10}, command=COMMAND)
     )
@@ -83,9 +81,7 @@ class TestWhatIsInIt:
 
     def test_what_a_late_reading_discards_is_shaded(self, tmp_path):
         def swaps() -> Demo:
-            demo = Demo(mode="turns")
-            demo.go()
-            demo.race(8)
+            demo = Demo(mode="turns").go().race(8)
             for swapped in (0.0, 9e6):
                 demo.clock.ahead(0.4)
                 demo.session.accept(
@@ -120,8 +116,7 @@ class TestWhatIsInIt:
 
     def test_no_line_is_drawn_across_a_time_in_which_nothing_trained(self, tmp_path):
         def rests() -> Demo:
-            demo = Demo(mode="turns")
-            demo.go()
+            demo = Demo(mode="turns").go()
             for _ in range(2):
                 demo.race(6)
                 demo.clock.ahead(5)

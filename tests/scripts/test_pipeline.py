@@ -54,10 +54,14 @@ for _ in range(int(sys.argv[1])):
 print('traced', *traced)
 """
 VALIDATES = """
+other = keras.optimizers.SGD(0.5)
 held = tf.data.Dataset.from_tensor_slices(x).batch(32)
 for _ in range(100_000):
     for number, batch in enumerate(data):
         step(batch)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(batch) - 1))
+        other.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         time.sleep(0.002)
         if number % 7 == 6:
             print("held", *{int(tf.shape(one)[0]) for one in held}, flush=True)
@@ -76,11 +80,15 @@ def count():
         yield [number / 1_000] * 4
         number += 1
 
-spec = tf.TensorSpec((4,), tf.float32)
+spec, seen = tf.TensorSpec((4,), tf.float32), []
 for x in tf.data.Dataset.from_generator(count, output_signature=spec).batch(8):
     step(x)
     print("got", *(round(float(value) * 1_000) for value in x[:, 0]), flush=True)
-    time.sleep(0.1)
+    rate = float(optimizer.learning_rate)
+    if seen[-1:] != [rate]:
+        seen.append(rate)
+        print("rate", round(rate, 6), flush=True)
+    time.sleep(0.05)
 """
 
 
@@ -147,9 +155,12 @@ def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, scri
     assert [line.split()[1] for line in lines] == [line.split()[1] for line in epochs(alone.stdout.splitlines())]
 
 
-def test_validation_in_between_is_not_changed_and_ends_no_epoch(watch, script):
+def test_validation_in_between_is_not_changed_and_ends_no_epoch_and_of_two_optimizers_none_is_a_knob(
+    watch, script
+):
     race = watch(script(LOOP + VALIDATES))
     race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
+    assert "learning_rate" not in {event.knob for event in race.of(KnobOffered)}
     assert change(race, "batch_size", 80).step % 20 == 1
     assert change(race, "prefetch", 1).step % 8 == change(race, "prefetch", 2).step % 8
     assert set(printed(race, "held")) == {"held 32"}
@@ -174,45 +185,13 @@ def test_a_loop_without_a_next_epoch_is_set_from_its_start_only(loop, watch, scr
     alone.kill()
 
 
-def test_a_generator_without_an_end_gives_every_element_in_batches_of_another_size(watch, script):
-    race = watch(script(LOOP + GENERATOR), batch_size=20)
-    race.until(lambda: len(printed(race, "got")) >= 3, "some batches")
-    lines = [line.split()[1:] for line in printed(race, "got")]
-    assert {len(line) for line in lines} == {20}
-    numbers = [int(word) for line in lines for word in line]
-    assert numbers == list(range(len(numbers)))
-
-
-TWO = """
-other = keras.optimizers.SGD(0.5)
-for x in data.repeat():
-    step(x)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.square(model(x) - 1))
-    other.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-    time.sleep(0.002)
-"""
-RATES = """
-seen = []
-for x in data.repeat():
-    step(x)
-    rate = float(optimizer.learning_rate)
-    if seen[-1:] != [rate]:
-        seen.append(rate)
-        print("rate", round(rate, 6), flush=True)
-    time.sleep(0.002)
-"""
-
-
-def test_the_learning_rate_of_a_loop_is_a_knob(watch, script):
-    race = watch(script(LOOP + RATES), learning_rate=0.25)
+def test_a_generator_gives_every_element_in_batches_of_another_size_and_the_learning_rate_is_a_knob(watch, script):
+    race = watch(script(LOOP + GENERATOR), batch_size=20, learning_rate=0.25)
     race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
     assert race.lane.settings["learning_rate"] == 0.25
     change(race, "learning_rate", 0.125)
     race.until(lambda: printed(race, "rate") == ["rate 0.25", "rate 0.125"], "the rates, from the first step on")
-
-
-def test_of_several_optimizers_none_is_a_knob(watch, script):
-    race = watch(script(LOOP + TWO))
-    race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
-    assert "learning_rate" not in {event.knob for event in race.of(KnobOffered)}
+    lines = [line.split()[1:] for line in printed(race, "got")]
+    assert {len(line) for line in lines} == {20}
+    numbers = [int(word) for line in lines for word in line]
+    assert numbers == list(range(len(numbers)))

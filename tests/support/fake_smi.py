@@ -1,7 +1,6 @@
 """Plays `nvidia-smi`: it answers queries from the script of the scripted driver, as the real one would.
 
-FAKE_SMI_OFF: readings that it tells wrongly, such as "temperature.gpu=15". FAKE_SMI_OLD: it does not know
-clocks_event_reasons, as before version 535.
+FAKE_SMI_OFF: readings that it tells wrongly, such as "temperature.gpu=15".
 """
 
 from __future__ import annotations
@@ -55,9 +54,7 @@ def value(column: str, index: int) -> str:
     if column == "memory.used":
         used = int(lines("mem", index)[0][3]) + sum(amount for _, amount in living(index))
         return f"{used / MIB:.0f}"
-    if column == "clocks_throttle_reasons.active" or (
-        column == "clocks_event_reasons.active" and "FAKE_SMI_OLD" not in os.environ
-    ):
+    if column == "clocks_event_reasons.active":
         rows = lines("reasons", index)
         return f"0x{int(rows[0][0], 16):016x}" if rows else "[N/A]"
     sys.exit(f'Field "{column}" is not a valid field to query.')

@@ -37,8 +37,7 @@ def record(path: Path | None, happen: Callable[[], Demo] = racing_demo) -> tuple
 
 def small_race() -> Demo:
     """Race two lanes on a CPU for 12 s, one of them 5.5 times as fast."""
-    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})], CPU_MACHINE, mode="turns")
-    demo.go()
+    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})], CPU_MACHINE, mode="turns").go()
     for _ in range(2):
         demo.race(6, (1_000, 5_500))
         host = HostSample(at_ns=demo.clock(), cpu_pct=104.0, memory_used_bytes=2e9, memory_total_bytes=8e9)
@@ -51,8 +50,7 @@ def small_race() -> Demo:
 
 def long_race(seconds: int = 1_800) -> Demo:
     """Race a CPU and a GPU in turns, with a sample of everything each second."""
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     for _ in range(seconds):
         demo.race(1, (6_200, 1_900))
     return demo

@@ -30,8 +30,7 @@ def share(demo: Demo, taken: Sequence[float | None], held_gib: int = 60, **chang
 
 
 def shared_demo(taken: Sequence[float | None], mode: str = "turns", **changes) -> Demo:
-    demo = Demo(mode=mode)
-    demo.go()
+    demo = Demo(mode=mode).go()
     return share(demo, taken, **changes)
 
 

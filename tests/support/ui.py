@@ -247,7 +247,11 @@ class Demo:
             Built(lane=lane, at_ns=self.clock(), parameters=14_218, examples=1_000, settings=values)
         )
 
-    def go(self) -> None:
+    def enter_all(self, phase: str) -> None:
+        for name in self.names:
+            self.enter(name, phase)
+
+    def go(self) -> Demo:
         """All lanes are equipped, built and get the start signal."""
         self.clock.ahead(4)
         for name in self.names:
@@ -256,6 +260,7 @@ class Demo:
                 self.build(name)
                 self.enter(name, "racing")
         self.session.start_clock(self.clock())
+        return self
 
     def train(
         self,
@@ -309,7 +314,7 @@ class Demo:
                 )
             )  # fmt: skip
 
-    def race(self, seconds: float, speeds: Sequence[float] = (7_663, 2_420), wobble: float = 0.02) -> None:
+    def race(self, seconds: float, speeds: Sequence[float] = (7_663, 2_420), wobble: float = 0.02) -> Demo:
         """Let every living lane train for a while, in windows of a fifth of a second."""
         in_turns = self.session.snapshot().race.mode == "turns"
         for tick in range(round(seconds * 5)):
@@ -326,6 +331,7 @@ class Demo:
                 self.train(name, speed, batch / speed * 1e3, self.clock(), marks, self.round if in_turns else None)
             self.ticks += 1
         self.sample()
+        return self
 
     def _whose_turn(self) -> list[str]:
         """A slice lasts three windows; on each machine the order turns round with every round."""
@@ -377,9 +383,7 @@ def racing_demo(machine: Machine = GPU_MACHINE, mode: str = "turns") -> Demo:
     specs = [LaneSpec("cpu"), LaneSpec("gpu:0")]
     if machine.no_gpu:
         specs = [LaneSpec("cpu", {"prefetch": "off"}), LaneSpec("cpu", {"prefetch": "auto"})]
-    demo = Demo(specs, machine, mode=mode)
-    demo.go()
-    demo.race(22, (6_200, 1_900))
+    demo = Demo(specs, machine, mode=mode).go().race(22, (6_200, 1_900))
     for name in demo.names:
         demo.apply(name, "batch_size", 20)
     demo.race(20)
@@ -388,9 +392,7 @@ def racing_demo(machine: Machine = GPU_MACHINE, mode: str = "turns") -> Demo:
 
 def changed_ten_times() -> Demo:
     """Return a race in which keys changed the batch of one lane ten times; it speeds up by 5 % each time."""
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(10)
+    demo = Demo(mode="turns").go().race(10)
     for number in range(1, 11):
         demo.ask("cpu", "batch_size", 10 + number)
         demo.apply("cpu", "batch_size", 10 + number, request=number)
@@ -459,8 +461,7 @@ def lose(demo: Demo, host: str, reason: str = "the connection was closed") -> No
 def crossover_demo(at: KnobValue | None = None) -> Demo:
     """Return a race whose lanes were measured over batch sizes, with the lead changing between 32 and 64."""
     values = (8, 16, 32, 64, 128)
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     for value in values:
         for name in demo.names:
             demo.apply(name, "batch_size", value)

@@ -21,7 +21,12 @@ from tfmon.trainer.scenario import load
 from tfmon.trainer.setups import Steps
 
 DEVICES = int(sys.argv[1])
-SMALL = {"sequential-rnn": {"sequence_length": 8}}
+SMALL = {
+    "sequential-rnn": {"sequence_length": 8},
+    "resnet50": {"image_size": 32, "batch_size": 2, "graph": False},
+    "transformer": {"sequence_length": 8, "blocks": 1},
+}
+"""Settings that make building quick: tracing a net of 50 layers for each device takes longest."""
 runtime.choose_device("cpu", count=DEVICES)
 TOGETHER = Replicas("cpu", DEVICES)
 """A process has one strategy: the collectives of two would meet."""

@@ -59,15 +59,6 @@ def test_prefetch_off_makes_no_batch_ahead(tf: Any) -> None:
     assert source.beyond.is_set()
 
 
-def test_tf_data_would_prefetch_the_same_pipeline_by_itself(tf: Any) -> None:
-    source = Endless(expected=4)
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = True
-    batches = iter(source.dataset(tf).repeat().batch(4, drop_remainder=True).with_options(options))
-    next(batches)
-    assert source.beyond.wait(PATIENCE_S)
-
-
 @pytest.mark.parametrize("prefetch", [1, "auto"])
 def test_prefetch_makes_batches_ahead(tf: Any, prefetch: int | str) -> None:
     source = Endless(expected=4)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.waiting import HANGS_S
 
 from tfmon.catalog import ScenarioInfo, read_scenario
 from tfmon.cli.scenarios import write
@@ -32,14 +29,15 @@ SMALL = {
 
 
 def lanes() -> list[Any]:
-    """Return each scenario with each of its variants, and with the settings of its contrast."""
+    """Return each scenario with each of its variants and settings of its contrast, but `threads`, of a process."""
     found = {}
     for info in SCENARIOS:
         variants = [knob.choices for knob in info.knobs if knob.name == "variant"]
         settings = [{"variant": variant} for choices in variants for variant in choices]
         settings += [dict(parse_lane(f"cpu,{side}", info.knobs).settings) for side in info.contrast]
         for each in settings:
-            found[f"{info.name}-{'-'.join(map(str, each.values()))}"] = info, {**each, **SMALL.get(info.name, {})}
+            each.pop("threads", None)
+            found["-".join(map(str, (info.name, *each.values())))] = info, {**each, **SMALL.get(info.name, {})}
     return [pytest.param(*each, id=name) for name, each in found.items()]
 
 
@@ -91,62 +89,3 @@ def test_claims_have_ids_of_their_own_and_lanes_that_exist() -> None:
             if lane:
                 spec = parse_lane(lane, info.knobs)
                 assert spec.kind == "cpu" or claim.needs in ("gpu", "mac"), claim.id
-
-
-# ---------------------------------------------------------------- what the `corrected` claims say
-
-
-TWO_CPUS = """
-import tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-"""
-
-
-@pytest.mark.parametrize(
-    "op",
-    [
-        "StringLower", "StringSplitV2", "StaticRegexReplace", "LookupTableFindV2",
-        "MapDataset", "ParallelMapDatasetV2", "BatchDatasetV2",
-    ],
-)  # fmt: skip
-def test_strings_and_datasets_have_kernels_for_the_cpu_only(tf: Any, op: str) -> None:
-    from tensorflow.python.framework import kernels
-
-    assert {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel} == {"CPU"}
-
-
-def test_prefetch_keeps_its_batches_in_the_hosts_memory(tf: Any) -> None:
-    batches = tf.data.Dataset.from_tensor_slices(np.zeros(8)).batch(4).prefetch(tf.data.AUTOTUNE)
-    assert next(iter(batches)).device.endswith("CPU:0")
-
-
-def test_where_functions_variables_and_weights_are_with_two_devices_and_without_a_gpu() -> None:
-    """Two CPUs stand for a CPU and a GPU, in a process whose TensorFlow has them."""
-    code = (
-        TWO_CPUS
-        + """
-tf.config.set_visible_devices([], "GPU")
-print(tf.config.list_physical_devices("MPS"), (tf.constant(1.0) + 1).device)
-with tf.device("CPU:0"):
-    weights = tf.Variable(tf.ones((4, 4)))
-step = tf.function(lambda x: tf.matmul(x, weights))
-with tf.device("CPU:1"):
-    result = step(tf.ones((4, 4)))
-print(weights.device, result.device)
-model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(2)])
-model.compile("sgd", "mse")
-with tf.device("CPU:1"):
-    model.fit(tf.ones((8, 4)), tf.ones((8, 2)), verbose=0)
-print({weight.value.device for weight in model.weights})
-"""
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    hidden, function, fit = done.stdout.splitlines()
-    assert hidden.startswith("[] ") and hidden.endswith("device:CPU:0"), "the CPU is left, and no MPS"
-    variable, result = function.split()
-    assert variable.endswith("CPU:0") and result.endswith("CPU:1"), "a function computes where it is called"
-    assert "CPU:0" in fit and "CPU:1" not in fit, "a scope around fit leaves the weights where the model was built"

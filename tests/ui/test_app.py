@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, racing_demo
@@ -20,7 +19,6 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
-from tfmon.ui.app import _SCREENS
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
@@ -102,8 +100,7 @@ async def test_space_pauses_what_races_and_then_resumes_it_and_t_changes_the_mod
         pilot.app.monitor.pull()
         await press(pilot, "space")
         assert "pause requested: cpu, gpu:0" in shown(pilot)
-        for name in demo.names:
-            demo.enter(name, "paused")
+        demo.enter_all("paused")
         pilot.app.monitor.pull()
         await press(pilot, "space")
         assert "resumed: cpu" in shown(pilot)
@@ -213,8 +210,7 @@ async def test_a_click_focuses_a_pane_or_steps_a_knob_at_the_bottom_as_the_wheel
 
 
 async def test_hidden_lanes_are_shown_by_focus_page_keys_and_wheel():
-    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(5)])
-    demo.go()
+    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(5)]).go()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         assert "A  cpu" in shown(pilot) and "C  cpu" not in shown(pilot)
         await press(pilot, "tab", "tab", "tab")
@@ -402,8 +398,7 @@ async def test_a_message_goes_as_soon_as_what_it_announces_has_happened():
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "space")
         assert "pause requested: cpu, gpu:0" in shown(pilot)
-        for name in demo.names:
-            demo.enter(name, "paused")
+        demo.enter_all("paused")
         app.monitor.pull()
         assert "pause requested" not in shown(pilot)
         await press(pilot, "r")
@@ -416,8 +411,7 @@ async def test_a_message_goes_as_soon_as_what_it_announces_has_happened():
 
 async def test_no_key_changes_the_result_of_a_race_that_is_over():
     demo = racing_demo()
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     app = app_of(demo)
     async with app.run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: "Result" in shown(pilot))
@@ -467,7 +461,3 @@ async def test_a_message_goes_with_the_next_key_and_with_another_page():
             await press(pilot, key)
             pilot.app.monitor.pull()
             assert "saved somewhere" not in shown(pilot) and then in shown(pilot)
-
-
-def test_every_screen_is_where_its_name_says():
-    assert all(hasattr(import_module(f"tfmon.ui.screens.{module}"), kind) for module, kind in _SCREENS.values())

@@ -69,8 +69,7 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
 
 def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
-    demo = Demo(specs, CPU_MACHINE)
-    demo.go()
+    demo = Demo(specs, CPU_MACHINE).go()
     found = {knob.name: why_not for knob, why_not in candidates(demo.session.snapshot())}
     assert list(found) == ["width", "batch_size"] and not found["width"]
     assert "would be alike" in found["batch_size"]
@@ -188,8 +187,7 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
 
 
 def test_an_undo_is_not_offered_to_be_undone_for_u_takes_back_the_change_before_it():
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     for batch, offered in ((10, False), (20, True), (30, True), (20, False), (10, False)):
         demo.apply("cpu", "batch_size", batch)
         demo.race(2)

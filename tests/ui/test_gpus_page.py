@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -116,75 +115,63 @@ def test_gpus_of_other_machines_are_listed_by_their_host_and_a_machine_of_two_na
     assert [[lane.spec.id for _, lane in row.lanes] for row in rows] == [["A"], ["B"], ["C"]]
 
 
-def test_the_page_sorts_and_filters_and_says_what_is_chosen():
-    async def act():
-        async with app_of(eight()).run_test(size=(120, 36)) as pilot:
-            await press(pilot, "G")
-            await until(pilot, lambda: "8 GPUs, 1 free" in shown(pilot))
-            assert shown(pilot).count("ana") == 2 and "▪" in shown(pilot)
-            await press(pilot, "slash", *"bob")
-            await until(pilot, lambda: "2 of 8 processes" in shown(pilot))
-            assert "jupyter" not in shown(pilot)
-            await press(pilot, "enter", *"ooooo")
-            rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
-            assert [row.split()[-1] != "" and ("serve.py" in row) for row in rows] == [
-                True,
-                False,
-            ]  # 41 %, then 88 %
-            await press(pilot, "O")
-            rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
-            assert ["serve.py" in row for row in rows] == [False, True]
-            await press(pilot, "escape", "G")
-            await until(pilot, lambda: "8 GPUs" not in shown(pilot))
-
-    asyncio.run(act())
+async def test_the_page_sorts_and_filters_and_says_what_is_chosen():
+    async with app_of(eight()).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "G")
+        await until(pilot, lambda: "8 GPUs, 1 free" in shown(pilot))
+        assert shown(pilot).count("ana") == 2 and "▪" in shown(pilot)
+        await press(pilot, "slash", *"bob")
+        await until(pilot, lambda: "2 of 8 processes" in shown(pilot))
+        assert "jupyter" not in shown(pilot)
+        await press(pilot, "enter", *"ooooo")
+        rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
+        assert [row.split()[-1] != "" and ("serve.py" in row) for row in rows] == [
+            True,
+            False,
+        ]  # 41 %, then 88 %
+        await press(pilot, "O")
+        rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
+        assert ["serve.py" in row for row in rows] == [False, True]
+        await press(pilot, "escape", "G")
+        await until(pilot, lambda: "8 GPUs" not in shown(pilot))
 
 
-def test_tab_shows_the_gpus_that_have_no_room():
-    async def act():
-        demo = eight()
-        connect(demo, "gpu2")
-        for sample in samples(demo.clock(), host="gpu2"):
-            demo.session.accept(sample)
-        async with app_of(demo).run_test(size=(80, 24)) as pilot:
-            await press(pilot, "G")
-            await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
-            assert "gpu2/gpu:7" not in shown(pilot).split("processes")[0]
-            await press(pilot, "tab")
-            await until(pilot, lambda: "12 to 16 of 16 GPUs" in shown(pilot))
-            assert "gpu2/gpu:7" in shown(pilot).split("processes")[0]
-            await press(pilot, "tab")
-            await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
-
-    asyncio.run(act())
+async def test_tab_shows_the_gpus_that_have_no_room():
+    demo = eight()
+    connect(demo, "gpu2")
+    for sample in samples(demo.clock(), host="gpu2"):
+        demo.session.accept(sample)
+    async with app_of(demo).run_test(size=(80, 24)) as pilot:
+        await press(pilot, "G")
+        await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
+        assert "gpu2/gpu:7" not in shown(pilot).split("processes")[0]
+        await press(pilot, "tab")
+        await until(pilot, lambda: "12 to 16 of 16 GPUs" in shown(pilot))
+        assert "gpu2/gpu:7" in shown(pilot).split("processes")[0]
+        await press(pilot, "tab")
+        await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
 
 
-def test_without_a_gpu_the_page_says_so_and_why():
-    async def act():
-        demo = Demo([LaneSpec("cpu")], CPU_MACHINE)
-        app = app_of(demo, watch_gpus=lambda: "no NVIDIA driver (libnvidia-ml.so.1 was not found)")
-        async with app.run_test(size=(120, 36)) as pilot:
-            await press(pilot, "G")
-            await until(pilot, lambda: "no GPU on this machine: no NVIDIA driver" in shown(pilot))
-            await press(pilot, "slash", "k")
-            assert app.screen.tab == "knobs", "a filter of nothing would take the keys"
-
-    asyncio.run(act())
+async def test_without_a_gpu_the_page_says_so_and_why():
+    demo = Demo([LaneSpec("cpu")], CPU_MACHINE)
+    app = app_of(demo, watch_gpus=lambda: "no NVIDIA driver (libnvidia-ml.so.1 was not found)")
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "G")
+        await until(pilot, lambda: "no GPU on this machine: no NVIDIA driver" in shown(pilot))
+        await press(pilot, "slash", "k")
+        assert app.screen.tab == "knobs", "a filter of nothing would take the keys"
 
 
-def test_a_command_line_that_would_steer_the_terminal_is_shown_without_controls():
+async def test_a_command_line_that_would_steer_the_terminal_is_shown_without_controls():
     demo = eight()
     sample = samples(demo.clock())[0]
     evil = ProcessName("ana\x1b[2J", "python\x07 \x1b[31mtrain")
     demo.session.accept(replace(sample, processes={7001: evil}))
 
-    async def act():
-        async with app_of(demo).run_test(size=(120, 36)) as pilot:
-            await press(pilot, "G")
-            await until(pilot, lambda: "8 GPUs" in shown(pilot))
-            assert shown(pilot).replace("\n", "").isprintable()
-
-    asyncio.run(act())
+    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "G")
+        await until(pilot, lambda: "8 GPUs" in shown(pilot))
+        assert shown(pilot).replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)], ids=lambda size: "{}x{}".format(*size))
@@ -192,34 +179,19 @@ def test_eight_gpus(snap_compare, size):
     assert snap_compare(app_of(eight()), terminal_size=size, press=["G"])
 
 
-def test_the_panes_of_a_race_on_one_of_eight_gpus(snap_compare):
-    assert snap_compare(app_of(eight()), terminal_size=(80, 24))
+async def test_the_pane_of_a_lane_that_gets_ready_and_its_page_say_why_it_has_its_gpu():
+    demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1:2], 8))])
+    demo.enter("gpu:1", "importing")
+    async with app_of(demo).run_test(size=(120, 50)) as pilot:
+        await until(pilot, lambda: "device  the idlest of 8 GPUs: no process, 0 % busy" in shown(pilot))
+        await press(pilot, "tab", "tab", "i")
+        await until(pilot, lambda: "gpu:1: the idlest of 8 GPUs" in shown(pilot))
 
 
-def test_eight_gpus_without_colour_and_in_ascii(snap_compare, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(app_of(eight(), characters="ascii"), terminal_size=(80, 24), press=["G"])
-
-
-def test_the_pane_of_a_lane_that_gets_ready_and_its_page_say_why_it_has_its_gpu():
-    async def act():
-        demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1:2], 8))])
-        demo.enter("gpu:1", "importing")
-        async with app_of(demo).run_test(size=(120, 50)) as pilot:
-            await until(pilot, lambda: "device  the idlest of 8 GPUs: no process, 0 % busy" in shown(pilot))
-            await press(pilot, "tab", "tab", "i")
-            await until(pilot, lambda: "gpu:1: the idlest of 8 GPUs" in shown(pilot))
-
-    asyncio.run(act())
-
-
-def test_the_page_of_a_lane_tells_what_others_take_and_how_many_windows_are_marked():
-    async def act():
-        async with app_of(shared_demo([0, 40, 0])).run_test(size=(120, 90)) as pilot:
-            await press(pilot, "tab", "tab", "i")
-            await until(pilot, lambda: "another process took 40 % of gpu:0 during" in shown(pilot))
-            assert "windows are marked" in shown(pilot) and "ana: python train.py" in shown(pilot)
-            await press(pilot, "escape", "escape")
-            await until(pilot, lambda: "others 40 %" in shown(pilot))
-
-    asyncio.run(act())
+async def test_the_page_of_a_lane_tells_what_others_take_and_how_many_windows_are_marked():
+    async with app_of(shared_demo([0, 40, 0])).run_test(size=(120, 90)) as pilot:
+        await press(pilot, "tab", "tab", "i")
+        await until(pilot, lambda: "another process took 40 % of gpu:0 during" in shown(pilot))
+        assert "windows are marked" in shown(pilot) and "ana: python train.py" in shown(pilot)
+        await press(pilot, "escape", "escape")
+        await until(pilot, lambda: "others 40 %" in shown(pilot))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.ui import HOSTS, REMOTE, Demo, connect, hosts_demo, lose, racing_demo
+from support.ui import HOSTS, REMOTE, Demo, connect, hosts_demo, lose
 
 from tfmon import units
 from tfmon.analysis.analysis import analyse
@@ -73,12 +73,6 @@ def test_a_narrow_pane_names_the_machine_without_user_and_domain_and_an_address_
     assert sorted(names, key=len, reverse=True)[0] == names[0]
 
 
-def test_a_race_on_one_machine_has_the_names_it_always_had():
-    snapshot = racing_demo().session.snapshot()
-    for lane in snapshot.lanes:
-        assert hosts.lane_names(snapshot, lane) == [lane.title, lane.short_title]
-
-
 def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does():
     demo = hosts_demo()
     demo.clock.ahead(4.2)
@@ -110,12 +104,6 @@ def test_the_header_of_a_race_on_one_other_machine_has_its_name_cores_and_gpus()
     assert "node7" not in text, "no lane trains on the monitor's own machine"
     demo.session.accept(HostLost(at_ns=demo.clock(), host="me@gpu3", reason="asleep"))
     assert "me@gpu3 is lost" in "\n".join(race(demo))
-
-
-def test_what_is_compared_names_the_machines_where_there_is_room():
-    demo = hosts_demo()
-    assert race(demo)[2].startswith(" The same training on the CPU here, the GPU of gpu2 and GPU 1 of me@gpu3; ")
-    assert race(demo, 80, 24)[1].startswith(" The same training on 3 devices of 3 machines; ")
 
 
 def test_versions_that_differ_are_all_in_the_header():

@@ -103,8 +103,7 @@ def test_the_machine_and_what_disturbs_it_are_told():
 
 
 def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     demo.sample()
     assert "last minute" not in page(demo, "gpu:0")
     sample = demo.session.snapshot().gpus[0]
@@ -113,16 +112,6 @@ def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
     (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
     assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
     assert len(demo.session.snapshot().hosts[""].gpu_history["GPU-1"]) == 60
-
-
-async def test_enter_opens_the_focused_lane_and_tab_goes_on():
-    async with app_of(racing_demo()).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "enter")
-        assert "Lane C: cpu" in shown(pilot)
-        await press(pilot, "tab")
-        assert "Lane G: gpu:0" in shown(pilot)
-        await press(pilot, "escape", "tab", "tab", "i")
-        assert "Lane G: gpu:0" in shown(pilot)
 
 
 def test_the_bar_of_step_time_and_its_words_fit_and_the_shares_add_up():

@@ -73,8 +73,7 @@ def test_the_size_settles_the_kind_and_the_lanes_in_view(width, height, lanes, k
 
 
 def demo_of(lanes: int, phases: list[str]) -> Demo:
-    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(lanes)], CPU_MACHINE)
-    demo.go()
+    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(lanes)], CPU_MACHINE).go()
     demo.race(1, [1_000, 20, 300_000])
     for name, phase in zip(demo.names, phases, strict=False):
         if phase == "failed":

@@ -129,18 +129,6 @@ async def test_a_doctor_that_fails_says_so_and_examines_again():
         await until(pilot, lambda: "it is well" in shown(pilot))
 
 
-async def test_the_title_of_the_knobs_follows_the_name_of_the_lane():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(100, 30)) as pilot:
-        await press(pilot, "tab", "k")
-        first = shown(pilot).splitlines()[1]
-        assert first.startswith(" Knobs of C cpu")
-        demo.apply("cpu", "batch_size", 512)
-        pilot.app.monitor.pull()
-        assert "batch" in shown(pilot).splitlines()[1] and "512" in shown(pilot).splitlines()[1]
-        assert "batch" in shown(pilot)
-
-
 async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offered():
     demo = racing_demo()
     async with app_of(demo, readonly=True).run_test(size=(120, 30)) as pilot:
@@ -157,8 +145,7 @@ async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offere
     async with app_of(demo).run_test(size=(120, 30)) as pilot:
         await press(pilot, "k")
         assert "change" in shown(pilot).splitlines()[-1]
-        for name in demo.names:
-            demo.enter(name, "done")
+        demo.enter_all("done")
         pilot.app.monitor.pull()
         assert "change" not in shown(pilot).splitlines()[-1]
 

@@ -81,18 +81,6 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     assert "612 MiB used (only process)" in words(source="only process")
 
 
-def test_importing_is_never_a_blank_screen():
-    demo = Demo()
-    demo.clock.ahead(0.4)
-    demo.enter("cpu", "importing")
-    demo.clock.ahead(2.1)
-    rows = drawn(demo, "cpu", 64)
-    assert "stage 2 of 6: loading TensorFlow · 2 s  " in rows[1]
-    assert [row[2:7] for row in rows[2:5]] == ["  ✓ s", "  ▸ l", "  · b"]
-    assert "2 s since its start" in rows[8]
-    assert "2 s since its start" in drawn(demo, "cpu", 40, 12)[2], "the list has no room"
-
-
 def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
     demo = Demo()
     demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command="python train.py"))
@@ -175,8 +163,7 @@ def test_a_killed_lane_names_the_signal_and_an_absent_device_its_reason():
 
 def test_long_and_wide_names_never_break_the_frame():
     spec = LaneSpec("cpu", {"prefetch": "auto" * 20}, apart=("prefetch",))
-    demo = Demo([spec, LaneSpec("cpu", {"prefetch": "日本語" * 9}, apart=("prefetch",))], CPU_MACHINE)
-    demo.go()
+    demo = Demo([spec, LaneSpec("cpu", {"prefetch": "日本語" * 9}, apart=("prefetch",))], CPU_MACHINE).go()
     for name in demo.names:
         for width in (40, 41, 60):
             assert "racing" in drawn(demo, name, width, 18)[0]
@@ -197,8 +184,7 @@ def test_a_machine_without_known_cores_still_shows_the_cpu():
 
 
 def test_a_title_without_room_keeps_the_value_that_tells_the_lanes_apart():
-    demo = Demo([LaneSpec("cpu", {"parallel_calls": value}) for value in ("off", "auto")], CPU_MACHINE)
-    demo.go()
+    demo = Demo([LaneSpec("cpu", {"parallel_calls": value}) for value in ("off", "auto")], CPU_MACHINE).go()
     demo.race(2, (1_000, 2_000))
     for name, value in zip(demo.names, ("off", "auto"), strict=True):
         assert f"parallel {value} " in drawn(demo, name, 40, 16)[0]
@@ -206,8 +192,7 @@ def test_a_title_without_room_keeps_the_value_that_tells_the_lanes_apart():
 
 def test_a_lane_that_is_over_says_in_one_place_how_much_is_discarded():
     demo = racing_demo()
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     rows = drawn(demo, demo.names[0], 100, 30)
     assert sum("discarded" in row for row in rows) == 1, rows
 
@@ -219,30 +204,20 @@ def test_behind_the_batch_stands_whether_it_is_that_of_all_devices_or_of_each():
     assert line(drawn(demo, one, 40), "knobs") == "knobs   batch 64 · prefetch auto", "it has one device"
     demo.ask(eight, "batch_scope", "per-replica")
     assert line(drawn(demo, eight, 60), "knobs").endswith("batch scope global → per-replica requested")
-    apart = ManyGpus((LaneSpec("gpu:0+1"), LaneSpec("gpu:0+2", settings={"batch_scope": "per-replica"})))
-    apart.go()
+    apart = ManyGpus((LaneSpec("gpu:0+1"), LaneSpec("gpu:0+2", settings={"batch_scope": "per-replica"}))).go()
     words = [plain(readings.knobs_rows(apart.session.snapshot().lane(name), 80))[0] for name in apart.names]
     assert [" ".join(word.split()[1:5]) for word in words] == ["≠ batch scope global", "≠ batch scope per-replica"]
 
 
-def test_with_a_lane_on_several_gpus_their_memory_is_told_before_that_of_the_process():
-    demo = eight_gpus(seconds=2)
-    text = "\n".join(drawn(demo, demo.names[1], 40, 17))
-    assert "gpu mem 30 30 30 31 31 31 32 32 GiB" in text and "memory" not in text.replace("gpu mem", "")
-
-
 def test_every_knob_in_which_the_lanes_differ_is_shown_where_rows_are_free():
     settings = {"parallel_calls": "off", "mixed_precision": "bfloat16", "graph": False, "learning_rate": 0.001}
-    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {**settings, "batch_size": 4096})])
-    demo.go()
-    demo.race(2)
+    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {**settings, "batch_size": 4096})]).go().race(2)
     shown = text(frame(demo, 120, 36))
     assert all(f"≠ {name}" in shown for name in ("graph", "learning rate", "mixed precision"))
 
 
 def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():
-    demo = Demo([LaneSpec("cpu", {"batch_size": 32})], CPU_MACHINE, mode="concurrent")
-    demo.go()
+    demo = Demo([LaneSpec("cpu", {"batch_size": 32})], CPU_MACHINE, mode="concurrent").go()
     demo.clock.ahead(4)
     demo.train("cpu", 160, 200, demo.clock())
     window = demo.session.snapshot().lane("cpu").points[-1]

@@ -54,8 +54,7 @@ def test_the_first_seconds(snap_compare, size):
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE, mode="turns")
     demo.clock.ahead(0.4)
-    for name in demo.names:
-        demo.enter(name, "importing")
+    demo.enter_all("importing")
     demo.clock.ahead(4.1)
     demo.enter(demo.names[1], "building")
     demo.sample()
@@ -65,8 +64,7 @@ def test_the_first_seconds(snap_compare, size):
 @sizes(SMALL, USUAL, LARGE)
 def test_a_result(snap_compare, size):
     demo = racing_demo(CPU_MACHINE)
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     assert snap_compare(app_of(demo), terminal_size=size)
 
 
@@ -92,13 +90,6 @@ def test_the_first_seconds_where_one_machine_is_connected_already(snap_compare):
     demo.enter("cpu", "importing")
     demo.enter("gpu2/gpu:0", "importing")
     demo.clock.ahead(2)
-    assert snap_compare(app_of(demo), terminal_size=SMALL)
-
-
-def test_the_result_of_three_machines(snap_compare):
-    demo = hosts_demo()
-    for name in demo.names:
-        demo.enter(name, "done")
     assert snap_compare(app_of(demo), terminal_size=SMALL)
 
 
@@ -133,11 +124,6 @@ def sampled() -> Demo:
 @sizes(SMALL, LARGE)
 def test_zoom(snap_compare, size):
     assert snap_compare(app_of(racing_demo()), terminal_size=size, press=["tab", "tab", "z"])
-
-
-def test_zoom_without_colour_and_braille(snap_compare, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=USUAL, press=["z"])
 
 
 @pytest.mark.parametrize("metric", ["gpu", "memory"])
@@ -222,10 +208,6 @@ def test_a_page(snap_compare, page):
 def test_a_page_in_a_small_terminal(snap_compare, page):
     """These show something else there: what is cut, wrapped or in fewer columns."""
     assert snap_compare(app(), terminal_size=SMALL, run_before=keys(page))
-
-
-def test_a_list_in_a_light_theme(snap_compare):
-    assert snap_compare(app(theme="textual-light"), terminal_size=USUAL, run_before=keys("runs"))
 
 
 def test_a_list_without_colour_and_in_ascii(snap_compare, monkeypatch):

@@ -10,8 +10,7 @@ from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneStarted, UserRequested
 from tfmon.model.lane_events import Finished
-from tfmon.model.race import Race
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
@@ -23,30 +22,14 @@ from tfmon.ui.source import SHARED, Display, Scale
 from .drawn import frame, text
 
 
-def eight() -> Demo:
-    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(8)], CPU_MACHINE)
-    demo.go()
-    demo.race(5, [1_000 * (place + 1) for place in range(8)])
-    return demo
-
-
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     demo = Demo()
     demo.clock.ahead(3)
     assert " 0:00 " in text(frame(demo)).splitlines()[1]
     demo = racing_demo()
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     demo.clock.ahead(60)
     assert " 0:42 " in text(frame(demo)).splitlines()[1]
-
-
-def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
-    shown = text(frame(racing_demo()))
-    assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, 17 pairs)" in shown
-    shown = text(frame(racing_demo(mode="concurrent")))
-    assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
-    assert "contended" in shown
 
 
 def top(high: float) -> dict[str, Scale]:
@@ -59,8 +42,7 @@ def six() -> Demo:
         (batch, *more) for batch in (10, 256) for more in (("off", "off"), ("auto", "off"), (1, "bfloat16"))
     ]
     names = ("batch_size", "prefetch", "mixed_precision")
-    demo = Demo([LaneSpec("cpu", dict(zip(names, one, strict=True))) for one in settings], mode="turns")
-    demo.go()
+    demo = Demo([LaneSpec("cpu", dict(zip(names, one, strict=True))) for one in settings], mode="turns").go()
     return demo
 
 
@@ -81,8 +63,7 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
 
 
 def test_the_digits_of_all_lanes_are_as_large_as_each_other():
-    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], mode="turns")
-    demo.go()
+    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], mode="turns").go()
     demo.race(20, (150, 140_000))
     for width in range(80, 126, 2):
         rows = text(frame(demo, width, 36)).splitlines()
@@ -114,8 +95,7 @@ def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_d
     assert "prefetch auto" in focused and "requested" not in focused
     remapped = keys(racing_demo(), keys={"prefetch.next": "f", "quit": "x"})
     assert "f prefetch off" in remapped and "x quit" in remapped
-    for name in demo.names:
-        demo.enter(name, "paused")
+    demo.enter_all("paused")
     assert "Space resume" in keys(demo)
     assert "stopping the lanes… q again leaves at once" in text(frame(demo, stopping=True))
 
@@ -127,12 +107,6 @@ def test_a_message_goes_away_after_its_time():
         assert "batch size is already 1" in text(frame(demo, *size, **view))
     demo.clock.ahead(1)
     assert "batch size is already 1" not in text(frame(demo, **view))
-
-
-def test_lanes_without_room_are_announced():
-    assert "lanes 1 to 2 of 8" in text(frame(eight(), 80, 24))
-    demo = eight()
-    assert "lane 8 of 8" in text(frame(demo, 60, 18, focused=demo.names[7]))
 
 
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
@@ -154,19 +128,9 @@ def test_a_small_terminal_names_the_knobs_in_which_lanes_differ_while_rows_are_f
     assert "10, 1, bfloat16" in text(frame(demo, 40, 8))
 
 
-def test_before_there_are_lanes_the_screen_says_what_goes_on():
-    session = Session(CPU_MACHINE, lambda: 0)
-    session.begin(Race(), [])
-    shown = text(draw(analyse(session.snapshot()), Display(), 80, 24))
-    assert "examining the machine" in shown and "faster" not in shown
-    failed = text(draw(analyse(session.snapshot()), Display(no_race="batch_size=0 is not possible"), 80, 24))
-    assert "batch_size=0 is not possible" in failed
-
-
 def test_while_all_pause_the_charts_stand_still():
     demo = racing_demo(mode="concurrent")
-    for name in demo.names:
-        demo.enter(name, "paused")
+    demo.enter_all("paused")
     before = text(frame(demo))
     demo.clock.ahead(20)
     demo.sample()
@@ -175,9 +139,7 @@ def test_while_all_pause_the_charts_stand_still():
 
 
 def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
-    demo = Demo()
-    demo.go()
-    demo.race(20, (9_000, 300))
+    demo = Demo().go().race(20, (9_000, 300))
     shown = text(frame(demo)).splitlines()
     hint = next(row for row in shown if "press a for its own scale" in row)
     assert hint.count("its own scale") == 1 and hint.index("its own scale") > 60, "in the slower lane only"
@@ -216,8 +178,7 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     assert progress(snapshot()) == ""
     assert progress(snapshot(seconds=84.0, started_ns=None)) == ""
     demo = racing_demo()
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     known = demo.session.snapshot()
     assert progress(replace(known, race=replace(known.race, seconds=84.0))) == ""
 
@@ -235,8 +196,7 @@ def test_a_message_goes_before_it():
 
 def test_the_line_below_the_header_says_what_is_compared():
     def compared(*specs: LaneSpec, machine=GPU_MACHINE) -> str:
-        demo = Demo(specs, machine)
-        demo.go()
+        demo = Demo(specs, machine).go()
         return text(frame(demo)).splitlines()[2].strip()
 
     small, large = LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})
@@ -275,9 +235,7 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
 
 
 def test_a_measurement_that_begins_again_names_the_change_that_caused_it():
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(2.4)
+    demo = Demo(mode="turns").go().race(2.4)
     demo.clock.ahead(0.1)
     demo.apply("cpu", "batch_size", 20)
     demo.clock.ahead(0.1)
@@ -294,8 +252,7 @@ def test_a_measurement_that_begins_again_names_the_change_that_caused_it():
 
 def test_what_is_ending_offers_no_key_and_is_not_paused():
     demo = racing_demo()
-    for name in demo.names:
-        demo.enter(name, "paused")
+    demo.enter_all("paused")
     assert "Space resume" in text(frame(demo))
     shown = text(frame(demo, stopping=True))
     assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
@@ -326,8 +283,7 @@ def test_a_request_for_the_value_in_effect_is_no_change():
 
 
 def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice():
-    demo = Demo(mode="turns")
-    demo.go()
+    demo = Demo(mode="turns").go()
     known = demo.session.snapshot()
     assert awaited(analyse(known)) == "measured 0 of 3 rounds", "no length is known: none is promised"
     timed = replace(known, race=replace(known.race, slice_s=0.5))
@@ -336,8 +292,7 @@ def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice(
 
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
-    demo = Demo(specs, CPU_MACHINE)
-    demo.go()
+    demo = Demo(specs, CPU_MACHINE).go()
 
     def status(**view) -> str:
         return text(frame(demo, **view)).splitlines()[-2]
@@ -360,9 +315,7 @@ def test_the_bottom_line_has_only_keys_that_apply():
 
     demo = racing_demo()
     assert all(word in keys(demo) for word in ("t at once", "s scenario", "e try advice", "c crossover", "? help"))
-    single = Demo([LaneSpec("cpu")])
-    single.go()
-    single.race(2)
+    single = Demo([LaneSpec("cpu")]).go().race(2)
     assert not any(word in keys(single) for word in ("t at once", "crossover"))
     for name in demo.names:
         demo.session.accept(LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python a.py"))
@@ -379,9 +332,7 @@ def test_the_bottom_line_has_only_keys_that_apply():
 
 def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_long():
     specs = [LaneSpec("cpu", {"batch_size": size, "prefetch": "auto", "graph": size > 10}) for size in (10, 256)]
-    demo = Demo(specs, CPU_MACHINE, mode="turns")
-    demo.go()
-    demo.race(20, (2_400, 7_600))
+    demo = Demo(specs, CPU_MACHINE, mode="turns").go().race(20, (2_400, 7_600))
     rows = text(frame(demo, 80, 24)).splitlines()
     first = next(place for place, row in enumerate(rows) if row.startswith(" ▲ "))
     said = f"{rows[first]} {rows[first + 1].strip()}"

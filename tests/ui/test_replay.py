@@ -149,15 +149,6 @@ async def test_why_a_key_does_nothing_stays_while_the_race_plays_on(player):
         assert REFUSAL in shown(pilot), "nothing is requested of a lane that is gone"
 
 
-async def test_every_size(player):
-    async with app_of(player).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "end", "r")
-        for width, height in ((30, 1), (30, 3), (60, 8), (80, 16), (80, 24), (200, 50)):
-            await pilot.resize_terminal(width, height)
-            await until(pilot, lambda height=height: len(shown(pilot).splitlines()) == height)
-            assert max(map(len, shown(pilot).splitlines())) <= width
-
-
 async def test_the_palette_has_only_what_a_replay_does(player):
     async with app_of(player).run_test(size=(120, 60)) as pilot:
         await press(pilot, "plus", "plus", "minus")

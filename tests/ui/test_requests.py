@@ -18,8 +18,7 @@ from tfmon.ui.source import Display, acknowledged, with_failures
 
 @pytest.fixture
 def demo() -> Demo:
-    demo = Demo()
-    demo.go()
+    demo = Demo().go()
     return demo
 
 
@@ -98,8 +97,7 @@ class TestReachable:
 
     @pytest.fixture
     def lanes(self):
-        demo = Demo()
-        demo.go()
+        demo = Demo().go()
         demo.session.accept(LaneFailed(lane="gpu:0", at_ns=1, kind="out_of_memory", message="out of memory"))
         demo.session.accept(LaneEnded(lane="gpu:0", at_ns=2, exit_code=1, signal=None, requested=False))
         return demo.session.snapshot().lanes

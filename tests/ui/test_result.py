@@ -10,19 +10,8 @@ from .drawn import frame, text
 
 
 def over(demo: Demo) -> Demo:
-    for name in demo.names:
-        demo.enter(name, "done")
+    demo.enter_all("done")
     return demo
-
-
-def test_nothing_on_the_result_changes_any_more():
-    demo = over(racing_demo())
-    before = text(frame(demo))
-    demo.clock.ahead(30)
-    demo.sample((310, 290))
-    later = text(frame(demo))
-    assert later == before
-    assert text(frame(demo, stopping=True)) != before, "who leaves sees that the lanes are ended"
 
 
 def test_a_restarted_lane_takes_the_result_away():
@@ -41,9 +30,7 @@ def test_a_failed_lane_says_why_beside_the_result():
 
 
 def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(2.4)
+    demo = Demo(mode="turns").go().race(2.4)
     shown = text(frame(over(demo)))
     assert "no verdict: measured 2 of 3 rounds; stopped " in shown and " s before a verdict" in shown
 

@@ -154,9 +154,3 @@ async def test_other_keys_and_tiny_terminals_do_no_harm():
 @pytest.mark.parametrize(("size", "key"), [((80, 24), "down"), ((80, 24), "c"), ((120, 36), "down")])
 def test_pictures(snap_compare, size, key):
     assert snap_compare(app(), terminal_size=size, press=[key])
-
-
-@pytest.mark.parametrize("look", ["light", "ascii"])
-def test_pictures_of_other_looks(snap_compare, look):
-    more = {"theme": "textual-light"} if look == "light" else {"characters": "ascii"}
-    assert snap_compare(app(half_way(("cpu", "gpu")), **more), terminal_size=(120, 36), press=["down"])
