@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfmon import units
@@ -50,11 +49,6 @@ class LaneAnalysis:
     def discarded_text(self) -> str:
         """What was discarded of its time, and why."""
         return units.discarded(self.lane.discarded_shares)
-
-    @property
-    def discarded(self) -> Mapping[str, int]:
-        """Windows that do not count, by reason; one with two reasons is in both."""
-        return self.lane.discarded
 
 
 @dataclass(frozen=True, slots=True)

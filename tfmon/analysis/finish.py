@@ -10,6 +10,7 @@ from itertools import combinations, pairwise
 
 from tfmon import units
 from tfmon.model.lane_state import DONE, LaneState
+from tfmon.model.lane_texts import went_on
 from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
 
@@ -80,15 +81,15 @@ def ended_itself(lanes: Sequence[LaneState]) -> bool:
     return all(lane.command and lane.ending is None for lane in lanes)
 
 
-def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
+def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     """Say which lanes went on from a checkpoint, and with that trained other work than the others."""
-    restored = {lane.went_on for lane in lanes}
+    restored = {went_on(lane) for lane in lanes}
     other = ": it trained other work than the rest" if len(restored) > 1 else ""
-    return tuple(f"{lane.title} {lane.went_on}{other}" for lane in lanes if lane.went_on)
+    return tuple(f"{lane.title} {went_on(lane)}{other}" for lane in lanes if went_on(lane))
 
 
 def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
-    if len({lane.went_on for lane in lanes}) > 1:
+    if len({went_on(lane) for lane in lanes}) > 1:
         return "" if brief else "no time to finish: the lanes trained other work"
     epochs = {lane.progress.epochs_done if lane.progress is not None else 0 for lane in lanes}
     noun = "examples" if all(lane.examples for lane in lanes) else "steps"

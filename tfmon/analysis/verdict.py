@@ -9,7 +9,7 @@ from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.finish import ended_itself, went_on
+from tfmon.analysis.finish import ended_itself, went_on_notes
 from tfmon.analysis.health import trained_text
 from tfmon.analysis.others import others_notes
 from tfmon.analysis.prediction import (
@@ -125,7 +125,7 @@ def find_verdict(
     found = _find_verdict(snapshot, throughputs, before)
     found_ones = collisions(snapshot.lanes, snapshot.race.views)
     others = (
-        *went_on(snapshot.lanes),
+        *went_on_notes(snapshot.lanes),
         *(one.text for one in found_ones[:1]),
         *concern_notes(snapshot),
         *others_notes(snapshot),

@@ -160,9 +160,7 @@ def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: A
     """Return the object that `plain` was given, of this type: a dataclass, or a union of some.
 
     `strict` refuses keys that the type does not have, as recordings need it; messages allow them, so that a newer
-    child can say more.
-
-    Raises: CodecError for anything else.
+    child can say more. Raises CodecError for anything else.
     """
     return _reader(kind, strict)(value)
 

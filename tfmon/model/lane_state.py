@@ -250,14 +250,6 @@ class LaneState:
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
-    def went_on(self) -> str:
-        """Say from which checkpoint a user's script went on; empty for none that is known."""
-        progress = self.progress
-        if progress is None or not progress.restored:
-            return ""
-        return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
-
-    @property
     def points(self) -> tuple[Point, ...]:
         """The last windows of its process, the discarded ones included."""
         return self.measurements.points

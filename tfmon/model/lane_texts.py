@@ -172,10 +172,20 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
         return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
     if state.steps or state.ending is not None:
         return None
-    if went_on := state.went_on:
-        return Trouble(f"the script {went_on}, and nothing was left to train", "remove that backup to train again")
+    if begun := went_on(state):
+        return Trouble(
+            f"the script {begun}, and nothing was left to train", "remove that backup to train again"
+        )
     reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
     return Trouble("the script ended, and no training step was seen", reason)
+
+
+def went_on(lane: LaneState) -> str:
+    """Say from which checkpoint a user's script went on; empty for none that is known."""
+    progress = lane.progress
+    if progress is None or not progress.restored:
+        return ""
+    return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
 
 
 def why_unseen(command: str, *, loaded: bool) -> str:

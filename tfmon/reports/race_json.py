@@ -204,7 +204,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
         "concerns": [asdict(one) for one in concerns(lane, snapshot.at_ns)],
         "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part), unexplained) for part in _PARTS},
-        "discarded": dict(found.discarded),
+        "discarded": dict(lane.discarded),
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
         "processes": whole("processes", lane.process or None, "none was started"),
         "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
