@@ -84,6 +84,6 @@ def test_the_words_and_the_same_arguments_become_the_same_options(command, monke
 def test_a_ray_cluster_is_named_as_on_the_command_line(monkeypatch):
     told: list[object] = []
     monkeypatch.setattr(RayCluster, "workers", lambda self, word: told.append((self.address, word)) or 0)
-    with pytest.raises(tfmon.TfmonError, match="Ray has no room for ray/gpu now"):
+    with pytest.raises(tfmon.DeviceAbsentError, match="Ray has no room for ray/gpu now"):
         tfmon.sweep("small-dense", {"batch_size": [16, 64]}, on="ray/gpu", ray="10.0.0.1:6379", progress=False)
     assert told == [("10.0.0.1:6379", "ray/gpu")]

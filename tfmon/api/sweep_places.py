@@ -177,7 +177,7 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 
     room = (cluster or RayCluster()).workers(word)
     if not room:
-        raise TfmonError(
+        raise DeviceAbsentError(
             f"Ray has no room for {word} now", f"--on {word}*1 waits for it; tfmon hosts --ray lists it"
         )
     return min(room, MOST_WORKERS)
