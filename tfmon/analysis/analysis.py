@@ -96,11 +96,11 @@ class Analysis:
 
     @property
     def answered(self) -> bool:
-        """Whether its crossover or tuning has measured anything."""
+        """Whether its crossover or tuning has measured anything, or nothing was left to try."""
         if self.curve is not None:
             return any(place.ratio is not None for place in self.curve.places)
         state = self.snapshot.tuned
-        return state is not None and any(one.gain is not None for one in state.attempts)
+        return state is not None and (state.everything or any(one.gain is not None for one in state.attempts))
 
     @property
     def tuned(self) -> str:
