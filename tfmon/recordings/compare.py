@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from tfmon import units
 from tfmon.analysis.intervals import LEAST_PAIRS
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
@@ -84,7 +85,8 @@ def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> 
     """
     if len(first) != len(second):
         raise UsageError(
-            f"{len(first)} and {len(second)} races make no pairs", "race both sides alternately, as often"
+            f"the first side has {units.several(len(first), 'race')} and the second {len(second)}: no pairs",
+            "race both sides alternately, as often",
         )
     return [compare(one, other) for one, other in zip(first, second, strict=True)]
 

@@ -270,7 +270,8 @@ def describe_claims(results: Sequence[ClaimResult], interrupted: str = "") -> Re
     ]
     counts = sorted(Counter(result.outcome for result in results).items())
     total = ", ".join(f"{amount} {outcome}" for outcome, amount in counts)
-    answer = [Note(f"{units.several(len(results), 'claim')}: {total or 'none'}", VERDICT)]
+    words = f"{units.several(len(results), 'claim')}: {total}" if results else "no claim was measured"
+    answer = [Note(words, VERDICT)]
     return Report("Claims about scenarios", sections, answer + ([Note(interrupted)] if interrupted else []))
 
 

@@ -96,10 +96,11 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
 CONNECT_AGAIN = "r connects again and restarts it"
 
 
-def trouble_rows(lane: LaneState, width: int, height: int, again: str = "") -> list[Row]:
+def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
     """Return why the lane failed, what to do, and what its process wrote last.
 
     `again` says how far the connection is that the lane was lost with; empty where it is still lost.
+    `keys` is false in a replay, where none starts a lane.
     """
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
@@ -112,7 +113,7 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "") -> l
     ]
     hint = trouble.hint if trouble is not None else ""
     lost = trouble is not None and trouble.kind == HOST_LOST
-    if lost and not again:
+    if lost and keys and not again:
         hint = hint or CONNECT_AGAIN
     for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
         rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
