@@ -180,7 +180,7 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
     try:
         ctypes.CDLL(library)
     except OSError as error:  # spares a machine without a driver the import of pynvml
-        absent = f"{library}: cannot open shared object file: No such file" in str(error)
+        absent = library in str(error) and "no such file" in str(error).casefold()  # and not one that it needs
         return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
     nvml = open_nvml()
     if isinstance(nvml, NvmlFailure):

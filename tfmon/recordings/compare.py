@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from tfmon import units
 from tfmon.analysis.intervals import LEAST_PAIRS
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
@@ -85,8 +84,7 @@ def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> 
     """
     if len(first) != len(second):
         raise UsageError(
-            f"the first side has {units.several(len(first), 'race')} and the second {len(second)}: no pairs",
-            "race both sides alternately, as often",
+            f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
         )
     return [compare(one, other) for one, other in zip(first, second, strict=True)]
 

@@ -109,10 +109,8 @@ def _is_random(text: str) -> bool:
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:
     """Return the other processes on the GPUs of a race."""
-    states = snapshot.hosts.values()
-    named = {name for state in states for name in state.strangers}
-    samples = (sample for state in states for sample in state.gpus)
-    return named | names_in(samples)
+    named = {name for state in snapshot.hosts.values() for name in state.strangers}
+    return named | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
 
 
 def _of_processes(processes: Iterable[ProcessName]) -> list[tuple[re.Pattern[str], str]]:

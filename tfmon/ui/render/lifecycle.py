@@ -93,9 +93,6 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
     return rows[: max(1, height)]
 
 
-CONNECT_AGAIN = "r connects again and restarts it"
-
-
 def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
     """Return why the lane failed, what to do, and what its process wrote last.
 
@@ -107,14 +104,11 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, k
     sign = "–" if lane.phase == ABSENT else "✗"
     lines = wrap(message, width - 2, max(1, height // 2))
     rows: list[Row] = [((again, STRONG),)] if again else []
-    rows += [
-        ((f"{sign if first else ' '} ", strong(TROUBLE)), (line, strong(TROUBLE)))
-        for first, line in ((place == 0, line) for place, line in enumerate(lines))
-    ]
-    hint = trouble.hint if trouble is not None else ""
-    lost = trouble is not None and trouble.kind == HOST_LOST
+    for place, line in enumerate(lines):
+        rows.append(((f"{' ' if place else sign} ", strong(TROUBLE)), (line, strong(TROUBLE))))
+    hint, lost = (trouble.hint, trouble.kind == HOST_LOST) if trouble is not None else ("", False)
     if lost and keys and not again:
-        hint = hint or CONNECT_AGAIN
+        hint = hint or "r connects again and restarts it"
     for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
         rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
     if lane.points:
