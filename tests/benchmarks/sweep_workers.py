@@ -5,7 +5,7 @@
 
 The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
 which count as machines of their own: places of one machine take turns. `--real` trains small-dense, on one worker.
-`--tune` trains it on two workers of one machine, and compares with Ray Tune on them, each trial of which trains for
+`--tune` trains it on two workers of one machine, and compares with Ray Tune there, each trial of which trains for
 as long as a combination was raced, without a baseline; it needs `pip install 'ray[tune]'` besides.
 """
 
