@@ -88,4 +88,5 @@ def test_a_ratio_has_the_decimals_that_its_interval_deserves(value, low, high, t
 def test_the_share_that_is_discarded_has_its_reasons():
     shares = {"after a switch": 0.061, "compiling": 0.03, "pause": 0.004}
     assert units.discarded(shares) == "discarded 10 %: after a switch 6 %, compiling 3 %, pause <1 %"
+    assert units.discarded({"warm-up": 0.77}) == "discarded 77 %: warm-up"
     assert units.discarded({}) == "discarded nothing"

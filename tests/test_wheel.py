@@ -246,6 +246,8 @@ def possible_codes(line: str) -> set[int]:
         return {EXIT_DEVICE_ABSENT}
     if line.startswith("tfmon doctor"):
         return {doctor.EXIT_NO_GPU}
+    if line.startswith("tfmon tune --"):  # the stand-in of a script ends before anything was tried
+        return {EXIT_CANNOT_TELL}
     if "--slower-than" in line:
         return {EXIT_FINE, EXIT_SLOWER, EXIT_CANNOT_TELL}
     return {EXIT_INTERRUPTED if ENDLESS.match(line) else EXIT_FINE}

@@ -130,7 +130,8 @@ def discarded_parts(shares: Mapping[str, float]) -> tuple[str, list[str]]:
     """Return the same in parts: `9 %`, and `pause 6 %`, `compiling 3 %`."""
     if not shares:
         return "nothing", []
-    return _share(sum(shares.values())), [f"{reason} {_share(share)}" for reason, share in shares.items()]
+    parts = [f"{reason} {_share(share)}" for reason, share in shares.items()]
+    return _share(sum(shares.values())), parts if len(parts) > 1 else list(shares)
 
 
 def _share(value: float) -> str:

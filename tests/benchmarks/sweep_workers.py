@@ -1,11 +1,12 @@
 """What share of a worker's time a sweep spends measuring or building, and how much sooner two workers are through.
 
-    python tests/benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4] [--ray] [--real] [--tune]
+    python tests/benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4]
+        [--ray] [--real] [--tune]
 
 The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
 which count as machines of their own: places of one machine take turns. `--real` trains small-dense, on one worker.
-`--tune` trains it on two workers of one machine, and compares with Ray Tune on them, each trial of which trains for as
-long as a combination was raced, without a baseline; it needs `pip install 'ray[tune]'` besides.
+`--tune` trains it on two workers of one machine, and compares with Ray Tune there, each trial of which trains for
+as long as a combination was raced, without a baseline; it needs `pip install 'ray[tune]'` besides.
 """
 
 from __future__ import annotations

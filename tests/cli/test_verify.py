@@ -111,7 +111,7 @@ def test_a_signal_ends_the_verification_and_drops_the_claim_that_was_measured(tf
     monkeypatch.setattr(verification, "run_until_over", lambda run, quiet: "interrupted by SIGINT")
     done = tfmon("verify", three)
     assert done.code == 130
-    assert done.out == "0 claims: none\ninterrupted by SIGINT\n"
+    assert done.out == "no claim was measured\ninterrupted by SIGINT\n"
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,12 @@ class TestOneSource:
         screen = conclude(visibility, lambda: facts.wheel)
         assert screen.reason == facts.obstacle.reason == find("driver", facts).found == no_gpu_reason(facts).reason
 
+    def test_a_library_that_is_there_and_cannot_be_loaded(self, bench, tmp_path):
+        library = tmp_path / "libnvidia-ml.so.1"
+        library.write_text("no library")
+        bench.more["library"] = str(library)
+        assert "is there, but cannot be loaded" in find("driver", bench.facts()).found
+
     @pytest.mark.process
     def test_with_the_fake_driver(self, bench, driver):
         bench.more["library"] = str(driver.library)

@@ -47,7 +47,7 @@ class Wrong(Scenario):
 LIMIT = (
     "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
     "        before, most = resource.getrlimit(resource.RLIMIT_AS)\n"
-    "        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, most))\n"
+    "        resource.setrlimit(resource.RLIMIT_AS, (used + 2**32, most))\n"
     "        try:\n            np.ones(2**31)\n"
     "        finally:\n            resource.setrlimit(resource.RLIMIT_AS, (before, most))"
 )

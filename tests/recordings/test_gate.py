@@ -211,7 +211,7 @@ def test_folders_hold_several_races(header, tmp_path):
     assert gate.kind == SLOWER and gate.lanes[0].reason.endswith(", 3 races each")
     alone = gates.judge(races[:1], 0.05).lanes[0]
     assert alone.high - alone.low > gate.lanes[0].high - gate.lanes[0].low
-    with pytest.raises(UsageError, match="3 and 2 races make no pairs"):
+    with pytest.raises(UsageError, match="FIRST has 3 and SECOND 2 races"):
         compare_all(sides[0], sides[1][:2])
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordingError, match="has no race"):

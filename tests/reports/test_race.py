@@ -326,7 +326,7 @@ def test_the_table_says_what_was_discarded_why_it_stopped_and_why_there_is_no_gp
     raced.session.set_machine(Machine(no_gpu="no driver"))
     raced.tell(Interrupted(at_ns=4 * SECOND, reason="interrupted by SIGTERM"))
     text = raced.text()
-    assert "discarded 33 %: pause 33 %" in text
+    assert "discarded 33 %: pause\n" in text
     assert "interrupted by SIGTERM" in text
     assert "no GPU lane: no driver" in text
     assert "\x1b" not in text and not [line for line in text.splitlines() if line != line.rstrip()]

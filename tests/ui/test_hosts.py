@@ -21,13 +21,13 @@ from .drawn import frame
 from .pilot import app_of, press, shown
 
 
-def race(demo: Demo, width: int = 200, height: int = 50) -> list[str]:
-    return plain(frame(demo, width, height).rows)
+def race(demo: Demo, width: int = 200, height: int = 50, **view: bool) -> list[str]:
+    return plain(frame(demo, width, height, **view).rows)
 
 
-def pane(demo: Demo, lane: str, width: int = 200) -> list[str]:
+def pane(demo: Demo, lane: str, width: int = 200, **view: bool) -> list[str]:
     """Return the rows of the pane of a lane, of three side by side."""
-    place, rows = demo.names.index(lane), race(demo, width)
+    place, rows = demo.names.index(lane), race(demo, width, **view)
     return [row[width * place // 3 : width * (place + 1) // 3] for row in rows if row.startswith(("│", "╭"))]
 
 
@@ -171,6 +171,8 @@ def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
     assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0")), "r connects again"
     lose(demo, "gpu2")
+    assert any("r connects again" in row for row in pane(demo, "gpu2/gpu:0"))
+    assert not any("r connects again" in row for row in pane(demo, "gpu2/gpu:0", replay=True))
     demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
     rows = pane(demo, "gpu2/gpu:0")
     assert "connecting to gpu2 again…" in rows[1] and "✗ gpu2 is lost" in rows[2]

@@ -39,7 +39,7 @@ def test_the_page_of_a_lane_says_its_bottleneck_every_share_and_what_may_help_wi
         "dataset = dataset.batch(80)",
         "waiting for the next batch",
         "the batch is in the host's memory already",
-        "<1 % of the time of 105 windows: warm-up <1 %",
+        "<1 % of the time of 105 windows: warm-up",
     ):
         assert words in text  # fmt: skip
     assert "(samples)" not in text, "a lane on the CPU has no readings of a GPU"

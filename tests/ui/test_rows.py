@@ -31,6 +31,7 @@ def test_what_is_left_out_is_marked_and_the_right_part_has_priority():
     assert [crop("prefetch", width) for width in (8, 5, 0)] == ["prefetch", "pref…", ""]
     assert wrap("one two three four", 9, 2) == ["one two", "three…"]
     assert wrap("one two", 9, 2) == ["one two"]
+    assert wrap("of 64 000 and 5 %", 6, 4) == ["of", "64 000", "and", "5 %"], "no number is broken"
     row = spread([("a long left part", "text")], [("right", "dim")], 10)
     assert "".join(text for text, _ in row) == "a lo…right"
 

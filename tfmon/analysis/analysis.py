@@ -96,11 +96,14 @@ class Analysis:
 
     @property
     def answered(self) -> bool:
-        """Whether its crossover or tuning has measured anything."""
+        """Whether its crossover or tuning has measured anything, or a lane that was had nothing left to try."""
         if self.curve is not None:
             return any(place.ratio is not None for place in self.curve.places)
         state = self.snapshot.tuned
-        return state is not None and any(one.gain is not None for one in state.attempts)
+        if state is None:
+            return False
+        tried = any(one.gain is not None for one in state.attempts)
+        return tried or (state.everything and any(one.lane.measured_steps for one in self.lanes))
 
     @property
     def tuned(self) -> str:

@@ -173,9 +173,7 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     if state.steps or state.ending is not None:
         return None
     if begun := went_on(state):
-        return Trouble(
-            f"the script {begun}, and nothing was left to train", "remove that backup to train again"
-        )
+        return Trouble(f"the script {begun}, and nothing was left to train", "remove that backup to train again")
     reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
     return Trouble("the script ended, and no training step was seen", reason)
 

@@ -18,6 +18,7 @@ from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.interpreter import Wheel, read_wheel
 from tfmon.probes.nvidia.nvml import (
+    BROKEN_LIBRARY,
     LIBRARY_NOT_FOUND,
     Nvml,
     NvmlFailure,
@@ -178,8 +179,9 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
 
     try:
         ctypes.CDLL(library)
-    except OSError:  # spares a machine without a driver the import of pynvml
-        return (), NvmlFailure(LIBRARY_NOT_FOUND), ""
+    except OSError as error:  # spares a machine without a driver the import of pynvml
+        absent = library in str(error) and "no such file" in str(error).casefold()  # and not one that it needs
+        return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
     nvml = open_nvml()
     if isinstance(nvml, NvmlFailure):
         return (), nvml, ""

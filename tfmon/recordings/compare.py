@@ -84,7 +84,7 @@ def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> 
     """
     if len(first) != len(second):
         raise UsageError(
-            f"{len(first)} and {len(second)} races make no pairs", "race both sides alternately, as often"
+            f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
         )
     return [compare(one, other) for one, other in zip(first, second, strict=True)]
 

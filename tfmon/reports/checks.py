@@ -268,10 +268,11 @@ def describe_claims(results: Sequence[ClaimResult], interrupted: str = "") -> Re
         Section(scenario, (Items([_claim_item(one) for one in claims]),))
         for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
     ]
-    counts = sorted(Counter(result.outcome for result in results).items())
-    total = ", ".join(f"{amount} {outcome}" for outcome, amount in counts)
-    answer = [Note(f"{units.several(len(results), 'claim')}: {total or 'none'}", VERDICT)]
-    return Report("Claims about scenarios", sections, answer + ([Note(interrupted)] if interrupted else []))
+    counts = Counter(result.outcome for result in results)
+    total = ", ".join(f"{amount} {outcome}" for outcome, amount in sorted(counts.items()))
+    words = f"{units.several(len(results), 'claim')}: {total}" if results else "no claim was measured"
+    ended = [Note(interrupted)] if interrupted else []
+    return Report("Claims about scenarios", sections, [Note(words, VERDICT), *ended])
 
 
 def _claim_item(result: ClaimResult) -> Item:

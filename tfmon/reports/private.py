@@ -19,22 +19,23 @@ HIDDEN = "•••"
 """Stands where something was taken out."""
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
 """A name that contains this names a secret, also outside of a command line."""
-_OPTION = r"(?:key|pass|pwd|pw|pin|cookie|sig|signature|dsn|cred|bearer)"
+_OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
 """So does an option or a variable whose last word is this."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _PATTERNS = (
-    # --api-key=…, --token …, PASSWORD=…, "secret": "…"
+    # --api-key=…, --token …, PASSWORD=…, "secret": "…"; a small number of tokens is none
     (
         re.compile(
-            rf"""(?i)(--?[\w.-]*{_SECRET}[\w.-]*(?:=|\s+)|\b[\w.-]*{_SECRET}[\w.-]*["']?\s*[=:]\s*)"""
+            rf"""(?i)(?!-{{0,2}}[\w.-]*tokens["']?[=:\s]+\d{{1,6}}(?![\w.]))"""
+            rf"""(--?[\w.-]*{_SECRET}[\w.-]*(?:=|\s+)|\b[\w.-]*{_SECRET}[\w.-]*["']?\s*[=:]\s*)"""
             rf"""(?:bearer\s+)?{_VALUE}"""
         ),
         rf"\1{HIDDEN}",
     ),
-    # --key=…, --wandb-key …, WANDB_KEY=…, -p …; a number after -p is a port
+    # --key=…, --wandb-key …, WANDB_KEY=…, COMET_KEY: …, -p …, -pS3cret; a number after -p is a port
     (re.compile(rf"(?i)((?<!\S)--?(?:[\w.-]*[-_.])?{_OPTION}(?:=|\s+)){_VALUE}"), rf"\1{HIDDEN}"),
-    (re.compile(rf"(?i)((?:[?&]|\b\w[\w-]*[_-]){_OPTION}=){_VALUE}"), rf"\1{HIDDEN}"),
-    (re.compile(rf"((?<!\S)-p(?:=|\s+))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)((?:[?&]|\b\w[\w-]*[_-]){_OPTION}(?:=|:\s)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"((?<!\S)-p(?:=|\s+|(?!=|[a-z_-]+(?:[=\s]|$))))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
     # user:password@ in an address; -u user:password
     (re.compile(r"(\w://)[^\s/?#\"']+@"), rf"\1{HIDDEN}@"),
@@ -108,10 +109,8 @@ def _is_random(text: str) -> bool:
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:
     """Return the other processes on the GPUs of a race."""
-    states = snapshot.hosts.values()
-    named = {name for state in states for name in state.strangers}
-    samples = (sample for state in states for sample in state.gpus)
-    return named | names_in(samples)
+    named = {name for state in snapshot.hosts.values() for name in state.strangers}
+    return named | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
 
 
 def _of_processes(processes: Iterable[ProcessName]) -> list[tuple[re.Pattern[str], str]]:

@@ -19,7 +19,7 @@ UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFF
 DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 13
 GPU_IS_LOST, RESET_REQUIRED = 15, 16
 OPERATING_SYSTEM, LIBRARY_MISMATCH, VERSION_MISMATCH, DEPRECATED, UNKNOWN = 17, 18, 25, 26, 999
-BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER = -1, -2, -3, -4, -5
+BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER, BROKEN_LIBRARY = -1, -2, -3, -4, -5, -6
 """Our own codes, for failures that are not an answer of the driver."""
 
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED})
@@ -51,6 +51,7 @@ _REASONS = {
     DEPRECATED: "no longer supported by this driver",
     UNKNOWN: "the driver reports an unknown error",
     BAD_TEXT: "the driver's answer is not valid text",
+    BROKEN_LIBRARY: "the NVIDIA driver's library libnvidia-ml.so.1 is there, but cannot be loaded",
     WRONG_PACKAGE: "the pynvml module is not that of nvidia-ml-py",
     NOT_LISTED: "the driver no longer lists this GPU",
     CRASHES: "the NVIDIA library of this WSL2 crashes when it is called",
@@ -61,6 +62,7 @@ _HINTS = {
     OPERATING_SYSTEM: "in a container or service, allow access to /dev/nvidiactl and /dev/nvidia0",
     DRIVER_NOT_LOADED: "load it with `sudo modprobe nvidia`, or restart the machine",
     LIBRARY_NOT_FOUND: "install the NVIDIA driver; in a container, start it with --gpus all",
+    BROKEN_LIBRARY: """`python3 -c 'import ctypes; ctypes.CDLL("libnvidia-ml.so.1")'` says why""",
     GPU_IS_LOST: "restart the machine; see `dmesg` for the cause",
     RESET_REQUIRED: "reset it with `sudo nvidia-smi --gpu-reset`, or restart the machine",
     LIBRARY_MISMATCH: "restart the machine, or the container",

@@ -93,27 +93,22 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
     return rows[: max(1, height)]
 
 
-CONNECT_AGAIN = "r connects again and restarts it"
-
-
-def trouble_rows(lane: LaneState, width: int, height: int, again: str = "") -> list[Row]:
+def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
     """Return why the lane failed, what to do, and what its process wrote last.
 
     `again` says how far the connection is that the lane was lost with; empty where it is still lost.
+    `keys` is false in a replay, where none starts a lane.
     """
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
     sign = "–" if lane.phase == ABSENT else "✗"
     lines = wrap(message, width - 2, max(1, height // 2))
     rows: list[Row] = [((again, STRONG),)] if again else []
-    rows += [
-        ((f"{sign if first else ' '} ", strong(TROUBLE)), (line, strong(TROUBLE)))
-        for first, line in ((place == 0, line) for place, line in enumerate(lines))
-    ]
-    hint = trouble.hint if trouble is not None else ""
-    lost = trouble is not None and trouble.kind == HOST_LOST
-    if lost and not again:
-        hint = hint or CONNECT_AGAIN
+    for place, line in enumerate(lines):
+        rows.append(((f"{' ' if place else sign} ", strong(TROUBLE)), (line, strong(TROUBLE))))
+    hint, lost = (trouble.hint, trouble.kind == HOST_LOST) if trouble is not None else ("", False)
+    if lost and keys and not again:
+        hint = hint or "r connects again and restarts it"
     for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
         rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
     if lane.points:

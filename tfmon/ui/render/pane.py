@@ -70,7 +70,7 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
         again = hosts.again_words(pane.snapshot, lane)
-        body = lifecycle.trouble_rows(lane, inner_width, inner_height, again)
+        body = lifecycle.trouble_rows(lane, inner_width, inner_height, again, keys=not view.replay)
     elif lifecycle.getting_ready(lane):
         body = _preparing(pane, inner_width, inner_height)
     else:

@@ -113,7 +113,7 @@ def fit_natural(row: Iterable[Span], width: int) -> Row:
     return row if cells(row) <= width else fit(row, width)
 
 
-_SHARE = re.compile(r"(\d) %")
+_IN_NUMBER = re.compile(r"(?<=\d) (?=%|\d{3}\b)")
 NO_BREAK = "\u00a0"
 
 
@@ -129,7 +129,7 @@ def _wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
         return ()
     lines: list[str] = []
     for part in text.splitlines():
-        whole = _SHARE.sub(f"\\1{NO_BREAK}%", part)
+        whole = _IN_NUMBER.sub(NO_BREAK, part)
         lines += textwrap.wrap(whole, width, break_on_hyphens=False) or [""]
     lines = [crop(line.replace(NO_BREAK, " "), width) for line in lines]
     if len(lines) > limit:
