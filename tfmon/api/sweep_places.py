@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
+from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobValue, Settings, exact
