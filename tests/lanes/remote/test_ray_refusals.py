@@ -76,6 +76,7 @@ def address():
             "Failed to connect · if it wants a token, RAY_AUTH_MODE=token",
         ),
         ("os._exit(1)", "the bridge to Ray failed: it ended with exit code 1"),
+        ("os.kill(os.getpid(), 9)", "the bridge to Ray failed: it was killed by SIGKILL"),
     ],
 )
 def test_a_cluster_that_does_not_fit_has_one_line(fake_ray, address, init, said):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import Host, Reservation, word_of
-from tfmon.lanes.remote.trouble import HostError, bridge_failed, no_bridge
+from tfmon.lanes.remote.trouble import HostError, bridge_failed, how_ended, no_bridge
 from tfmon.lanes.remote.wire import KEPT_BYTES
 from tfmon.model.codec import CodecError, read
 from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
@@ -102,7 +102,7 @@ class RayCluster:
             raise no_bridge(self.python, error) from error
         if done.returncode:
             said = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
-            raise bridge_failed(said, f"it ended with exit code {done.returncode}")
+            raise bridge_failed(said, f"it {how_ended(done.returncode)}")
         try:
             return json.loads(done.stdout)
         except ValueError as error:

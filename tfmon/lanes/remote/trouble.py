@@ -83,7 +83,14 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     # A banner of sshd comes as ssh's own word: what the shell printed stands before it.
     why = " · ".join(filter(None, (_last(printed.splitlines()), words["said"]))) or "nothing was said"
     hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
-    return HostError(f"{host.name} ended with exit code {code} before Python began: {why}", hint)
+    return HostError(f"{host.name} {how_ended(code)} before Python began: {why}", hint)
+
+
+def how_ended(code: int | None) -> str:
+    """Say how a program ended."""
+    return (
+        f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
+    )
 
 
 def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
@@ -151,9 +158,7 @@ def why_ended(host: Host, code: int | None, said: list[str]) -> str:
         return f"{program} said: {last}"
     if code == 255 and _by_ssh(host):
         return "tfmon's agent there was killed, or ssh ended without a word (exit code 255)"
-    if code is not None and code < 0:
-        return f"{program} was killed by {signal_name(-code)}"
-    return f"{program} ended with exit code {code}" if code else "the connection was closed there"
+    return f"{program} {how_ended(code)}" if code else "the connection was closed there"
 
 
 def no_bridge(python: str, error: OSError) -> HostError:
