@@ -21,6 +21,8 @@ import pyte
 from support.terminal import RESTORED, Terminal, gone, racing, terminal_environment
 from support.waiting import HANGS_S, wait_for
 
+from tfmon.__main__ import run
+
 pytestmark = pytest.mark.pty
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "support" / "fake_tfmon.py"
@@ -98,6 +100,15 @@ def test_sigint_while_it_starts_ends_it_without_a_traceback():
         assert not re.search(TRACEBACK, printed), printed
         assert program.returncode in (130, -signal.SIGINT)
         wait_for(lambda pid=program.pid: pid not in map(session_of, psutil.pids()), what="nothing is left")
+
+
+def test_sigint_that_python_wraps_while_a_class_is_made_ends_it_the_same(monkeypatch):
+    def load():
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr("tfmon.cli.main.main", load)
+    with pytest.raises(SystemExit, match="130"):
+        run()
 
 
 def test_ctrl_c_while_the_screen_comes_up_leaves_the_terminal_as_it_was():
