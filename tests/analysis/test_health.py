@@ -64,7 +64,9 @@ def test_a_loss_is_lost_from_the_first_step_that_shows_it_until_one_is_a_number(
     lost = window(3 * SECOND, step=110, loss=math.nan), window(4 * SECOND, step=120, loss=math.inf)
     state = raced(*lost)
     assert ids(state) == ["loss_lost"]
-    assert "the loss is inf from step 110 on; a lower learning rate" in trained_text(state, 4 * SECOND)
+    assert "the loss is inf, from step 110 on at the latest; a lower learning rate" in trained_text(
+        state, 4 * SECOND
+    )
     assert not ids(raced(*lost, window(5 * SECOND, step=130, loss=2.0)))
 
 

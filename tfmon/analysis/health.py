@@ -67,7 +67,7 @@ def stands_still_s(lane: LaneState, now_ns: int) -> float | None:
 
 
 def concerns(lane: LaneState, now_ns: int) -> tuple[Concern, ...]:
-    """Return what is wrong with a lane's training, the worst first."""
+    """Return the concerns of a lane, the worst first."""
     return tuple(_find(lane, waits_of(lane), now_ns))
 
 
@@ -80,7 +80,8 @@ def _find(lane: LaneState, waits: Waits | None, now_ns: int) -> Iterator[Concern
     losses = lane.losses
     if losses.last is not None and not math.isfinite(losses.last):
         yield Concern(
-            "loss_lost", f"the loss is {losses.last} from step {units.count(losses.lost)} on; {LOST_LOSS}"
+            "loss_lost",
+            f"the loss is {losses.last}, from step {units.count(losses.lost)} on at the latest; {LOST_LOSS}",
         )
     if waits is not None and waits.share >= LEAST_SHARE:
         steps = units.several(waits.steps, "step")
@@ -92,7 +93,7 @@ def _find(lane: LaneState, waits: Waits | None, now_ns: int) -> Iterator[Concern
 
 
 def trained_text(lane: LaneState, now_ns: int) -> str:
-    """Return what a lane has trained, what is wrong with that first; of one that failed, why."""
+    """Return the steps and throughput of a lane, after its concerns; the error of one that failed."""
     if lane.trouble is not None:
         return f"{lane.title} {lane.phase}: {lane.trouble.message}"
     told = [one.text for one in concerns(lane, now_ns)]

@@ -83,7 +83,7 @@ def loss_row(lane: LaneState) -> Row:
         return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
     last = (units.loss(lane.losses.last), TEXT)
     if lane.losses.lost:
-        last = (f"{last[0]} from step {units.count(lane.losses.lost)} on", WARN)
+        last = (f"{last[0]} by step {units.count(lane.losses.lost)}", WARN)
     return labelled("loss", (units.loss(lane.losses.first), TEXT), (" → ", DIM), last)
 
 
