@@ -45,8 +45,10 @@ def test_a_node_that_is_killed_fails_its_lanes_only_and_leaves_nothing(cluster):
     other.wait_for_phase("listening")
     processes = cluster.kill(address)
     told = there.wait_for_loss(TOLD_S + LATE_S)
-    assert told.reason == f"Ray lost its process on {address}"
-    assert all(child.failure.kind == HOST_LOST for child in children)
+    assert told.reason == f"{address} is no longer in the cluster"
+    failures = [child.failure for child in children]
+    assert {(failed.kind, failed.message) for failed in failures} == {(HOST_LOST, told.reason)}
+    assert {failed.hint for failed in failures} == {"a new race finds another"}, "no key can help"
     until(lambda: all_gone(children, *(one.pid for one in processes)), GONE_S, "all of the node is gone")
     assert not here.lost and other.process.send(Stop())
     other.wait_for_phase("heard")
@@ -87,6 +89,10 @@ def test_what_carries_a_lane_dies_and_the_lane_with_it_and_r_connects_again_to_t
         (worker,) = [one for one in agent.parents() if one.name().startswith("ray::")]
         worker.kill()
     link.wait_for_loss(TOLD_S + LATE_S)
+    said = {child.failure.message for child in children}
+    if dies == "Ray's process":
+        assert all(one.startswith("Ray lost its process on ") for one in said), "the host is there"
+    assert {child.failure.hint for child in children} == {""}, "r helps"
     until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
     link.ensure()
     assert not link.lost and link.host.ray.node == node

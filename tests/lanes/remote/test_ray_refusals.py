@@ -15,7 +15,7 @@ from tfmon.lanes.remote import ray_bridge
 from tfmon.lanes.remote.host import Host, Reservation, is_ray, word_of
 from tfmon.lanes.remote.ray import RayCluster, RayNode, gpus_needed
 from tfmon.lanes.remote.ray_cluster import Refusal, lacking, matching
-from tfmon.lanes.remote.trouble import why_ended
+from tfmon.lanes.remote.trouble import of_bridge, why_ended
 from tfmon.lanes.remote.wire import Wire
 from tfmon.model.lane_pipes import SURROUNDINGS, differences, expected
 from tfmon.model.spec import parse_lane
@@ -202,8 +202,9 @@ def test_the_bridge_is_not_told_what_only_the_monitor_needs():
     assert asked.placed(["tfmon: {broken", "noise"]) == asked
     assert Host("ray:H100", ray=placed).called == "ray:H100", "the name says which node, or the kind of GPU"
     assert Host("ray:2", ray=replace(placed, word="")).called == "ray:2 on n7"
-    ended = why_ended(Host("ray", ray=asked), 1, ['tfmon: {"error": "the node n is gone", "hint": ""}'])
-    assert ended == "the node n is gone"
+    ended = of_bridge(["noise", 'tfmon: {"error": "the node n is gone", "hint": "find another"}'])
+    assert ended and (ended.message, ended.hint) == ("the node n is gone", "find another")
+    assert of_bridge(["noise"]) is None
     assert why_ended(Host("ray", ray=asked), -9, []) == "the bridge to Ray was killed by SIGKILL"
     assert why_ended(Host("gpu2"), 255, []).startswith("tfmon's agent there was killed, or ssh")
 

@@ -144,8 +144,10 @@ class Connection:
 
     def _connected(self) -> HostLine:
         line = self._line
-        if line is None or line.lost:
-            raise TfmonError(f"{self.host.called} is lost: {self.lost}")
+        if line is None:
+            raise HostError(f"{self.host.called} is lost: {self.lost}")
+        if line.lost:
+            raise line.loss()
         return line
 
     # ---------------------------------------------------------------- lanes

@@ -115,7 +115,7 @@ class HostLine:
         self._questions[number] = answered
         try:
             if self.lost:
-                raise self._lost()
+                raise self.loss()
             self.link.put(kind, number, sent)
             frame = answered.result(timeout_s)
         except NoAnswer:
@@ -128,8 +128,9 @@ class HostLine:
             raise HostError(f"{self.host}: {clean(str(answer['error']), 400)}", hint)
         return dict(answer)
 
-    def _lost(self) -> HostError:
-        return HostError(f"{self._called} is lost: {self.lost}")
+    def loss(self) -> HostError:
+        """Return the error of a link that is lost."""
+        return self.link.bridge_error or HostError(f"{self._called} is lost: {self.lost}")
 
     # ---------------------------------------------------------------- what comes in, in the link's thread
 
@@ -165,12 +166,12 @@ class HostLine:
     def _end(self, at_ns: int) -> None:
         for answered in list(self._questions.values()):
             if not answered.done():
-                answered.set_exception(self._lost())
+                answered.set_exception(self.loss())
         if not self._closing:
             lost = HostLost(at_ns=at_ns, host=self.host, reason=self.lost)
             self.deliver(lambda: self._tell_of_host(lost))
         for process in list(self._processes.values()):
-            self.deliver(partial(process.lose, f"{self._called} is lost: {self.lost}", at_ns))
+            self.deliver(partial(process.lose, self.loss(), at_ns))
         self._works.put(None)
 
     # ---------------------------------------------------------------- what is told, in the teller's thread

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon.lanes.remote.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameReader, Kind, Outbox
-from tfmon.lanes.remote.trouble import why_ended
+from tfmon.lanes.remote.trouble import HostError, of_bridge, why_ended
 from tfmon.lanes.remote.wire import Wire
 from tfmon.model.codec import clean
 from tfmon.model.events import LinkMeasured
@@ -122,6 +122,8 @@ class Link:
         """The agent's folder."""
         self.lost = ""
         """Why the link is lost; empty while it is not."""
+        self.bridge_error: HostError | None = None
+        """Why the bridge to Ray ended the link, where it did."""
         self._wire = wire
         self._take_frame, self._crowded, self._measured, self._ended = take, crowded, measured, ended
         self._frames = FrameReader()
@@ -205,7 +207,9 @@ class Link:
             if wire.out_fd in ready:
                 chunk = os.read(wire.out_fd, CHUNK_BYTES)
                 if not chunk:
-                    return why_ended(wire.host, wire.exit_code(), wire.said())
+                    code, said = wire.exit_code(), wire.said()
+                    self.bridge_error = of_bridge(said) if wire.host.ray is not None else None
+                    return self.bridge_error.message if self.bridge_error else why_ended(wire.host, code, said)
                 self._heard_s = now_s
                 self._take(chunk)
             if wire.error_fd in ready:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
+from tfmon.errors import TfmonError
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.link import Link
@@ -79,12 +80,13 @@ class RemoteProcess(LaneProcess):
         self._tell_end(code, self._link.here(at_ns))
         self._note_end()
 
-    def lose(self, reason: str, at_ns: int) -> None:
+    def lose(self, why: TfmonError, at_ns: int) -> None:
         """Tell that the connection is lost, and the child with it."""
         if self.ended:
             return
         if not self.end_requested:
-            self._tell(LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason))
+            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=why.message, hint=why.hint)
+            self._tell(failed)
         self._tell_end(None, at_ns)
         self._note_end()
 

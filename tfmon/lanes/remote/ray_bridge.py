@@ -28,11 +28,13 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tfmon.lanes.remote.ray_cluster import (
+    NODE_GONE_HINT,
     SIGN,
     Refusal,
     connect,
     first_line,
     free_rooms,
+    has_left,
     lacking,
     list_nodes,
     matching,
@@ -203,7 +205,7 @@ class RayLane:
             os.nice(YIELDING_NICE)
         self._ray = connect(channel.fail, words)
         self._shell: Any = None
-        self._node = ""
+        self._node = self._node_id = ""
 
     def run(self) -> NoReturn:
         """Run the command, and end with it."""
@@ -232,7 +234,8 @@ class RayLane:
                     raise Refusal(f"Ray could not start a process on a node: {first_line(cause)}") from error
             else:
                 names = {node["id"]: node["name"] for node in possible}
-                self._node = names.get(placed["node"], placed["node"])
+                self._node_id = placed["node"]
+                self._node = names.get(self._node_id, self._node_id)
                 if words["visible"] in (None, placed["visible"]):
                     self._shell = shell
                     return placed
@@ -288,7 +291,9 @@ class RayLane:
             code, said = ray.get(self._shell.reap.remote(), timeout=5.0)
             write(channel.error_fd, said.encode())
         except ray.exceptions.RayActorError as error:
-            # Of a node that died Ray knows later on that it did.
+            if has_left(ray, self._node_id):
+                raise Refusal(f"{self._node} is no longer in the cluster", NODE_GONE_HINT) from error
+            # Of a process that died Ray knows later on that it did.
             known = not isinstance(error, ray.exceptions.ActorUnavailableError)
             more = f": {first_line(error)}" if known else ""
             raise Refusal(f"Ray lost its process on {self._node}{more}") from error

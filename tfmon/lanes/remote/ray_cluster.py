@@ -22,6 +22,7 @@ CONNECT_S = 25.0
 """How long connecting may take: Ray itself would try for minutes, in silence."""
 REACH_S = 4.0
 MOST_NAMES = 8
+NODE_GONE_HINT = "a new race finds another"
 TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
 NONE_RUNS = (
     "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
@@ -146,6 +147,14 @@ def first_line(error: Exception) -> str:
 # ---------------------------------------------------------------- the nodes
 
 
+def has_left(ray: Any, node_id: str) -> bool:  # noqa: ANN401
+    """Return whether a node is dead: Ray itself notices some seconds later than its port."""
+    node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
+    if node is None or not node["Alive"]:
+        return True
+    return bool(why_silent(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"))
+
+
 def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     """Return the nodes that are alive, with what they have and what of it is free."""
     free: dict[str, dict[str, float]] = {}
@@ -188,7 +197,7 @@ def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> li
     have = have_text(nodes)
     found = [node for node in nodes if words["node"] in ("", node["id"])]
     if not found:
-        raise Refusal("the node of this lane is no longer in the cluster", "a new race finds another")
+        raise Refusal("the node of this lane is no longer in the cluster", NODE_GONE_HINT)
     if word:
         called = [node for node in found if word in (node["name"], node["address"], node["hostname"], node["id"])]
         # Ray can be told one node by its name; a machine may be several.

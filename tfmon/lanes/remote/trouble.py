@@ -68,7 +68,7 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
         "said": _last(said),
         "forget": _cut(forget[0]) if forget else f"ssh-keygen -R {host.name.rpartition('@')[2]}",
     }
-    if host.ray is not None and (own := _of_bridge(said)):
+    if host.ray is not None and (own := of_bridge(said)):
         return own
     if _by_ssh(host):
         for sign, message, hint in _SSH:
@@ -150,8 +150,6 @@ def no_agent(host: Host, why: str, folder: str = "") -> HostError:
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
     """Return why a connection that was made has ended."""
-    if host.ray is not None and (own := _of_bridge(said)):
-        return own.message
     last = _last(said)
     program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
@@ -169,11 +167,11 @@ def no_bridge(python: str, error: OSError) -> HostError:
 
 def bridge_failed(said: list[str], otherwise: str) -> HostError:
     """Return why the bridge to Ray ended, from what it said; `otherwise` where it said nothing."""
-    return _of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
+    return of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
 
 
-def _of_bridge(said: list[str]) -> HostError | None:
-    """Return the bridge's own words about why it ends."""
+def of_bridge(said: list[str]) -> HostError | None:
+    """Return why the bridge to Ray ends, where it says so itself."""
     own = told(said)
     if not own.get("error"):
         return None
