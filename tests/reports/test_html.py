@@ -188,8 +188,11 @@ class TestWhatStaysOut:
                 f"--wandb-key {HIDDEN} --key={HIDDEN} -p {HIDDEN} --pass {HIDDEN}",
             ),
             ("WANDB_KEY=abc train.py -p 8080 --key-dim 64", f"WANDB_KEY={HIDDEN} train.py -p 8080 --key-dim 64"),
-            ("-p2222 -pHunter2 --tok x COMET_KEY: x", f"-p2222 -p{HIDDEN} --tok {HIDDEN} COMET_KEY: {HIDDEN}"),
-            ("-prefetch 2 tokens=5 tokens=5a", f"-prefetch 2 tokens=5 tokens={HIDDEN}"),
+            (
+                "-p2222 -pHunter2 -phunter --tok x COMET_KEY: x",
+                f"-p2222 -p{HIDDEN} -p{HIDDEN} --tok {HIDDEN} COMET_KEY: {HIDDEN}",
+            ),
+            ("-prefetch 2 -path=x tokens=5 tokens=5a", f"-prefetch 2 -path=x tokens=5 tokens={HIDDEN}"),
             ("--id wJalrXUtnFEMIK7MDENGbPxRfiCY9KEY12", f"--id {HIDDEN}"),
             ("--run 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b", f"--run {HIDDEN}"),
             ("StatefulPartitionedCall2 ampere_sgemm_32x128_tn", "StatefulPartitionedCall2 ampere_sgemm_32x128_tn"),

@@ -21,6 +21,8 @@ _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|cr
 """A name that contains this names a secret, also outside of a command line."""
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
 """So does an option or a variable whose last word is this."""
+_LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
+"""Options of one dash that are no password behind -p."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _PATTERNS = (
     # --api-key=…, --token …, PASSWORD=…, "secret": "…"; a small number of tokens is none
@@ -35,7 +37,7 @@ _PATTERNS = (
     # --key=…, --wandb-key …, WANDB_KEY=…, COMET_KEY: …, -p …, -pS3cret; a number after -p is a port
     (re.compile(rf"(?i)((?<!\S)--?(?:[\w.-]*[-_.])?{_OPTION}(?:=|\s+)){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(rf"(?i)((?:[?&]|\b\w[\w-]*[_-]){_OPTION}(?:=|:\s)){_VALUE}"), rf"\1{HIDDEN}"),
-    (re.compile(rf"((?<!\S)-p(?:=|\s+|(?!=|[a-z_-]+(?:[=\s]|$))))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"((?<!\S)(?!-(?:{_LIKE_P})(?:[=\s]|$))-p(?:=|\s+|(?!=)))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
     (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
     # user:password@ in an address; -u user:password
     (re.compile(r"(\w://)[^\s/?#\"']+@"), rf"\1{HIDDEN}@"),
