@@ -176,7 +176,11 @@ class _Drawer:
                 yield (at_s + before_s) / 2, None, "", ""
             before_s, before_ns = at_s, group[-1].at_ns
             shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
-            yield at_s, shown, quantity.write(value), quantity.note(group)
+            point = shown, quantity.write(value), quantity.note(group)
+            since_s = self._course.seconds(group[0].since_ns) + self._every_s / 2
+            if since_s < at_s - 2 * self._every_s:  # a window with a long stop in it has no slope
+                yield since_s, *point
+            yield at_s, *point
 
     def _is_gap(self, since_ns: int, until_ns: int, rest_ns: int, of_lane: bool) -> bool:
         """Return whether no line is drawn across a time between two values."""
