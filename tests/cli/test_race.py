@@ -258,7 +258,7 @@ def test_a_lane_that_dies_without_a_word_is_a_failed_lane_of_a_race_without_a_sc
     done = tfmon("race", "small-dense", "--lane", "cpu", "--python", ENDS_AT_ONCE)
     assert done.code == 1
     assert done.err.splitlines() == [
-        "tfmon: stdout is no terminal: racing without the screen (--headless)",
+        "tfmon: stdout is not a terminal: going on without the screen (--headless)",
         "tfmon: racing for 30 s; --seconds or --steps says how long",
     ]
     assert done.out.startswith("cpu: the lane exited with code 0")

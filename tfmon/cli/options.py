@@ -48,7 +48,7 @@ def why_no_screen() -> str:
     """Return why no screen can be drawn here; empty where one can be."""
     for name, use in (("stdout", ""), ("stdin", ""), ("stderr", ", and the screen is drawn there")):
         if not getattr(sys, name).isatty():
-            return f"{name} is no terminal{use}"
+            return f"{name} is not a terminal{use}"
     terminal = os.environ.get("TERM", "")
     return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 

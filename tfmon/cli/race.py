@@ -133,7 +133,7 @@ def _start(
     headless = headless or as_json
     notes = []
     if not headless and (why := options.why_no_screen()):
-        notes.append(f"{why}: racing without the screen (--headless)")
+        notes.append(f"{why}: going on without the screen (--headless)")
         headless = True
     if headless:
         given_s, race_options = race_options.seconds, unwatched(race_options, info)
