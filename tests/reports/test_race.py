@@ -321,6 +321,13 @@ def test_the_table_tells_why_a_lane_failed_with_its_hint_and_last_words():
     assert "train.py" in text and "running.py" not in text and "exec" not in text, "only the script's own frames"
 
 
+def test_a_lane_that_was_ended_before_it_trained_says_what_it_was_doing():
+    raced = Raced("cpu")
+    raced.tell(PhaseEntered(lane="cpu", at_ns=0, phase="importing"))
+    raced.tell(LaneEnded(lane="cpu", at_ns=1, exit_code=0, signal=None, requested=True))
+    assert "cpu: ended while it was loading TensorFlow" in raced.text()
+
+
 def test_the_table_says_what_was_discarded_why_it_stopped_and_why_there_is_no_gpu(raced):
     raced.window("cpu", 4, marks=("pause",))
     raced.session.set_machine(Machine(no_gpu="no driver"))

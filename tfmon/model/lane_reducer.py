@@ -191,7 +191,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
 
 
 def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
-    return state if phase == state.phase else replace(state, phase=phase, phase_since_ns=at_ns)
+    if phase == state.phase:
+        return state
+    return replace(state, phase=phase, phase_since_ns=at_ns, phase_before=state.phase)
 
 
 def _without(requested: dict[str, KnobRequest], knob: str, request: int) -> dict[str, KnobRequest]:

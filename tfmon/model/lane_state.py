@@ -23,6 +23,15 @@ PHASES = (
     STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
 )  # fmt: skip
 """The phases of a lane, in order. A `ready` lane waits for the start signal that all lanes get together."""
+STAGES = {
+    STARTING: "starting Python",
+    IMPORTING: "loading TensorFlow",
+    BUILDING: "building model and data",
+    TRACING: "tracing the training step",
+    WARMING_UP: "warming up",
+    READY: "ready, waiting for the start",
+}
+"""The stages of getting ready, in order, and what a lane does in each."""
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
@@ -148,6 +157,7 @@ class LaneState:
     spec: LaneSpec
     phase: str = STARTING
     phase_since_ns: int = 0
+    phase_before: str = STARTING
     started_ns: int = 0
     pid: int | None = None
     process: int = 0

@@ -19,7 +19,7 @@ from tfmon.analysis.verdict import KIND_TEXTS
 from tfmon.doctor.report import Diagnosis, run_checks
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import HOST_LOST, LaneState
+from tfmon.model.lane_state import DONE, HOST_LOST, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
@@ -162,6 +162,9 @@ def _result(found: Analysis) -> Iterator[Block]:
 
 def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
     if lane.trouble is None:
+        if lane.phase == DONE and lane.phase_before in STAGES and not lane.points:
+            before = "before its first step" if lane.command else f"while it was {STAGES[lane.phase_before]}"
+            yield Note(f"{snapshot.called(lane)}: ended {before}")
         return
     yield Note(f"{snapshot.called(lane)}: {lane.trouble.message}", TROUBLE)
     if lane.trouble.hint:

@@ -7,26 +7,16 @@ from collections.abc import Iterator
 from tfmon import units
 from tfmon.model.lane_state import (
     ABSENT,
-    BUILDING,
     HOST_LOST,
-    IMPORTING,
     NO_STEPS_HINT,
-    READY,
+    STAGES,
     STARTING,
-    TRACING,
-    WARMING_UP,
     LaneState,
 )
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
 
-STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
-"""The stages of getting ready, in order."""
-_WORDS = (
-    "starting Python", "loading TensorFlow", "building model and data", "tracing the training step", "warming up",
-    "ready, waiting for the start",
-)  # fmt: skip
 LIST_ROWS = len(STAGES) + 2
 """Rows of the list of all stages with its headline."""
 
@@ -46,7 +36,7 @@ def progress_rows(
     width: int,
     height: int,
     accent: str,
-    first: str = _WORDS[0],
+    first: str = STAGES[STARTING],
 ) -> list[Row]:
     """Return at which stage the lane is, and for how long.
 
@@ -63,7 +53,7 @@ def progress_rows(
         if first.startswith("connecting"):
             return [spread([(f"{first}…", STRONG)], [(units.seconds(for_s), STRONG)], width)]
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
-    at, words = STAGES.index(lane.phase), (first, *_WORDS[1:])
+    at, words = [*STAGES].index(lane.phase), (first, *[*STAGES.values()][1:])
     stage = f"{words[at]} · {int(for_s)} s"
     numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)

@@ -14,7 +14,7 @@ from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfini
 from tfmon.analysis.tuning import undoes_last
 from tfmon.analysis.verdict_notes import unlike_phases
 from tfmon.model.knobs import short_name, show
-from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
@@ -107,8 +107,7 @@ def awaited(analysis: Analysis) -> str:
     answered = analysis.verdict.ratio is not None or unlike_phases(lanes)
     if answered or len(lanes) < 2 or any(lane.over for lane in lanes):
         return ""
-    waiting = [lane for lane in lanes if lane.phase in lifecycle.STAGES and not lane.points]
-    if any(lane.phase != lifecycle.STAGES[-1] for lane in waiting):
+    if any(lifecycle.getting_ready(lane) and lane.phase != READY for lane in lanes):
         return "no verdict yet: the lanes are getting ready"
     changed = _changed(snapshot, lanes)
     if snapshot.race.mode != TURNS:
