@@ -211,7 +211,7 @@ def test_a_sweep_over_devices_says_how_far_it_is_from_linear_and_measures_every_
     assert [(one.devices, one.over, one.kind) for one in scaling_of(found)] == [(2, 1, "gpu"), (4, 1, "gpu")]
     assert [one.of_linear for one in scaling_of(found)] == pytest.approx([0.855, 0.65], abs=0.01)
     best, two, four = answer(found)
-    assert best.startswith("best: gpus=4, 2.6")
+    assert best.startswith("best so far: gpus=4, 2.6")
     assert two.startswith("2 GPUs are 1.7") and "% of linear; 95 % CI 1." in two
     assert four.startswith("4 GPUs are 2.6")
     (curve,) = curves_of(found)

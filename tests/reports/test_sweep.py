@@ -63,7 +63,7 @@ class TestHtml:
         ratios = {(row["s"], row["t"]): row["v"] for row in line}
         assert ratios["A", 64] == pytest.approx(1.92, rel=0.02) and ratios["B", 32] == 1.0
         text = visible(page)
-        assert "best: batch_size=64 mixed_precision=bfloat16" in text and "trains differently" in text
+        assert "best so far: batch_size=64 mixed_precision=bfloat16" in text and "trains differently" in text
         assert "refused: too large" in text and page.count('scope="row"') > 10
         assert data_of(page, "tfmon-result")["file"] == "night.sweep"
 
@@ -120,7 +120,7 @@ class TestCommand:
         marked = run("export", path, "--markdown")[1]
         ranked = marked.partition("### Ranking")[2].partition("\n#")[0]
         rows = [line for line in ranked.splitlines() if line.startswith("|") and line.endswith("|")]
-        assert marked.startswith("**best: batch_size=64") and len(rows) == 12
+        assert marked.startswith("**best so far: batch_size=64") and len(rows) == 12
         assert len({line.count(" | ") for line in rows}) == 1 and "tfmon sweep simulated" in marked
         assert json.loads(run("export", path, "--json")[1])["best"]["cpu"]["batch_size"] == 64
 

@@ -41,7 +41,7 @@ from tfmon.model.spec import KINDS, counted
 def answer(found: Found) -> list[str]:
     """Say which combination is the best, on each kind of device."""
     lines = []
-    several = len(found.state.plan.kinds) > 1
+    several, so_far = len(found.state.plan.kinds) > 1, "" if found.over else " so far"
     for kind in found.state.plan.kinds:
         where, best = f" on {kind}" if several else "", found.best(kind)
         others = [row for row in found.rows if row.combination.kind == kind and row.outcome != BASELINE]
@@ -53,10 +53,10 @@ def answer(found: Found) -> list[str]:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
             line = f"nothing is faster than the baseline{where}; the nearest is {name}, {factor} ({interval})"
         elif best.outcome == BASELINE:
-            line = f"best{where}: the baseline, {name}"
+            line = f"best{so_far}{where}: the baseline, {name}"
         else:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
-            line = f"best{where}: {name}, {factor} the baseline's throughput ({interval})"
+            line = f"best{so_far}{where}: {name}, {factor} the baseline's throughput ({interval})"
             if best.ratio.low <= 1:
                 known = "found" if found.over else "known yet"
                 line = f"no best {known}{where}: the nearest is {name}, {factor} ({interval})"
