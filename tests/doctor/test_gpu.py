@@ -182,8 +182,8 @@ class TestCapability:
             ((8, 6), OK),
             ((8, 9), OK),
             ((7, 5), OK),
-            ((12, 0), WARNING),
-            ((10, 0), WARNING),
+            ((12, 0), BROKEN),
+            ((10, 0), BROKEN),
             ((3, 7), BROKEN),
             (None, NOT_APPLICABLE),
         ],
@@ -195,7 +195,9 @@ class TestCapability:
     def test_says_which(self, server):
         finding = find("compute-capability", with_gpu(server, H200, RTX5090))
         assert "RTX 5090 has compute capability 12.0" in finding.found
-        assert "CUDA_CACHE_MAXSIZE" in finding.fix
+        assert "container" in finding.fix and "CUDA_ERROR_INVALID_PTX" in finding.evidence[0]
+        compiled = with_gpu(replace(server, build=replace(server.build, capabilities=("compute_80",))), H200)
+        assert "CUDA_CACHE_MAXSIZE" in find("compute-capability", compiled).fix
         assert "older TensorFlow" in find("compute-capability", with_gpu(server, K80)).fix
         newer = replace(server.build, capabilities=("sm_86", "compute_90"))
         older_gpu = with_gpu(replace(server, build=newer), replace(H200, capability=(8, 0)))

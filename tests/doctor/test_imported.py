@@ -118,7 +118,8 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("name", "found"),
         [
-            ("new gpu", "compiled for this GPU first"),
+            ("new gpu", "CUDA_ERROR_INVALID_PTX"),
+            ("gpu to compile for", "compiled for this GPU first"),
             ("old cudnn", "cuDNN is older"),
             ("new protobuf", "protobuf is newer"),
         ],

@@ -134,6 +134,12 @@ _NO_GPU: Known = (
 
 _DOUBTS: Known = (
     (
+        r"not built with CUDA kernel binaries compatible with compute capability 1\d\.|CUDA_ERROR_INVALID_PTX"
+        r"|PTX version [\d.]+ does not support target",
+        "it has no kernels for this GPU, and its operations fail: CUDA_ERROR_INVALID_PTX",
+        remedies.NEW_GPU,
+    ),
+    (
         r"not built with CUDA kernel binaries compatible with compute capability ([\d.]+)",
         "its kernels must be compiled for this GPU first, which can take 30 minutes",
         "wait once and keep the result: export CUDA_CACHE_MAXSIZE=4294967296; or use a newer TensorFlow",

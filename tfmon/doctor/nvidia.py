@@ -119,6 +119,13 @@ def visible_devices(facts: Facts) -> Finding:
     return ok(f"{len(seen)} of {total}: {', '.join(one.name for one in seen)}", evidence, together)
 
 
+FAILS_FROM = (10, 0)
+"""From this compute capability on, operations fail where the wheel has no machine code, and nothing is compiled.
+
+Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, TensorFlow 2.16 to 2.21 on 12.0.
+"""
+
+
 @check(
     "compute-capability",
     "GPU in the wheel",
@@ -140,6 +147,11 @@ def compute_capability(facts: Facts) -> Finding:
         if not _can_compile(one, known):
             fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
             return broken(found, "a wheel with code for it", fix, *evidence)
+        if one.capability is not None and one.capability >= FAILS_FROM:
+            sign = "operations fail with CUDA_ERROR_INVALID_PTX or CUDA_ERROR_INVALID_HANDLE"
+            return broken(
+                found, "machine code for it in the wheel, not only PTX", remedies.NEW_GPU, sign, *evidence
+            )
         fix = "wait once, up to 30 minutes, and keep the result: export CUDA_CACHE_MAXSIZE=4294967296"
         return warning(found, "machine code for it in the wheel, not only PTX", fix, *evidence)
     return ok(", ".join(dict.fromkeys(f"{one.name} {_written(one)}" for one in devices)), built, *evidence)

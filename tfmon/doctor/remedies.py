@@ -17,6 +17,8 @@ METAL = "1.2.0"
 """Last release of tensorflow-metal. Source: https://pypi.org/project/tensorflow-metal/#history"""
 METAL_TENSORFLOW = "'tensorflow>=2.18,<2.20'"
 _NGC = "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/tensorflow"
+NEW_GPU = f"use NVIDIA's container, which has code for it ({_NGC}), or build TensorFlow with CUDA 12.8 or newer"
+"""Source: https://github.com/tensorflow/tensorflow/issues/99592"""
 
 
 def install(facts: Facts, *packages: str) -> str:
