@@ -18,28 +18,28 @@ LAST_CHUNKS = 32
 class Child:
     """A child of this process, which is the monitor or an agent.
 
-    Thread: `read_metrics`, `read_output`, `poll` and `_reap` one; the rest any.
+    Thread: `read`, `poll` and `_reap` one; the rest any.
     """
 
-    _take_metrics: Callable[[bytes], object]
-    """Takes a chunk of the metric pipe."""
-    _take_output: Callable[[bytes], object]
-    """Takes a chunk of what the child printed."""
-
-    def __init__(self, launched: Launched) -> None:
-        """Take over a process that was started; the subclass says what takes its bytes."""
+    def __init__(
+        self,
+        launched: Launched,
+        take_metrics: Callable[[bytes], object],
+        take_output: Callable[[bytes], object],
+    ) -> None:
+        """Take over a process that was started; the rest takes the chunks of its two pipes."""
         self._popen, self._guard = launched.popen, launched.guard
         self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
         self._request_fd = launched.request_fd
+        self._takers = {self.metric_fd: take_metrics, self.output_fd: take_output}
+        self.open = {self.metric_fd, self.output_fd}
+        """The pipes whose other end the child has not closed."""
         self.pid = self._popen.pid
         self._gate = threading.Lock()
         self._closed = False
         """True once descriptors and pid may belong to somebody else: nothing must be sent to them any more."""
         self._reads = True
         """False once the end of its request pipe was closed."""
-        self.metrics_open = True
-        """False once the child's end of the metric pipe is closed."""
-        self.output_open = True
 
     # ---------------------------------------------------------------- to the child
 
@@ -74,23 +74,19 @@ class Child:
 
     # ---------------------------------------------------------------- from the child
 
-    def read_metrics(self) -> bool:
-        """Take one chunk of the metric pipe; return False when it is empty or has ended."""
-        chunk = _read(self.metric_fd)
-        if not chunk:
-            self.metrics_open = self.metrics_open and chunk is None
+    def read(self, fd: int) -> bool:
+        """Take one chunk of a pipe; return False when it is empty or has ended."""
+        try:
+            chunk = os.read(fd, CHUNK_BYTES)
+        except BlockingIOError:
             return False
-        self._take_metrics(chunk)
-        return True
-
-    def read_output(self) -> bool:
-        """Take one chunk of what the child printed; return False when there is none or the pipe has ended."""
-        chunk = _read(self.output_fd)
-        if not chunk:
-            self.output_open = self.output_open and chunk is None
-            return False
-        self._take_output(chunk)
-        return True
+        except OSError:
+            chunk = b""
+        if chunk:
+            self._takers[fd](chunk)
+        else:
+            self.open.discard(fd)
+        return bool(chunk)
 
     def poll(self) -> bool:
         """Return whether the child has ended."""
@@ -102,9 +98,9 @@ class Child:
         self.kill(signal.SIGKILL)
         if self._guard is not None:
             self._guard.dismiss()
-        for read in (self.read_metrics, self.read_output):
+        for fd in self._takers:
             for _ in range(LAST_CHUNKS):
-                if not read():
+                if not self.read(fd):
                     break
         self._end_requests()
         with self._gate:
@@ -113,13 +109,3 @@ class Child:
         assert self._popen.stdout is not None
         self._popen.stdout.close()
         return code
-
-
-def _read(fd: int) -> bytes | None:
-    """Return a chunk, b"" at the end of the pipe, or None when it is empty."""
-    try:
-        return os.read(fd, CHUNK_BYTES)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""

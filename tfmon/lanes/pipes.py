@@ -57,7 +57,21 @@ class MetricLines:
             self._skipping = False
             del lines[0]
         for line in lines:
-            self._decode(line)
+            try:
+                event = decode_event(line, self.lane)
+            except CodecError as error:
+                self._count(str(error))
+                continue
+            if self._here is not None:
+                event = self._here(event)
+            if event.at_ns > time.monotonic_ns() + AHEAD_NS:
+                self._count(f"{type(event).__name__}.at_ns lies in the future")
+                continue
+            self._tell_problems()
+            try:
+                self._sink(event)
+            except Exception as error:  # noqa: BLE001 - one thread reads all lanes; an event of one must not end it
+                self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
         if len(self._partial) > MAX_LINE_BYTES:
             if not self._skipping:
                 self._count(f"a line longer than {MAX_LINE_BYTES} bytes")
@@ -69,23 +83,6 @@ class MetricLines:
         if self._partial:
             self._count("the last line was cut off")
             self._tell_problems()
-
-    def _decode(self, line: bytes) -> None:
-        try:
-            event = decode_event(line, self.lane)
-        except CodecError as error:
-            self._count(str(error))
-            return
-        if self._here is not None:
-            event = self._here(event)
-        if event.at_ns > time.monotonic_ns() + AHEAD_NS:
-            self._count(f"{type(event).__name__}.at_ns lies in the future")
-            return
-        self._tell_problems()
-        try:
-            self._sink(event)
-        except Exception as error:  # noqa: BLE001 - one thread reads all lanes, so an event of one must not end it
-            self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
 
     def _count(self, problem: str) -> None:
         """Count a bad line with the one before it if they are alike: a process may write nothing else."""

@@ -203,7 +203,7 @@ STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; k
 class LocalProcess(Child, LaneProcess):
     """A child of this process.
 
-    Thread: `read_metrics`, `read_output`, `tell_output`, `poll` and `reap` are the reader's; the rest any.
+    Thread: `read`, `tell_output`, `poll` and `reap` are the reader's; the rest any.
     """
 
     def __init__(
@@ -228,9 +228,8 @@ class LocalProcess(Child, LaneProcess):
         Raises:
             OSError: It did not start.
         """
-        Child.__init__(self, launch(python, environment, script, command))
         LaneProcess.__init__(self, lane, sink)
-        self._take_metrics, self._take_output = self.metrics.take, self.output.take
+        Child.__init__(self, launch(python, environment, script, command), self.metrics.take, self.output.take)
         self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 
@@ -248,7 +247,7 @@ class LocalProcess(Child, LaneProcess):
     @property
     def ends_soon(self) -> bool:
         """Whether the child has just closed its metric pipe, as one does that ends."""
-        return not self.metrics_open and not self._runs_on
+        return self.metric_fd not in self.open and not self._runs_on
 
     def tell_stopped(self) -> None:
         """Tell that somebody else has stopped the child, as two looks in a row show, and when it goes on."""

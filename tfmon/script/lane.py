@@ -263,9 +263,12 @@ class Lane(Meter):
         """Do what the monitor requests, unless it is out of date."""
         if isinstance(request, Run | RunSlice | Pause) and not self.warm:
             return  # it was meant for the process that was the lane before
-        super().handle(request)
+        if isinstance(request, SetKnob):
+            self._set_knob(request)
+        else:
+            super().handle(request)
 
-    def set_knob(self, request: SetKnob) -> None:
+    def _set_knob(self, request: SetKnob) -> None:
         """Set one of the script's knobs, or have it wait for `begin_pending`, or refuse the request."""
         try:
             waits = self.knobs.set(request.knob, request.value)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,7 +43,7 @@ class EventSink(Protocol):
         """Send events together if there is room for them; return whether they were sent."""
 
 
-class LaneControl(ABC):
+class LaneControl:
     """Closes windows, obeys slices and pauses, and confirms knobs; a subclass trains the steps or watches them.
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
@@ -103,10 +102,8 @@ class LaneControl(ABC):
         self.enter(READY)
 
     def handle(self, request: Request) -> None:
-        """Do what the monitor requests, between two steps."""
+        """Do what the monitor requests, between two steps; the subclass knows how to set a knob."""
         match request:
-            case SetKnob():
-                self.set_knob(request)
             case Run():
                 self.slices.current = None
                 self.resume(PAUSE if self.clock.done > self._steps_when_ready else "")
@@ -135,10 +132,6 @@ class LaneControl(ABC):
         self.enter(RACING)
 
     # ------------------------------------------------------------ knobs
-
-    @abstractmethod
-    def set_knob(self, request: SetKnob) -> None:
-        """Change a knob, or refuse the request; the subclass knows how."""
 
     def knob_changed(self, request: SetKnob) -> None:
         """Record that the next step is the first under a requested value."""
@@ -194,7 +187,7 @@ class LaneControl(ABC):
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
-        """Account for a stretch of steps, and close the window when it is time; return whether it was.
+        """Account for a stretch of steps, and send the window when it is time; return whether it was.
 
         Args:
             at_ns: when the device had finished the steps.
@@ -208,13 +201,26 @@ class LaneControl(ABC):
         elif self.slices.starting:
             clock.marks.add(SLICE_START)
             if not last:
-                if not self.slices.stretch_over(at_ns - self.stretch_began_ns):
-                    return False
+                if at_ns - self.stretch_began_ns < self.slices.stretch_ns:
+                    return False  # a request has interrupted it
                 if self.slices.still_rising(at_ns, self.stretch_began_ns, clock.steps, clock.examples):
                     self.stretch_began_ns = at_ns
                     return False
         ended = self.slices.window_closed(at_ns)
-        self.close_window(at_ns, loss, ended)
+        window = self.window(at_ns, loss, ended)
+        self.step_ns = window.span_ns / max(1, window.steps)
+        # A window that was not sent grows, and is due again a whole window later.
+        self.stretch_began_ns = at_ns
+        sent = self._sink.offer(window, *self.beside_window())
+        if ended is not None and not sent:
+            self._sink.send(window)  # a pause follows, and nothing may grow over it
+        if ended is not None or sent:
+            self._examples_reported += window.examples + window.sampled_examples
+            self.measured_steps += 0 if window.marks else window.steps
+            clock.reset(at_ns)
+            self.sampler.sums = Samples()
+            self.window_sent()
+        clock.report_ns += time.monotonic_ns() - at_ns
         if ended is not None:
             self.slice_ended(ended, at_ns)
         return True
@@ -228,31 +234,11 @@ class LaneControl(ABC):
     def _examples_trained(self) -> int:
         return self._examples_reported + self.clock.examples + self.sampler.sums.examples
 
-    def close_window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> None:
-        """Send the window if the pipe has room, and begin the next one; otherwise the window grows.
-
-        The last one of a slice is sent in any case: a pause follows, and nothing may grow over it.
-        """
-        window = self.window(at_ns, loss, ended)
-        self.step_ns = window.span_ns / max(1, window.steps)
-        # A window that was not sent is due again a whole window later.
-        self.stretch_began_ns = at_ns
-        sent = self._sink.offer(window, *self.beside_window())
-        if ended is not None and not sent:
-            self._sink.send(window)
-        if ended is not None or sent:
-            self._examples_reported += window.examples + window.sampled_examples
-            self.measured_steps += 0 if window.marks else window.steps
-            self.clock.reset(at_ns)
-            self.sampler.sums = Samples()
-            self.window_sent()
-        self.clock.report_ns += time.monotonic_ns() - at_ns
-
     def beside_window(self) -> Iterable[FromLane]:
         """Return what is sent with each window."""
         return ()
 
-    def window_sent(self) -> None:  # noqa: B027 - a subclass may have nothing to do
+    def window_sent(self) -> None:
         """Do what belongs to the report of a window; its time is reporting time."""
 
     def own_figures(self) -> dict[str, Any]:

@@ -223,15 +223,13 @@ class Loop(LaneControl):
             match message:
                 case SetupReady():
                     self._use_setup(message)
+                case SetKnob():
+                    self._requests += 1
+                    self._builder.request(message)
                 case Stop():
                     self._stopped = True
                 case _:
                     self.handle(message)
-
-    def set_knob(self, request: SetKnob) -> None:
-        """Have the setup for a request built; `_use_setup` takes the answer."""
-        self._requests += 1
-        self._builder.request(request)
 
     def _use_setup(self, ready: SetupReady) -> None:
         """Train with another pipeline or step from now on; the weights stay as they are."""

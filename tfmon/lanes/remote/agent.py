@@ -156,8 +156,8 @@ class Agent:
         if flowing != self._flowing:
             self._flowing = flowing
             for lane in self._lanes.values():
-                if lane.metrics_open:
-                    self._watch(lane.metric_fd, lane.read_metrics, on=flowing)
+                if lane.metric_fd in lane.open:
+                    self._watch(lane, lane.metric_fd, on=flowing)
 
     def _look_after_lanes(self) -> None:
         now_s = time.monotonic()
@@ -166,18 +166,17 @@ class Agent:
             if due_s is not None and due_s <= now_s and self._outbox.waiting_bytes < WAITING_BYTES:
                 lane.pass_output()
             ended = lane.poll()
-            if ended or not lane.metrics_open:
-                self._watch(lane.metric_fd, lane.read_metrics, on=False)
-            if ended or not lane.output_open:
-                self._watch(lane.output_fd, lane.read_output, on=False)
+            for fd in (lane.metric_fd, lane.output_fd):
+                if ended or fd not in lane.open:
+                    self._watch(lane, fd, on=False)
             if ended:
                 lane.reap()
                 del self._lanes[lane.number]
 
-    def _watch(self, fd: int, read: Callable[[], bool], *, on: bool) -> None:
+    def _watch(self, lane: HostedLane, fd: int, *, on: bool) -> None:
         with contextlib.suppress(KeyError, ValueError):
             if on:
-                self._selector.register(fd, selectors.EVENT_READ, read)
+                self._selector.register(fd, selectors.EVENT_READ, lambda: lane.read(fd))
             else:
                 self._selector.unregister(fd)
 
@@ -222,8 +221,8 @@ class Agent:
         else:
             self._lanes[frame.number] = lane
             if self._flowing:
-                self._watch(lane.metric_fd, lane.read_metrics, on=True)
-            self._watch(lane.output_fd, lane.read_output, on=True)
+                self._watch(lane, lane.metric_fd, on=True)
+            self._watch(lane, lane.output_fd, on=True)
             if self._held:
                 lane.hold()
             answer = {"pid": lane.pid}

@@ -27,7 +27,7 @@ class HostedLane(Child):
         self, number: int, name: str, launched: Launched, outbox: Outbox, *, own_command: bool = False
     ) -> None:
         """Take over a process; a user's own command is ended by its guard, which gives it time to save."""
-        super().__init__(launched)
+        super().__init__(launched, lambda chunk: outbox.put(Kind.METRICS, number, chunk), self._take_output)
         self.number, self.name, self.own_command = number, name, own_command
         self._outbox = outbox
         self._suspended = False
@@ -62,9 +62,6 @@ class HostedLane(Child):
         self.kill(signal.SIGTERM)
 
     # ---------------------------------------------------------------- to the monitor
-
-    def _take_metrics(self, chunk: bytes) -> None:
-        self._outbox.put(Kind.METRICS, self.number, chunk)
 
     def _take_output(self, chunk: bytes) -> None:
         self._output += chunk
