@@ -206,7 +206,10 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     kinds = find_kinds(evidence)
     match kinds[0]:
         case "retracing":
-            text = _retracing_text(lane, evidence)
+            share = evidence.retraced_steps
+            often = "every step" if share > 95 else f"{share:.0f} % of the steps"
+            cause = f" ({lane.traced})" if lane.traced else ""
+            text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
         case "step":
             what = "step and the Python around it" if lane.step else "training step"
             text = f"{evidence.step:.0f} % in the {what}; P breaks it down"
@@ -248,19 +251,16 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
     )
 
 
-def _retracing_text(lane: LaneState, evidence: Evidence) -> str:
-    share = evidence.retraced_steps
-    often = "every step" if share > 95 else f"{share:.0f} % of the steps"
-    cause = f" ({lane.traced})" if lane.traced else ""
-    return f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
-
-
 # ---------------------------------------------------------------- what else slows it down
 
 
 def _also(snapshot: Snapshot, lane: LaneState) -> tuple[str, ...]:
     """Return a line for each unusual reading of the machine."""
-    lines = (*_of_the_host(snapshot, lane), *_of_the_gpu(snapshot, lane), *_of_several_devices(lane))
+    lines = (
+        *_of_the_host(snapshot, lane),
+        *([line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)]),
+        *_of_several_devices(lane),
+    )
     return tuple(line for line in lines if line)
 
 
@@ -289,10 +289,6 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
     if isinstance(threads, int) and lane.spec.kind == "cpu" and threads < cores:
         lines.append(f"threads={threads} leaves cores idle: {cores:g} may be used")
     return lines
-
-
-def _of_the_gpu(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    return [line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)]
 
 
 def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str]:

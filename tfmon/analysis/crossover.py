@@ -230,13 +230,11 @@ def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
         around = known[max(0, at - 1) : at + 2]
         leads = {_lead(other) for other in around if other.sure}
         most = SURE_PAIRS if place.sure else MOST_PAIRS
-        if place.pairs < most and (_flips(around) or (not place.sure and len(leads) != 1)):
+        if place.pairs < most and (
+            (len({_lead(place) for place in around}) > 1) or (not place.sure and len(leads) != 1)
+        ):
             near.append(place)
     return near
-
-
-def _flips(places: Sequence[CurvePoint]) -> bool:
-    return len({_lead(place) for place in places}) > 1
 
 
 def _lead(place: CurvePoint) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -107,12 +107,6 @@ class Found:
         """Return the best combination on a kind of device; None before anything is known."""
         return next((row for row in self.ranked if row.combination.kind == kind and row.ratio is not None), None)
 
-    def without_ratio(self, kind: str) -> int:
-        """Return how many combinations on a kind of device could be raced, and have no ratio."""
-        return sum(
-            row.combination.kind == kind and row.ratio is None and row.outcome != REFUSED for row in self.rows
-        )
-
     @property
     def answered(self) -> bool:
         """Whether any combination has a ratio to the baseline."""
@@ -166,14 +160,12 @@ def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
-def choices_of(combinations: Iterable[Combination], kind: str) -> int:
-    """Return from how many combinations the best on a kind of device is chosen, beside the baseline."""
-    return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
-
-
 def rank(state: SweepState, before: Found | None = None) -> Found:
     """Return the results of a sweep so far; `before` spares the figures of combinations without news."""
-    choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
+    choices = {
+        kind: max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in state.combinations))
+        for kind in state.plan.kinds
+    }
     if before is not None:
         earlier = before.rows
     else:  # what each tells of equal processes counts for the others

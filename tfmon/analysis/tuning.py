@@ -60,17 +60,14 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
         return found
     state = snapshot.tuned
     series = state.attempts[state.first :] if not state.over else ()
-    settled = [one.change for one in series if one.outcome == KEPT or _costs(one)]
+    settled = [
+        one.change for one in series if one.outcome == KEPT or (one.gain is not None and one.gain.high < 1 - CLEAR)
+    ]
     since = itertools.takewhile(
         lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
     )
     tried = [*settled, *(one.change for one in since)]
     return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
-
-
-def _costs(attempt: Attempt) -> bool:
-    """Return whether a change clearly slowed a lane, by more than another change makes up for."""
-    return attempt.gain is not None and attempt.gain.high < 1 - CLEAR
 
 
 def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:

@@ -238,7 +238,12 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}
-    if len(set(counts)) < len(counts) or len(alike) != 1 or snapshot.differing or _models(snapshot, lanes) > 1:
+    if (
+        len(set(counts)) < len(counts)
+        or len(alike) != 1
+        or snapshot.differing
+        or len({gpu.name for lane in lanes for gpu in snapshot.gpus_of(lane)}) > 1
+    ):
         return ()
     least, *more = ordered
     found = [(lane, ratio(lane, least)) for lane in more]
@@ -247,8 +252,3 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
         for lane, estimate in found
         if estimate is not None
     )
-
-
-def _models(snapshot: Snapshot, lanes: Sequence[LaneState]) -> int:
-    """Return how many models of GPU the lanes train on."""
-    return len({gpu.name for lane in lanes for gpu in snapshot.gpus_of(lane)})
