@@ -131,13 +131,7 @@ def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
 
 
 def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
-    """Return a range to propose: from an eighth of the values that the lanes have to sixteen times them.
-
-    Args:
-        knob: A knob for which `values_of` has values.
-        values: What it is set to in the lanes.
-        examples: Size of the data, which no batch exceeds.
-    """
+    """Return a range to propose: from an eighth of the values that the lanes have to sixteen times them."""
     possible = [int(value) for value in values_of(knob, None, examples if knob.name == "batch_size" else None)]
     known = [float(value) for value in values if isinstance(value, int | float) and value >= 1] or [possible[0]]
     within = [value for value in possible if min(known) / 8 <= value <= max(known) * 16]

@@ -226,12 +226,7 @@ class Contention:
     """How many cores all other programs kept busy in the slices, on average; tfmon itself is one of them."""
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
-        """Return one line, or "" while others take too little to be mentioned.
-
-        Args:
-            undecided: Whether there is no verdict.
-            own: Whether all the lanes trained on the monitor's own machine.
-        """
+        """Return one line, or "" while others take too little to be mentioned."""
         told = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")

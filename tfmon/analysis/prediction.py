@@ -106,10 +106,7 @@ def more_pairs(
     """Return after how many more pairs the comparison is known well enough; None if that never comes.
 
     Args:
-        comparison: What is known so far.
         looks: How it is looked at. What a known length has no time for is taken to get a longer one.
-        enough: Whether half an interval is short enough.
-        fresh: Whether processes are renewed from time to time.
     """
     count = comparison.center.count
 

@@ -157,12 +157,6 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
 
     Each line is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell,
     and dots from one value to the next.
-
-    Args:
-        curve: What is drawn.
-        width: Cells at most.
-        height: Rows.
-        most: How many lines are drawn.
     """
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2

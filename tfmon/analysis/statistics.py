@@ -149,9 +149,6 @@ def compare(
     """Compare two lanes by the rounds that both ran in; None from too few.
 
     Args:
-        first: The lane whose throughput is above the line.
-        second: The other one.
-        prior: What is known of equal processes before.
         in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
         apart: Whether they trained on two machines, at the same time.
     """
@@ -171,10 +168,7 @@ def compare_pairs(
     """Compare two lanes of one machine by pairs that are known already; None from too few.
 
     Args:
-        logs: The log ratio of each pair.
-        first_leads: Whether the slice of the first lane came first.
         processes: Which processes ran it: pairs of the same two have the same number.
-        prior: What is known of equal processes before.
     """
     return _compare(logs, first_leads, [(one, one) for one in processes], prior)
 

@@ -125,15 +125,7 @@ class Found:
 def judge(
     combination: Combination, plan: SweepPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
 ) -> SweepRow:
-    """Return the result of a combination.
-
-    Args:
-        combination: It, and its pairs.
-        plan: What is measured.
-        choices: From how many combinations one is chosen.
-        floor: See `Found.floors`.
-        prior: What the other combinations tell of equal processes.
-    """
+    """Return the result of a combination."""
     learns = learns_differently(combination.settings, plan.baseline)
     if combination.baseline:
         return SweepRow(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
@@ -270,7 +262,6 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
 
     Args:
         knobs: Those of the scenario; None for a script, whose knobs are not known before it runs.
-        words: What is given, a knob each.
 
     Raises: KnobError for what cannot be swept.
     """
@@ -318,8 +309,6 @@ def combine(
     """Return all combinations of a plan, on each kind of device, in the order in which they are measured first.
 
     Args:
-        plan: What is swept.
-        defaults: The baseline's settings, as far as they are known.
         check: Says why settings are not possible on a kind of device; empty if they are.
 
     Raises: KnobError for too many.

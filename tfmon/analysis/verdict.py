@@ -223,9 +223,6 @@ def _judged(
     """Return which of some lanes is faster, or how far that is known; None before there are intervals.
 
     Args:
-        snapshot: The race.
-        compared: The lanes.
-        before: The verdict on an earlier snapshot, if there is one.
         together: Whether they trained at the same time, so that none comes first.
     """
     race, slices = snapshot.race, [one.slices for _, one in compared]

@@ -46,13 +46,7 @@ class Hosts:
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
         """Connect to those hosts that are not connected, at the same time, and find out what they have.
 
-        Args:
-            names: The hosts.
-            info: What is raced there.
-            find: Returns how a host is reached; by default as the settings file says.
-
-        Raises:
-            TfmonError: A host cannot be used for this race; the message has a line for each such host.
+        Raises: TfmonError where a host cannot be used for this race; the message has a line for each such host.
         """
         for name in names:
             if name not in self._connections:
@@ -156,11 +150,6 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
 
     With hosts, each machine has a report of its own, this one only if a lane trains on it.
 
-    Args:
-        snapshot: The race.
-        python: The interpreter that trains on this machine.
-        processes: Those of the lanes on this machine.
-        connected: The connections to hosts; None without any.
     Thread: any; blocks for about a second.
     """
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]

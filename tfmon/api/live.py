@@ -57,8 +57,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
     Without a plan the race is planned after the first paint: a GPU's driver may take seconds to answer.
 
     Thread: the main thread, for the signals.
-    Raises:
-        TfmonError: the screen failed; the lanes have ended.
+    Raises: TfmonError where the screen failed; the lanes have ended.
     """
     program.announce(info)
     first = not config_path().exists() and not library.runs()
@@ -94,8 +93,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
     """Show a sweep until the user leaves; return why it was interrupted, or "".
 
     Thread: the main thread, for the signals.
-    Raises:
-        TfmonError: the screen failed; the lanes have ended.
+    Raises: TfmonError where the screen failed; the lanes have ended.
     """
     file, run = program.file, SweepRun(program)
 
@@ -125,9 +123,6 @@ def _run(
     """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
 
     Args:
-        source: What is shown.
-        screen: How the screen looks.
-        run: What has lanes.
         trains_command: Returns whether a user's own command trains, which goes on where the screen fails.
     """
     yield_to_lanes()
@@ -205,8 +200,7 @@ def leave_anyway(close: Callable[[], None]) -> None:
 def replay(recording: Recording, screen: ScreenSettings) -> bool:
     """Show a recorded race until the user leaves; return whether the user did, and not a signal.
 
-    Raises:
-        RecordingError: the recording holds what cannot be shown.
+    Raises: RecordingError where the recording holds what cannot be shown.
     """
     app = _app(replay_of(Player(recording), RecordedRuns()), screen)
     ending = app.run(mouse=screen.mouse)

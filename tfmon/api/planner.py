@@ -46,10 +46,7 @@ def plan_race(
     the CPU.
 
     Args:
-        info: The scenario.
-        race_options: What the command line says.
         search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
-        connect: Connects to the hosts of lanes, if there are any, before their GPUs are looked for.
         idle: Chooses the GPUs of lanes that name none; None for the first one.
 
     Raises:
@@ -190,8 +187,7 @@ _BELOW_HOME = (
 def need_tensorflow(python: Path) -> None:
     """Do nothing if an interpreter has TensorFlow, or is another one than this, which says so itself.
 
-    Raises:
-        TfmonError: it has none; the hint names interpreters that have.
+    Raises: TfmonError where it has none; the hint names interpreters that have.
     """
     if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
         return

@@ -81,10 +81,7 @@ def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tel
     """Begin a run, and return when it is over or to stop; the caller closes it.
 
     Args:
-        run: The run.
-        stopped: Whether it is to stop.
         tell: Gets a line once a second that says how it goes; None for nobody who would read it.
-        say: Gets what happened.
 
     Thread: any.
     """
@@ -106,10 +103,6 @@ def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tel
 
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
-
-    Args:
-        run: The run.
-        quiet: Whether nothing is written to the terminal.
 
     Thread: the main thread, for the signals.
     """
@@ -179,11 +172,9 @@ def ended(
     The first signal ends it, a second one ends at once what that waits for. A line on a terminal says what for.
 
     Args:
-        run: The run.
         leave: Has the screen leave, at the first signal; None without a screen. It has the lanes suspended along
             with tfmon itself, and closes the run for the reason.
         hangup: is called at SIGHUP, and returns whether the program goes on; None for: where a command trains on.
-        quiet: Whether the line at the end is left away.
 
     Thread: the main thread.
     """

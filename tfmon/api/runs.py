@@ -38,8 +38,7 @@ LEAST_WINDOWS = 5
 def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
     """Plan a race, and say on a terminal while it connects to other machines. What was begun is ended on an error.
 
-    Raises:
-        TfmonError: it cannot be raced.
+    Raises: TfmonError where it cannot be raced.
     """
     hosts = list(
         dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))

@@ -53,13 +53,7 @@ def path() -> Path:
 
 
 def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
-    """Return the between-process variance of a scenario on these machines; None where it is not known.
-
-    Args:
-        machines: That of each lane.
-        scenario: The scenario's name.
-        devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
-    """
+    """Return the between-process variance of a scenario on these machines; None where it is not known."""
     return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
@@ -161,7 +155,6 @@ class Views:
         """Return a plan with the views of its lanes.
 
         Args:
-            plan: The race.
             in_place: Whether the lanes share the folder; None for: where there is one lane.
         """
         while len(self._races) > 1:
@@ -227,8 +220,7 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
 
     Other processes are seen where the state folder can be written.
 
-    Raises:
-        TfmonError: one is, and it is not to be waited for.
+    Raises: TfmonError where one is, and it is not to be waited for.
     """
     since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
     with contextlib.ExitStack() as entered:

@@ -36,8 +36,7 @@ class SweepProgram:
 
         Of the options of a sweep that goes on only the places count; those that are not given are as before.
 
-        Raises:
-            TfmonError: It cannot be swept.
+        Raises: TfmonError where it cannot be swept.
         """
         self._stations: list[PlaceStation] = []
         self.file: sweeps.SweepFile | None = None
@@ -106,8 +105,7 @@ def read_options(
 ) -> tuple[dict[str, tuple[KnobValue, ...]], dict[str, KnobValue]]:
     """Return the values of each knob, and the baseline's settings as far as they are known.
 
-    Raises:
-        UsageError: what the options say is not possible.
+    Raises: UsageError where what the options say is not possible.
     """
     from tfmon.analysis.sweep import parse_over
 
@@ -194,8 +192,7 @@ def _name(info: ScenarioInfo) -> str:
 def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
     """Return the scenario of a sweep that goes on.
 
-    Raises:
-        UsageError: another one is named, or it has changed since.
+    Raises: UsageError where another one is named, or it has changed since.
     """
     if plan.command:
         if scenario is not None or (command and command != plan.command):

@@ -42,10 +42,6 @@ class PlaceStation:
         """Connect to the place, and find out what it is; raises TfmonError where it cannot be used.
 
         Args:
-            info: What is swept.
-            word: The place as the user names it.
-            race: What every race has.
-            number: Its number among the places of that name.
             counts: The numbers of devices that are swept; none where they are not.
         """
         self._info = info

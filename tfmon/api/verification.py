@@ -40,8 +40,6 @@ def verify_claims(
     """Measure every claim of some scenarios that can be tested here, and tell on a terminal how far it is.
 
     Args:
-        infos: The scenarios.
-        python: The interpreter that trains.
         seconds: Length of a race at most; None for as long as 10 minutes for all of them allow, see `LONGEST_S`.
 
     Returns:

@@ -71,7 +71,6 @@ def gather(
     Takes well under a second without `imports`, unless the driver is slow.
 
     Args:
-        imports: Import TensorFlow too, in a child.
         running: The race that runs meanwhile; its probes know what others use, and its lanes are no others.
     Thread: any; blocks.
     """

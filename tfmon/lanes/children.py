@@ -42,11 +42,7 @@ class Children:
         """Start no process yet.
 
         Args:
-            script: What a process runs that has no user's command.
-            lock: The lock of the lanes.
             sink: Takes each event of each process, and those about one with None.
-            failed: Takes the reason if a thread dies.
-            keep_spare: Whether a spare worker is kept.
             places: Returns the place of a host; None where every lane runs on this machine.
         """
         self._script = script
@@ -112,8 +108,7 @@ class Children:
     def ensure(self, hosts: Iterable[str]) -> None:
         """Connect again to those of some hosts that were lost. Thread: without the lock; it may block for seconds.
 
-        Raises:
-            TfmonError: One cannot be reached.
+        Raises: TfmonError where one cannot be reached.
         """
         for host in {*hosts} - {""}:
             self._place(host).ensure()
@@ -121,8 +116,7 @@ class Children:
     def start(self, lane: LanePlan, plan: RacePlan) -> tuple[LaneProcess, Hello | None]:
         """Start a lane's process, or take the spare worker; return it and what the spare worker said first.
 
-        Raises:
-            OSError: It did not start.
+        Raises: OSError where it did not start.
         """
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None

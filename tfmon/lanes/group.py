@@ -41,10 +41,7 @@ class LaneGroup:
         """Run lanes for a session.
 
         Args:
-            session: Takes every event.
             plan: Returns the default race of a scenario that the user requests.
-            script: What the process of a lane runs that has no user's command.
-            keep_spare: Whether a process that has loaded TensorFlow is kept for the next lane to start.
             places: Returns where the lanes of a host run; None where all run on this machine.
         """
         self.running = RunningLanes(session, script, keep_spare=keep_spare, places=places)
@@ -65,8 +62,7 @@ class LaneGroup:
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
 
-        Raises:
-            TfmonError: It cannot be raced; the race that runs goes on.
+        Raises: TfmonError where it cannot be raced; the race that runs goes on.
         """
         plan = self._plan_race(scenario)
         self._record_request("race", (), scenario)

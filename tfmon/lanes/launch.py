@@ -88,11 +88,9 @@ def launch(
 
     Args:
         environment: Variables besides those of this process; None removes one.
-        folder: The working directory; None for that of this process.
         guarded: Whether a guard ends the process when this one dies; a user's command always has one.
 
-    Raises:
-        OSError: It did not start; nothing stays open.
+    Raises: OSError where it did not start; nothing stays open.
     """
     merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
     for key in [key for key, value in environment.items() if value is None]:

@@ -40,7 +40,6 @@ class MetricLines:
 
         Args:
             lane: The lane's name; "" for a spare worker, which gets it later.
-            sink: Takes each event.
             here: Turns an event of another machine into one of this; None where the lane is on this machine.
         """
         self.lane = lane

@@ -38,13 +38,7 @@ class LaneProcess(ABC):
     """The stacks are complete when nothing more came in such a time."""
 
     def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
-        """Take over what every process has.
-
-        Args:
-            lane: The lane's name; "" for a spare worker.
-            sink: Takes the process and each of its events.
-            here: Turns an event of its machine into one of this; None where it is this one.
-        """
+        """Take over what every process has."""
         self.lane = lane
         self._tell: Callable[[Event], None] = partial(sink, self)
         self.metrics = MetricLines(lane, self._tell, here)
@@ -163,8 +157,7 @@ class Place(Protocol):
     def ensure(self) -> None:
         """Connect again where the connection is lost. Thread: any that may block for seconds.
 
-        Raises:
-            TfmonError: It cannot be reached.
+        Raises: TfmonError where it cannot be reached.
         """
 
     def start_lane(
@@ -172,15 +165,7 @@ class Place(Protocol):
     ) -> LaneProcess:
         """Start the process of a lane.
 
-        Args:
-            lane: The lane.
-            plan: Its race.
-            script: What the process runs that has no user's command, if it is not tfmon's own.
-            sink: Takes the process and each of its events.
-            ended: Called after the process has ended.
-
-        Raises:
-            OSError: It did not start.
+        Raises: OSError where it did not start.
         """
 
     def suspend_with_monitor(self) -> None:
@@ -218,15 +203,9 @@ class LocalProcess(Child, LaneProcess):
         """Start the process of a lane.
 
         Args:
-            lane: The lane's name; "" for a spare worker.
-            python: The interpreter that runs `script`.
             environment: Variables besides the monitor's; None removes one.
-            sink: Takes the process and each of its events.
-            script: What to run.
-            command: A user's command to run instead.
 
-        Raises:
-            OSError: It did not start.
+        Raises: OSError where it did not start.
         """
         LaneProcess.__init__(self, lane, sink)
         Child.__init__(self, launch(python, environment, script, command), self.metrics.take, self.output.take)

@@ -92,7 +92,6 @@ class RoundOrder:
         """Return a lane whose slice can begin, and its round; None when there is none.
 
         Args:
-            lanes: Those that can train.
             training: Those that train now; nothing else begins on their machines, and no round before they end.
         """
         if not training:
@@ -111,8 +110,6 @@ class RoundOrder:
         """Have a lane end its slice after others of its machine; return False if there are none.
 
         Args:
-            lane: One that trains.
-            lanes: Those that can train. The ones that are due in this round come first.
             short: Those whose slices of this round ended soon. Where none is due, these get one more.
         """
         here = {one for one in lanes if self._machines.get(one) == self._machines.get(lane)} - {lane}

@@ -82,9 +82,6 @@ class Scheduler:
         """Take over the lanes of a new race, none of which is ready yet.
 
         Args:
-            lanes: Their names.
-            mode: How they share the machine.
-            slice_s: How long a slice lasts.
             machines: What two lanes share that train on one machine; None where all do.
         """
         self._lanes = list(lanes)

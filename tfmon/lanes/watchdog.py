@@ -88,14 +88,9 @@ class Watchdog:
         """Watch lanes from the first `beat` on.
 
         Args:
-            snapshot: Returns what is known now.
-            lanes: What stalls are reported to.
-            record_suspension: Gets the stamps of a time in which all was suspended, and its length in seconds.
             slice_s: How long a hung lane gets to wake up in each round.
             least_s: The shortest time without a word that counts.
             start_s: How long a lane may say nothing while it starts before it is ended.
-            clock_ns: The clock of the stamps.
-            asleep_ns: How long the machine has slept; `time_asleep_ns` for None.
         """
         self._snapshot = snapshot
         self._lanes = lanes

@@ -56,8 +56,6 @@ def taken(sample: GpuSample, own: Collection[int], *, own_listed: bool) -> Taken
     """Return the use of a GPU by others since its shares were read before; None where that is not known.
 
     Args:
-        sample: The GPU.
-        own: The pids of all lanes on it.
         own_listed: Whether the driver numbers processes as this machine does: else a lane may look like another.
     """
     shares = sample.busy_by_pid

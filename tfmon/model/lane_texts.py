@@ -137,9 +137,7 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None, *, began: bool) -
     """Return why a child ended that did not say so itself; None for an end that was requested and went well.
 
     Args:
-        event: Its end.
         stalled_since_ns: The last sign of life of a lane that had stalled, which is a failure however it ended.
-        began: Whether it has run tfmon's part.
     """
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     if stalled_since_ns is not None:
@@ -242,12 +240,6 @@ def explained(
     """Return a lane that ran out of its GPU's memory with who else holds it; any other lane as it is.
 
     A script that ended well without ever offering a knob that it was to be set to has failed.
-
-    Args:
-        lane: A lane that has just ended.
-        gpus: The latest samples of its GPUs; the first on which others hold much explains it.
-        own: The processes of all lanes on its machine.
-        knobs: What the lanes of the race offer.
     """
     if lane.command and lane.phase == DONE and lane.ending is None:
         offered = [knob.name for knob in knobs]

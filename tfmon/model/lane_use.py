@@ -193,10 +193,7 @@ class GpuPart:
         """Return the lane's use after a sample of the GPU.
 
         Args:
-            sample: The GPU's.
-            pids: Processes of the lane.
             before: Whether the lane has not opened the GPU yet.
-            only_lane: Whether it is known that no other lane trains on it.
             peak_bytes: Memory that the framework allocated on this GPU; None for unknown.
         """
         first = self.used_before

@@ -192,7 +192,6 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """Write a lane's place and the settings that tell it apart, such as "gpu2/cpu batch_size=256 graph=off".
 
     Args:
-        spec: The lane.
         settings: Those in effect; None for those of the spec.
         differs: The knobs to write, where they are known; None for those that the spec sets apart.
     """

@@ -214,12 +214,7 @@ class Ticker:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         wait: Wait = threading.Condition.wait,
     ) -> None:
-        """Prepare a thread that samples `probe`.
-
-        Args:
-            sink: Called with every event, in the thread of the ticker.
-            wait: Waits for the next tick; a test passes one that follows its own clock.
-        """
+        """Prepare a thread that samples `probe`."""
         self.probe = probe
         self._sink = sink
         self._clock_ns = clock_ns

@@ -238,12 +238,7 @@ TIMEOUT_S = 10.0
 
 
 def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
-    """Return a probe of the machine and of its lanes, and one of its GPUs if there are any.
-
-    Args:
-        lanes: As for `HostProbe`.
-        gpus: Those that are sampled, as `find_gpus` found them.
-    """
+    """Return a probe of the machine and of its lanes, and one of its GPUs if there are any."""
     gpu_probe = choose_gpu_probe(gpus)
     return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
 
@@ -252,7 +247,6 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
     """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none.
 
     Args:
-        gpus: Those that are sampled.
         before_s: How much of the time before the first sample that one covers, where the driver keeps it.
     """
     if not gpus:

@@ -198,7 +198,6 @@ class HostProbe:
         Args:
             lanes: Returns the pid of each lane's first process by the lane's name. A blank name is a process
                 that is not a lane yet: it has no sample, and does not count as the load of others.
-            own_cpu_s: Returns the CPU time of tfmon itself.
         """
         self._lanes = lanes
         self._processes, self._no_processes = processes, Missing("")

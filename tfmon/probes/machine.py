@@ -150,8 +150,7 @@ class Load:
 def need_psutil() -> Any:  # noqa: ANN401 - it has no types
     """Return the module psutil, which is not needed on Linux, and which a host may lack.
 
-    Raises:
-        NoReadingError: it is not there.
+    Raises: NoReadingError where it is not there.
     """
     try:
         return importlib.import_module("psutil")
@@ -162,11 +161,7 @@ def need_psutil() -> Any:  # noqa: ANN401 - it has no types
 def read_load(proc: Path | None = None) -> Load:
     """Read the machine's CPU time and memory.
 
-    Args:
-        proc: The folder to read; by default /proc on Linux, and psutil elsewhere.
-
-    Raises:
-        OSError: the system gives none; NoReadingError without psutil.
+    Raises: OSError where the system gives none; NoReadingError without psutil.
     Source: /proc/stat; elsewhere psutil `cpu_times()`; memory as in `read_memory`.
     """
     total, available = read_memory(proc)
@@ -186,8 +181,7 @@ def read_load(proc: Path | None = None) -> Load:
 def read_memory(proc: Path | None = None) -> tuple[int, int]:
     """Return the machine's memory, and how much of it a program could get now, in bytes.
 
-    Raises:
-        OSError: the system does not say; NoReadingError without psutil.
+    Raises: OSError where the system does not say; NoReadingError without psutil.
     Source: `limits.read_memory`; elsewhere psutil `virtual_memory()`.
     """
     if proc is None and sys.platform != "linux":
@@ -202,8 +196,6 @@ def read_memory(proc: Path | None = None) -> tuple[int, int]:
 def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
     """Return the bytes read from and written to swap since the machine was started; None if unknown.
 
-    Args:
-        proc: As for `read_load`.
     Source: /proc/vmstat, `pswpin` and `pswpout`; elsewhere psutil `swap_memory()`.
     """
     try:

@@ -48,9 +48,6 @@ def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: st
     """Return the profile in a `.xplane.pb` file, see `profile_of`.
 
     Args:
-        path: The file.
-        on_gpu: As in `profile_of`.
-        note: Said of it as well; may be empty.
         chrome: A file that the whole trace is written to in Chrome's format; empty for none. A note says why it
             could not be written.
 

@@ -43,14 +43,7 @@ class Meter(LaneControl):
         waiting: Sized = (),
         gpu_memory: GpuMemory = lambda: (None, None),
     ) -> None:
-        """Measure from the first step on.
-
-        Args:
-            reporter: takes the events; its lock guards the end of a window.
-            settings: the knobs in effect; read anew for each window.
-            waiting: true while a request waits, which ends the stretch.
-            gpu_memory: returns what the framework has allocated now and at its peak.
-        """
+        """Measure from the first step on."""
         super().__init__(reporter, settings, Sampler(), gpu_memory)
         self.reporter = reporter
         self.feed: TensorFlowFeed | None = None

@@ -177,7 +177,6 @@ class StepWatcher(Followed):
 
         Args:
             calls: How many calls of the optimizer that was; with 0 it was no update.
-            mark: What is known of the function that did it.
             function: What did it, if the next steps may be noted in `bundle` where they are like this one.
         """
         assert self.lane is not None

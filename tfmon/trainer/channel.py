@@ -111,11 +111,7 @@ def start_inbox(
     A lane does not outlive its monitor. Unreadable lines are skipped, because a newer monitor may say more.
 
     Args:
-        fd: The request pipe.
-        deliver: Takes each request, in that thread.
-        failed: Takes the reason if the thread dies.
         end: Ends the process instead, and leaves the rest of its group alone.
-        start: Starts the thread.
     """
     file = identity(fd)
 

@@ -60,15 +60,7 @@ class LaneControl:
         gpu_memory: GpuMemory,
         device: str = "cpu",
     ) -> None:
-        """Start paused.
-
-        Args:
-            device: `cpu` or `gpu`; a GPU's clocks take longer to rise after a switch.
-            sink: takes the events.
-            settings: the knobs in effect; read for each window.
-            sampler: adds up the steps that are run between two barriers.
-            gpu_memory: returns what TensorFlow has allocated now and at its peak.
-        """
+        """Start paused."""
         self.clock = StepClock()
         self.sampler = sampler
         self.slices = Slices(device)
@@ -191,7 +183,6 @@ class LaneControl:
 
         Args:
             at_ns: when the device had finished the steps.
-            loss: that of the last step.
             last: no step follows, so the window is closed in any case.
         """
         clock = self.clock

@@ -50,15 +50,7 @@ class Loop(LaneControl):
     def __init__(
         self, pipelines: Pipelines, steps: Steps, assign: Assign, mailbox: Mailbox[Message], reporter: Reporter
     ) -> None:
-        """Build what the assignment asks for.
-
-        Args:
-            pipelines: makes the scenario's input.
-            steps: makes its training step.
-            assign: the settings, the device, and after how many steps the lane finishes.
-            mailbox: where requests and finished setups arrive.
-            reporter: takes the events.
-        """
+        """Build what the assignment asks for."""
         sampler = Sampler(drop_first=True)
         super().__init__(
             reporter,

@@ -101,9 +101,7 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
     devices of the kind `cpu` are logical ones, which share the machine's cores.
 
     Args:
-        kind: `cpu` or `gpu`.
         threads: most CPU threads that one operation may use; anything but an int for no limit.
-        count: on how many devices the lane trains.
 
     Errors: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs.
     Source: `tf.config.experimental.get_device_details`.

@@ -184,14 +184,7 @@ class SetupBuilder:
         deliver: Callable[[SetupReady], object],
         failed: Failed,
     ) -> None:
-        """Build with `pipelines` and `steps`.
-
-        Args:
-            pipelines: Makes the input.
-            steps: Makes the step.
-            deliver: Takes the answer to each request.
-            failed: Takes the reason if a thread dies.
-        """
+        """Build with `pipelines` and `steps`."""
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver

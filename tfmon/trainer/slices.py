@@ -86,7 +86,6 @@ class Slices:
         """End the start with its first stretch if that is one long step, which counts; return whether it did.
 
         Args:
-            span_ns: How long the stretch has lasted.
             steps: Those of the window, from before the slice included.
         """
         long = self.starting and self._speed is None and span_ns >= self._kept_ns and steps == self._steps + 1

@@ -30,10 +30,6 @@ class Stepper:
         """Train `step` on `feed`.
 
         Args:
-            feed: gives the batches.
-            step: takes a batch and returns its loss.
-            clock: takes the times.
-            waiting: true while a message waits, which ends the loop.
             device: `cpu` or `gpu`; a sampled batch is copied to a GPU first, so that the copy has its own time.
         """
         self.feed = feed

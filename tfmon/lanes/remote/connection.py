@@ -50,8 +50,6 @@ class Connection:
         """Connect to nothing yet.
 
         Args:
-            host: How it is reached.
-            sink: Takes the events about the host, in a thread of the connection.
             launcher: Starts ssh; None for the calling thread, whose priority ssh then has.
         """
         self.host = host
@@ -89,8 +87,7 @@ class Connection:
 
         It may block for as long as the launcher lets it.
 
-        Raises:
-            TfmonError: The host cannot be used; the text says why, and what to do.
+        Raises: TfmonError where the host cannot be used; the text says why, and what to do.
         """
         with self._opening:
             if self.lost:
@@ -131,8 +128,7 @@ class Connection:
     def ask(self, question: str, timeout_s: float = ASK_S, **words: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return the answer of `hosts.questions` there. It blocks; not for the thread of the sink.
 
-        Raises:
-            TfmonError: There is no answer; the text says why.
+        Raises: TfmonError where there is no answer; the text says why.
         """
         return self._connected().ask(question, words, timeout_s)
 
@@ -264,13 +260,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
     """Return the doctor's report of a host.
 
-    Args:
-        host: The host.
-        python: The interpreter there; by default the one that would train.
-        imports: Import TensorFlow, too.
-
-    Raises:
-        TfmonError: the host cannot be used.
+    Raises: TfmonError where the host cannot be used.
     """
     connection = Connection(host, lambda _: None)
     try:

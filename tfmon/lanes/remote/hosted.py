@@ -93,13 +93,7 @@ class HostedLane(Child):
 
 
 def start_lane(number: int, words: dict[str, Any], outbox: Outbox) -> HostedLane:
-    """Start the process of a lane; raises OSError where it does not start.
-
-    Args:
-        number: That of its frames.
-        words: What `Connection.start_lane` says of it.
-        outbox: Takes its frames.
-    """
+    """Start the process of a lane; raises OSError where it does not start."""
     environment = dict(words["environment"])
     if words["path_first"]:
         own = str(Path(sys.executable).parent)

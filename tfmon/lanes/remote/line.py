@@ -39,12 +39,7 @@ class HostLine:
     """
 
     def __init__(self, wire: Wire, tell: Callable[[Event], None]) -> None:
-        """Take over a wire whose agent is ready.
-
-        Args:
-            wire: The wire.
-            tell: Takes the events about the host.
-        """
+        """Take over a wire whose agent is ready."""
         self.host, self._called = wire.host.name, wire.host.called
         self.over = threading.Event()
         """Set once the link has ended and all is told."""

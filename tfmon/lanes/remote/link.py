@@ -111,10 +111,7 @@ class Link:
         """Take over a wire whose agent is ready.
 
         Args:
-            wire: The wire.
             take: Takes each frame, but for those of the clock and the end.
-            crowded: Whether nothing more should be read for now.
-            measured: Takes what the pings say.
             ended: Called last, with the stamp of the end; `lost` says why then.
         """
         self.host = wire.host.name

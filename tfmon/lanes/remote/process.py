@@ -28,12 +28,7 @@ class RemoteProcess(LaneProcess):
         """Take over a process that is about to be started.
 
         Args:
-            lane: The lane's name.
-            number: That of its frames.
             scenario: Where its scenario is, there; empty for none.
-            link: Carries its frames.
-            sink: Takes the process and each of its events.
-            ended: Called after its end is told.
         """
         super().__init__(lane, sink, self._here)
         self.number = number

@@ -54,8 +54,7 @@ def answer(question: str, words: Mapping[str, Any]) -> Answer:
 def read_part(found: Answer, name: str, kind: type[Part]) -> Part:
     """Return a part of an answer, of that type.
 
-    Raises:
-        HostError: it is something else.
+    Raises: HostError where it is something else.
     """
     try:
         part: Part = read(found.get(name), kind, strict=False)
@@ -106,9 +105,6 @@ def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_firs
     """Say what is not there, and which content files have.
 
     Args:
-        paths: Files and folders.
-        programs: Commands; those without a slash are looked for in PATH.
-        folder: Where a path begins that is not absolute.
         path_first: Whether the folder of this Python is first in PATH, as it is for lanes of a host with `python`.
     """
     own = [str(Path(sys.executable).parent)] if path_first else []
@@ -195,13 +191,7 @@ class Readings:
         *,
         every_s: float = EVERY_S,
     ) -> None:
-        """Start the probes.
-
-        Args:
-            lanes: Returns the pid of each lane's first process by the lane's name.
-            emit: Called with every sample as a line, in the thread of its probe.
-            gpus: Those that are sampled, as the machine itself found them.
-        """
+        """Start the probes."""
         self._tickers = [
             Ticker(probe, lambda event: emit(encode(event)), interval_s=every_s)
             for probe in choose_probes(lanes, gpus)

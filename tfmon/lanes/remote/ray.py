@@ -55,8 +55,7 @@ class RayCluster:
     def nodes(self) -> tuple[RayNode, ...]:
         """Return the nodes that are alive.
 
-        Raises:
-            HostError: The cluster cannot be used.
+        Raises: HostError where the cluster cannot be used.
         """
         try:
             found: tuple[RayNode, ...] = read(
@@ -112,8 +111,7 @@ class RayCluster:
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:
     """Return how many GPUs a reservation needs for its lanes: they number those that it has from 0.
 
-    Raises:
-        UsageError: a lane is to have all GPUs, of a node that is not known yet.
+    Raises: UsageError where a lane is to have all GPUs, of a node that is not known yet.
     """
     lanes = [spec for spec in specs if spec.kind == "gpu"]
     for spec in lanes:

@@ -111,13 +111,7 @@ class Shell:
     """
 
     def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
-        """Start the command, and return where it runs.
-
-        Args:
-            command: Its words.
-            given: Variables that it has besides the node's.
-            nice: The nice value that it ought to have.
-        """
+        """Start the command, and return where it runs."""
         import ray
 
         context = ray.get_runtime_context()
@@ -171,7 +165,6 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
     """Return the variables of a command: those of Ray's worker without what Ray added, and with what is given.
 
     Args:
-        worker: The variables of Ray's worker.
         given: What the monitor's own lanes have of those that Ray sets.
         visible: The GPUs that are reserved, as Ray names them: it counts them as the driver does.
     """

@@ -45,10 +45,8 @@ def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  #
 
     Args:
         fail: Called in another thread where Ray does not answer, and ends the process.
-        words: Those of the reservation.
 
-    Raises:
-        Refusal: There is none, or it does not take this process.
+    Raises: Refusal where there is none, or it does not take this process.
     """
     given = words["address"] or os.environ.get("RAY_ADDRESS", "")
     address = "" if given == "auto" else given
@@ -178,12 +176,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a reservation could be on; raises Refusal where there is none.
-
-    Args:
-        nodes: Those of the cluster, as `list_nodes` returns them.
-        words: Those of the reservation.
-    """
+    """Return the nodes that a reservation could be on; raises Refusal where there is none."""
     word, gpus, cpus = words["word"], words["gpus"], words["cpus"]
     have = have_text(nodes)
     found = [node for node in nodes if words["node"] in ("", node["id"])]
@@ -235,11 +228,7 @@ def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> 
 
 
 def lacking(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any], waited_s: float) -> Refusal:
-    """Return why a reservation got no room for so long.
-
-    Args:
-        nodes: Those that it could be on, as they are now.
-    """
+    """Return why a reservation got no room for so long."""
     for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
         amount = words[key]
         known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]

@@ -91,8 +91,7 @@ class Wire:
     def __init__(self, host: Host) -> None:
         """Start the launcher.
 
-        Raises:
-            TfmonError: It did not start.
+        Raises: TfmonError where it did not start.
         """
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
@@ -131,8 +130,7 @@ class Wire:
     def greet(self) -> None:
         """Start the agent, and wait for its greeting.
 
-        Raises:
-            TfmonError: There is no agent there; the launcher has ended.
+        Raises: TfmonError where there is no agent there; the launcher has ended.
         """
         try:
             self._greet()
@@ -259,8 +257,7 @@ class Wire:
 def words_of(host: Host) -> list[str]:
     """Return the command that starts a shell on a host, whose stdin and stdout are passed.
 
-    Raises:
-        UsageError: The name would be read as an option.
+    Raises: UsageError where the name would be read as an option.
     """
     if host.ray is not None:
         return [*host.ray.command("lane"), SHELL]

@@ -181,7 +181,6 @@ class NvidiaDevice:
 
         Args:
             whole: For an instance the handle of its GPU, which reports power, clocks and the link.
-            part_of: For an instance the UUID of its GPU.
         """
         self.close()
         own = DeviceCalls(nvml, handle)

@@ -38,12 +38,7 @@ class BusyMeter:
     """
 
     def __init__(self, calls: DeviceCalls, *, before_s: float = 0.0) -> None:
-        """Read the load through the driver.
-
-        Args:
-            calls: The device.
-            before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
-        """
+        """Read the load through the driver."""
         self._calls = calls
         self._before_us = round(before_s * 1e6)
         self._cursor: int | None = None
