@@ -43,7 +43,13 @@ class SweepProgram:
         try:
             if options.resume is not None:
                 state, self.file = sweeps.resume(_last() if str(options.resume) == "last" else options.resume)
-                options = _as_before(state.plan, options)
+                race = replace(
+                    options.race,
+                    settings=state.plan.settings,
+                    slice_s=state.plan.slice_s,
+                    python=Path(state.plan.python),
+                )
+                options = replace(options, places=options.places or state.plan.words, race=race)
                 self._info = _with_scope(
                     _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
                 )
@@ -207,9 +213,3 @@ def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ..
             f"{info.path} has changed since: what is measured does not belong to it", "begin another sweep"
         )
     return info
-
-
-def _as_before(plan: SweepPlan, options: SweepOptions) -> SweepOptions:
-    """Return the options of a sweep that goes on: its own, in other places if some are given."""
-    race = replace(options.race, settings=plan.settings, slice_s=plan.slice_s, python=Path(plan.python))
-    return replace(options, places=options.places or plan.words, race=race)

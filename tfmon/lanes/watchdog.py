@@ -54,11 +54,6 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
 
 
-def _may_be_ended(lane: LaneState, snapshot: Snapshot) -> bool:
-    """Return whether a lane still starts, and is not a script that runs for as long as it likes."""
-    return lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
-
-
 # ---------------------------------------------------------------- the watchdog
 
 BEAT_S = 0.5
@@ -150,7 +145,9 @@ class Watchdog:
                 continue
             self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
             self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
-            if self._silent_ns[key] > self._start_s * 1e9 and _may_be_ended(lane, snapshot):
+            if self._silent_ns[key] > self._start_s * 1e9 and (
+                lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
+            ):
                 self._lanes.give_up(name, self._silent_ns[key] / 1e9)
                 continue
             limit_s = self._slice_s if stalled else patience_s(lane, self._least_s)

@@ -170,17 +170,16 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
         only_lane=only_lane and not opening and state.phase != BUILDING,
         peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
     )
-    known_ones = {key: one for key, one in use.parts.items() if _is_one_of(state, key)}
+    known_ones = {
+        key: one
+        for key, one in use.parts.items()
+        if not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
+    }
     return replace(
         state,
         measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_use=replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing),
     )
-
-
-def _is_one_of(state: LaneState, key: str) -> bool:
-    """Return whether a GPU that was taken for the lane's by its index is one of those that CUDA told."""
-    return not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
 
 
 def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:

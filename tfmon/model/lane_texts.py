@@ -58,11 +58,6 @@ def without_chatter(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if not _CHATTER.match(line)]
 
 
-def without_profiles(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of an output but for those about tfmon's own profiles."""
-    return (line for line in lines if not _OF_A_PROFILE.match(line))
-
-
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event; the same object if there is nothing to add."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
@@ -80,7 +75,7 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             if event.traced_steps:
                 yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
         case LanePrinted():
-            for line in without_profiles(event.lines):
+            for line in (line for line in event.lines if not _OF_A_PROFILE.match(line)):
                 yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())

@@ -78,7 +78,12 @@ class Meter(LaneControl):
         clock = self.clock
         in_window = self._uncounted or self._sampling or self._capture is not None
         if not in_window and clock.last_end_ns and self.steady:
-            self._begin_steps_in_no_window()
+            if self.profile_request is not None:
+                request, self.profile_request = self.profile_request, None
+                self._begin_capture(request)
+            elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
+                self._sampling = True
+                self.take_feed()
         if self._capture is not None:
             self._marker.enter_context(self._capture[0].step())
         self._began_ns = at_ns or time.monotonic_ns()
@@ -279,14 +284,6 @@ class Meter(LaneControl):
         self.clock.examples += examples
 
     # ------------------------------------------------------------ steps in no window
-
-    def _begin_steps_in_no_window(self) -> None:
-        if self.profile_request is not None:
-            request, self.profile_request = self.profile_request, None
-            self._begin_capture(request)
-        elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
-            self._sampling = True
-            self.take_feed()
 
     def _finish_sample(self) -> None:
         """End a step between two barriers; the barrier before it is the end of the window before."""

@@ -136,7 +136,7 @@ class Loop(LaneControl):
             self._find_computing_share(PROFILED_STEPS)
             if self.slices.current is None:
                 clock.marks.add(PROFILE)
-        if self._may_sample():
+        if self.steady and self.sampler.due(time.monotonic_ns()):
             self._stepper.sample(self.sampler, self.step_ns)
             self.begin_window(clock.last_end_ns)
         end_ns = self.slices.due_ns(self.stretch_began_ns)
@@ -204,9 +204,6 @@ class Loop(LaneControl):
             self._shares.record(self.settings, None, 0)
         self._calls_ns.clear()
         self.discard_steps()
-
-    def _may_sample(self) -> bool:
-        return self.steady and self.sampler.due(time.monotonic_ns())
 
     # ------------------------------------------------------------ messages
 

@@ -61,7 +61,10 @@ class Pipelines:
             if data is not None and not isinstance(data, tf.data.Dataset):
                 # Pipelines share a tensor; each would copy an array.
                 arrays = tuple(data) if isinstance(data, list) else data
-                check_lengths(tf.nest.flatten(arrays))
+                lengths = [len(array) for array in tf.nest.flatten(arrays) if getattr(array, "shape", ())]
+                if len(set(lengths)) > 1:
+                    told = " and ".join(map(str, dict.fromkeys(lengths)))
+                    raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
                 check_copy(tf.nest.flatten(arrays))
                 data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
         self._source = data
@@ -187,14 +190,6 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
         raise ScenarioError("`data` returns batches; return single examples, as the knob batch_size makes batches")
     if isinstance(data, Iterator):
         raise ScenarioError(f"`data` returns a {type(data).__name__}, which can be read once; {EXAMPLES}")
-
-
-def check_lengths(arrays: Iterable[Any]) -> None:
-    """Raise ScenarioError for arrays of unlike lengths."""
-    lengths = [len(array) for array in arrays if getattr(array, "shape", ())]
-    if len(set(lengths)) > 1:
-        told = " and ".join(map(str, dict.fromkeys(lengths)))
-        raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
 
 
 def check_copy(arrays: Iterable[Any]) -> None:

@@ -84,7 +84,12 @@ class Agent:
         try:
             while self._over is None:
                 self._write()
-                self._control_flow()
+                flowing = self._outbox.waiting_bytes < WAITING_BYTES
+                if flowing != self._flowing:
+                    self._flowing = flowing
+                    for lane in self._lanes.values():
+                        if lane.metric_fd in lane.open:
+                            self._watch(lane, lane.metric_fd, on=flowing)
                 for key, _ in self._selector.select(self._wait_s()):
                     key.data()
                 self._look_after_lanes()
@@ -149,15 +154,6 @@ class Agent:
                 self._selector.register(self._out_fd, selectors.EVENT_WRITE, lambda: None)
             else:
                 self._selector.unregister(self._out_fd)
-
-    def _control_flow(self) -> None:
-        """Read the metric pipes only while not too much waits for the link."""
-        flowing = self._outbox.waiting_bytes < WAITING_BYTES
-        if flowing != self._flowing:
-            self._flowing = flowing
-            for lane in self._lanes.values():
-                if lane.metric_fd in lane.open:
-                    self._watch(lane, lane.metric_fd, on=flowing)
 
     def _look_after_lanes(self) -> None:
         now_s = time.monotonic()

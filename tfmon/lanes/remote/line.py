@@ -141,14 +141,11 @@ class HostLine:
                 code, ended_ns = ENDED.unpack(frame.payload)
                 self.deliver(lambda: self._end_process(process, code, ended_ns))
             case Kind.STARTED | Kind.ANSWER:
-                self._take_answer(frame)
+                answered = self._questions.get(frame.number)
+                if answered is not None and not answered.done():
+                    answered.set_result(frame)
             case Kind.EVENT:
                 self.deliver(lambda: self._tell_reading(frame.payload))
-
-    def _take_answer(self, frame: Frame) -> None:
-        answered = self._questions.get(frame.number)
-        if answered is not None and not answered.done():
-            answered.set_result(frame)
 
     def _crowded(self) -> bool:
         """Return whether too much waits to be told; an answer is read all the same: someone waits."""

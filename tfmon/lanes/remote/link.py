@@ -209,7 +209,10 @@ class Link:
                 wire.read_errors()
             if now_s >= beat_s:
                 beat_s = now_s + BEAT_S
-                self._beat()
+                self._ping()
+                self._beats += 1
+                if self._beats % SETTLE_BEATS == 0:
+                    self._settle()
             self._write()
             if self._closing and not self._close_s:
                 self._close_s = now_s + CLOSE_S
@@ -257,12 +260,6 @@ class Link:
             self._selector.register(fd, events)
 
     # ---------------------------------------------------------------- heartbeat and clock
-
-    def _beat(self) -> None:
-        self._ping()
-        self._beats += 1
-        if self._beats % SETTLE_BEATS == 0:
-            self._settle()
 
     def _ping(self) -> None:
         self.put(Kind.PING, 0, STAMP.pack(time.monotonic_ns()))

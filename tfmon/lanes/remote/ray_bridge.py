@@ -82,10 +82,6 @@ class Channel:
         """End because a thread has died. Thread: that one."""
         self.fail(Refusal(reason))
 
-    def close_out(self) -> None:
-        """Close stdout; what is written to it from now on is lost. Thread: any."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.out_fd)
-
     def end_with_monitor(self) -> NoReturn:
         """End a little after the monitor's end of stdin is closed, whatever else is going on. Thread: its own."""
         ends = select.poll()
@@ -300,7 +296,7 @@ class RayLane:
             if not why_silent(address):
                 answered_s = time.monotonic()
         self._channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
-        self._channel.close_out()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._channel.out_fd)  # what is written from now on is lost
         if self._shell is not None:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(self._end(), timeout=HEAD_EVERY_S)
