@@ -218,7 +218,12 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     if shared := _shared(lane):
         text = f"{text} ({shared})"
     advice = tuple(one for kind in kinds for one in advice_for(kind, lane, snapshot.race.knobs))
-    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, _also(snapshot, lane))
+    also = (
+        *_of_the_host(snapshot, lane),
+        *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
+        *_of_several_devices(lane),
+    )
+    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also)
 
 
 def _shared(lane: LaneState) -> str:
@@ -254,16 +259,6 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
 # ---------------------------------------------------------------- what else slows it down
 
 
-def _also(snapshot: Snapshot, lane: LaneState) -> tuple[str, ...]:
-    """Return a line for each unusual reading of the machine."""
-    lines = (
-        *_of_the_host(snapshot, lane),
-        *([line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)]),
-        *_of_several_devices(lane),
-    )
-    return tuple(line for line in lines if line)
-
-
 def _of_several_devices(lane: LaneState) -> list[str]:
     """Say where adding the gradients up over the devices is counted: the windows do not tell it apart."""
     if lane.spec.devices == 1 or lane.command:
@@ -274,7 +269,7 @@ def _of_several_devices(lane: LaneState) -> list[str]:
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    host, lines = snapshot.host_of(lane), []
+    host, lines = snapshot.place_of(lane).sample, []
     if host is None:
         return []
     if (swapped := known(host.swap_in_bytes_per_s)) is not None and swapped > 1e6:

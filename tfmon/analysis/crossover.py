@@ -224,9 +224,8 @@ def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
         around = known[max(0, at - 1) : at + 2]
         leads = {_lead(other) for other in around if other.sure}
         most = SURE_PAIRS if place.sure else MOST_PAIRS
-        if place.pairs < most and (
-            (len({_lead(place) for place in around}) > 1) or (not place.sure and len(leads) != 1)
-        ):
+        flips = len({_lead(one) for one in around}) > 1
+        if place.pairs < most and (flips or (not place.sure and len(leads) != 1)):
             near.append(place)
     return near
 
@@ -284,7 +283,8 @@ def _answer(
     if not sure:
         return f"too close to call {span}: neither lane is clearly faster"
     winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
-    factors = sorted(_factor(place) for place in sure)
+    ratios = [place.ratio.value for place in sure if place.ratio is not None]
+    factors = sorted(max(ratio, 1 / ratio) for ratio in ratios)
     least, most = units.ratio(factors[0]), units.ratio(factors[-1])
     by = f"by {least}" if least == most else f"by {least} to {most}"
     where, doubt = "throughout", ""
@@ -292,11 +292,6 @@ def _answer(
         where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
     yet = "" if state.over else " so far"
     return f"no crossing{yet} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
-
-
-def _factor(place: CurvePoint) -> float:
-    assert place.ratio is not None
-    return max(place.ratio.value, 1 / place.ratio.value)
 
 
 def _rounded(value: float) -> str:

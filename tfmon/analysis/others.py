@@ -247,7 +247,9 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None
     stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
     others = _per_time(loads, [load.others_ns for load in loads], NO_DELAYS)
-    return Contention(_share_contended(loads), stolen, ratio, others)
+    known = [load.contended for load in loads if load.contended is not None]
+    share: Reading = NO_DELAYS if loads else NO_SLICES
+    return Contention(sum(known) / len(known) if known else share, stolen, ratio, others)
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
@@ -274,13 +276,6 @@ def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> floa
 def _bound_by_cpu(loads: Sequence[SliceLoad]) -> bool:
     busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in loads)
     return bool(loads) and busy_ns >= BUSY_CORES * sum(load.span_ns for load in loads)
-
-
-def _share_contended(loads: Sequence[SliceLoad]) -> Reading:
-    known = [load.contended for load in loads if load.contended is not None]
-    if known:
-        return sum(known) / len(known)
-    return NO_DELAYS if loads else NO_SLICES
 
 
 def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:

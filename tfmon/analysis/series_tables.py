@@ -65,14 +65,8 @@ def answer(found: Found) -> list[str]:
             line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
         elif rivals:
             line += f"; {len(rivals)} others are within its error"
-        if found.over and (
-            unknown := (
-                sum(
-                    row.combination.kind == kind and row.ratio is None and row.outcome != REFUSED
-                    for row in found.rows
-                )
-            )
-        ):
+        without = [row for row in found.rows if row.ratio is None and row.outcome != REFUSED]
+        if found.over and (unknown := sum(row.combination.kind == kind for row in without)):
             line += f"; {unknown} without a ratio may be better"
         if best.learns:
             line += f"; it {learns_text(best)}"

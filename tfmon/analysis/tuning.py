@@ -19,7 +19,7 @@ from tfmon.analysis.bottleneck import Bottleneck, Shares, find_bottleneck
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
-from tfmon.model.knobs import Knob, KnobValue, Settings, find
+from tfmon.model.knobs import Knob, KnobValue, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import KnobChange, Period
@@ -151,12 +151,6 @@ def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     return [period.changes, *tuned] if period.changes else tuned
 
 
-def _in_effect(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
-    """Return whether the lane of an attempt trains under these settings, as far as the attempt is about them."""
-    lane = next((one for one in snapshot.lanes if one.spec.name == attempt.lane), None)
-    return lane is not None and all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
-
-
 def plan_attempt(
     lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequence[Knob], choices: int = 1
 ) -> Attempt:
@@ -270,8 +264,9 @@ def news(snapshot: Snapshot) -> str:
     lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
         return f"{lead}{state.ended}" if state.over else f"{lead}measuring what limits it"
-    kept = attempt.outcome == KEPT
-    if state.over and not _in_effect(snapshot, attempt, attempt.after if kept else attempt.before):
+    settings = attempt.after if attempt.outcome == KEPT else attempt.before
+    in_effect = all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
+    if state.over and not (in_effect and lane.spec.name == attempt.lane):
         return ""
     if attempt is state.total:
         return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(lane, attempt)}"

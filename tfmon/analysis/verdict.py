@@ -228,7 +228,12 @@ def _judged(
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
-    lanes = sorted(compared, key=_pace, reverse=True)
+
+    def pace(lane: tuple[LaneState, Throughput]) -> float:
+        state, throughput = lane  # one disturbed slice hardly moves what the pairs are about
+        return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
+
+    lanes = sorted(compared, key=pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
 
     def compared_with(one: tuple[LaneState, Throughput], other: tuple[LaneState, Throughput]) -> LogRatio | None:
@@ -310,12 +315,6 @@ def _ranked(
             who = f"{short_name(knobs[0])} {first} over {second}: {one.spec.id}/{other.spec.id}"
             told.append(ahead(who, found))
     return tuple(told)
-
-
-def _pace(lane: tuple[LaneState, Throughput]) -> float:
-    """Return the throughput that the pairs are about, which one disturbed slice hardly moves."""
-    state, throughput = lane
-    return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
 
 
 def _interval_words(ratio: Estimate) -> tuple[str, str]:

@@ -10,9 +10,9 @@ from tfmon import units
 from tfmon.analysis.others import is_free, ranked, state, why
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
-from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
+from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE
 from tfmon.model.readings import GpuSample
-from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, obstacle, parse_lane
+from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -105,13 +105,6 @@ def device_of(gpus: Sequence[Gpu], found: GpuSearch) -> str:
     if gpus[0].part_of:
         return short_name(gpus[0], found)
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
-
-
-def check_together(spec: LaneSpec, settings: Settings) -> None:
-    """Raise UsageError for settings under which the devices of a lane cannot train together."""
-    reason = obstacle(settings, spec.devices)
-    if reason:
-        raise UsageError(f"{spec.place}: {reason}")
 
 
 # ---------------- instances of GPUs that are split up (MIG)

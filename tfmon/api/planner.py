@@ -24,7 +24,16 @@ from tfmon.lanes.spare import FRESH_EVERY_S
 from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
-from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, parse_lane, step_batch
+from tfmon.model.spec import (
+    ANY_GPU,
+    SCOPE_HINT,
+    LaneSpec,
+    SpecError,
+    name_lanes,
+    obstacle,
+    parse_lane,
+    step_batch,
+)
 
 if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
@@ -92,7 +101,9 @@ def plan_race(
     for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
         check_settings(info, settings, spec.devices)
-        devices.check_together(spec, settings)
+        reason = obstacle(settings, spec.devices)
+        if reason:
+            raise UsageError(f"{spec.place}: {reason}")
         uuids = ",".join(gpu.uuid for gpu in gpus) or None
         numbers = [gpu.physical_gpu for gpu in gpus]
         environment = {} if as_is else lane_environment(spec, uuids, numbers)

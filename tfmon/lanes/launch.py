@@ -112,7 +112,11 @@ def launch(
                 open_place(command.view)
                 words = [*entry(command.view), *words]
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
-            merged.update(_script_environment(merged, pipes, command.settings))
+            before = merged.get("PYTHONPATH", "")
+            path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
+            merged.update(
+                {VARIABLE: pipes.text(), SETTINGS: json.dumps(command.settings), HOLDER: "", "PYTHONPATH": path}
+            )
         popen = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -148,13 +152,6 @@ def _lock_file() -> tuple[int, str]:
         file.write(token.encode())
         file.flush()
         return os.dup(file.fileno()), token
-
-
-def _script_environment(environment: Mapping[str, str], pipes: LanePipes, settings: Settings) -> dict[str, str]:
-    """Return the variables by which a Python of the lane finds its pipes and its knobs."""
-    before = environment.get("PYTHONPATH", "")
-    path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
-    return {VARIABLE: pipes.text(), SETTINGS: json.dumps(settings), HOLDER: "", "PYTHONPATH": path}
 
 
 # ---------------------------------------------------------------- a user's command whose monitor is killed

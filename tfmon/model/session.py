@@ -144,10 +144,6 @@ class Snapshot:
             return self.machine_of(lane).cpu_name
         return lane.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
-    def gpu_of(self, lane: LaneState) -> GpuSample | None:
-        """Return the latest sample of the GPU that a lane trains on, of several the first; or None."""
-        return next(iter(self.gpus_of(lane)), None)
-
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
         """Return the latest sample of each GPU that a lane trains on, by their indexes."""
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))

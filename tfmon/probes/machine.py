@@ -244,20 +244,17 @@ class Disturbances:
         Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`; usable cores every 30 s.
         """
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
+        if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
+            self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))
+            self._cores_at_ns = at_ns
         return {
-            "usable_cores": self._usable_cores(at_ns),
+            "usable_cores": self._cores,
             "swap_in_bytes_per_s": self._swapped_in.per_s(swapped[0], at_ns) if swapped else _NO_SWAP,
             "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
             "cpu_pressure_pct": self._pressure("cpu"),
             "memory_pressure_pct": self._pressure("memory"),
             "throttled_pct": self._throttling.read(at_ns, lanes),
         }
-
-    def _usable_cores(self, at_ns: int) -> Reading:
-        if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
-            self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))
-            self._cores_at_ns = at_ns
-        return self._cores
 
     def _pressure(self, kind: str) -> Reading:
         """Units: percent of the last 10 s, as the kernel averages it."""

@@ -80,6 +80,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
     devices = tuple(sorted((gpu.busy(one, loop) for one in gpus), key=lambda device: -device.kernels_ns))
     runs = [run for one in gpus for run in one.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
+    starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
     profile = Profile(
         steps=steps,
         step_ns=total(loop.window) / 1000 / steps,
@@ -96,7 +97,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
         drain_ns=total(_drain(loop)) / 1000 / steps,
         devices=devices,
         ops=NO_GPU_EVENTS if host_only else _ops(runs, loop),
-        retraced_steps=_retraced(loop),
+        retraced_steps=sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps),
         retraces=_repeats(loop.tracings),
         compiles=_repeats(loop.compilings),
         bottleneck=UNTOLD,
@@ -172,12 +173,6 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
         for (name, kind, device), (count, spent) in ranked[:TOP]
     )
     return Ops(top, len(inside), self_ps / 1000 / steps, busy_ps / 1000 / steps, self_ps / busy_ps)
-
-
-def _retraced(loop: LoopThread) -> int:
-    """Count the steps in which a function was traced or compiled."""
-    starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
-    return sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps)
 
 
 def _repeats(builds: Sequence[FunctionBuild]) -> tuple[Repeat, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,13 @@ class Pipelines:
                 if len(set(lengths)) > 1:
                     told = " and ".join(map(str, dict.fromkeys(lengths)))
                     raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
-                check_copy(tf.nest.flatten(arrays))
+                needed = sum(int(getattr(array, "nbytes", 0)) for array in tf.nest.flatten(arrays))
+                free = free_bytes()
+                if free is not None and needed > free:
+                    raise MemoryShortageError(
+                        f"the data take {memory(needed)}, and TensorFlow's copy of them as much again, "
+                        f"but {memory(free)} of memory are free: {SMALLER}"
+                    )
                 data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
         self._source = data
         if data is not None and (cardinality := int(data.cardinality())) >= 0:
@@ -190,19 +196,6 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
         raise ScenarioError("`data` returns batches; return single examples, as the knob batch_size makes batches")
     if isinstance(data, Iterator):
         raise ScenarioError(f"`data` returns a {type(data).__name__}, which can be read once; {EXAMPLES}")
-
-
-def check_copy(arrays: Iterable[Any]) -> None:
-    """Check that TensorFlow's copy of these arrays fits into the free memory.
-
-    Errors: MemoryShortageError; none if the free memory is unknown.
-    """
-    needed, free = sum(int(getattr(array, "nbytes", 0)) for array in arrays), free_bytes()
-    if free is not None and needed > free:
-        raise MemoryShortageError(
-            f"the data take {memory(needed)}, and TensorFlow's copy of them as much again, "
-            f"but {memory(free)} of memory are free: {SMALLER}"
-        )
 
 
 def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401

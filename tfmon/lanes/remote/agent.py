@@ -90,7 +90,9 @@ class Agent:
                     for lane in self._lanes.values():
                         if lane.metric_fd in lane.open:
                             self._watch(lane, lane.metric_fd, on=flowing)
-                for key, _ in self._selector.select(self._wait_s()):
+                due = [1.0 + time.monotonic()]
+                due += [at for lane in self._lanes.values() if (at := lane.output_due_s) is not None]
+                for key, _ in self._selector.select(max(0.0, min(due) - time.monotonic())):
                     key.data()
                 self._look_after_lanes()
                 if not self._held and time.monotonic() - self._heard_s > SILENCE_S:
@@ -112,12 +114,6 @@ class Agent:
             self._outbox.put(Kind.EVENT, 0, line)
 
     # ---------------------------------------------------------------- the loop
-
-    def _wait_s(self) -> float:
-        """Return how long there is nothing to do unless something comes."""
-        due = [1.0 + time.monotonic()]
-        due += [at for lane in self._lanes.values() if (at := lane.output_due_s) is not None]
-        return max(0.0, min(due) - time.monotonic())
 
     def _hear(self) -> None:
         try:

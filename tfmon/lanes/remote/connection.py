@@ -154,9 +154,12 @@ class Connection:
             line = self._connected()
         except TfmonError as error:
             raise ConnectionError(str(error)) from error
+        nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
+        if nice is not None:  # the launcher changes what the lane should have
+            environment = {**environment, **expected(nice, os.environ, environment)}
         words: dict[str, Any] = {
             "name": lane.spec.name,
-            "environment": {**lane.environment, **self._surroundings(lane)},
+            "environment": environment,
             "python": "",
             "script": "" if script == BOOTSTRAP else str(script),
             "command": None,
@@ -172,11 +175,6 @@ class Connection:
         process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line.link, sink, ended)
         line.begin(process, words, START_S)
         return process
-
-    def _surroundings(self, lane: LanePlan) -> dict[str, str | None]:
-        """Return the environment that a lane should have, where the launcher changes it."""
-        nice = self.host.ray.nice if self.host.ray is not None else None
-        return {} if nice is None else expected(nice, os.environ, lane.environment)
 
     @staticmethod
     def _ship(line: HostLine, scenario: Path) -> str:
