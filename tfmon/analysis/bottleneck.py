@@ -221,8 +221,10 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     also = (
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
-        *_of_several_devices(lane),
     )
+    if lane.spec.devices > 1 and not lane.command:  # the windows do not tell it apart
+        counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
+        also = (*also, f"all-reduce of the gradients counts as {counts}")
     return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also)
 
 
@@ -257,15 +259,6 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
 
 
 # ---------------------------------------------------------------- what else slows it down
-
-
-def _of_several_devices(lane: LaneState) -> list[str]:
-    """Say where adding the gradients up over the devices is counted: the windows do not tell it apart."""
-    if lane.spec.devices == 1 or lane.command:
-        return []
-    if lane.spec.kind == "gpu":
-        return ["all-reduce of the gradients counts as computing; a profile tells it apart"]
-    return ["all-reduce of the gradients counts as starting the step"]
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:

@@ -240,16 +240,6 @@ def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
     return [abs(value - middle) > far for value in logs]
 
 
-def order_effect(logs: Sequence[float], first_leads: Sequence[bool]) -> float | None:
-    """Return half of what the log ratio is larger by where the first lane's slice came first.
-
-    None from too few pairs of one order.
-    """
-    leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
-    following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
-    return None if leading is None or following is None else (leading.value - following.value) / 2
-
-
 def between_processes(
     logs: Sequence[float],
     processes: Sequence[int],
@@ -266,7 +256,9 @@ def between_processes(
         groups.setdefault(process, []).append(value)
     effective = len(logs) ** 2 / sum(len(group) ** 2 for group in groups.values()) if logs else 1.0
     learnt = _learnt(list(groups.values()))
-    known = [one for one in (_capped(prior), learnt) if one is not None]
+    if prior is not None and prior.degrees > MOST_DEGREES:
+        prior = BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
+    known = [one for one in (prior, learnt) if one is not None]
     supposed = supposed_sd**2
     squares = SUPPOSED_DEGREES * supposed + sum(one.squares for one in known)
     degrees = SUPPOSED_DEGREES + sum(one.degrees for one in known)
@@ -291,12 +283,6 @@ def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
     return BetweenProcesses(squares - degrees * scatter, degrees, 1)
 
 
-def _capped(prior: BetweenProcesses | None) -> BetweenProcesses | None:
-    if prior is None or prior.degrees <= MOST_DEGREES:
-        return prior
-    return BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
-
-
 def _compare(
     logs: Sequence[float],
     first_leads: Sequence[bool],
@@ -305,7 +291,12 @@ def _compare(
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> LogRatio | None:
     """Compare two lanes by the log ratios of pairs, which slice of each came first, and the processes of both."""
-    effect = order_effect(logs, first_leads) if first_leads else None
+    effect = None  # half of what the log ratio is larger by where the first lane's slice came first
+    if first_leads:
+        leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
+        following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
+        if leading is not None and following is not None:
+            effect = (leading.value - following.value) / 2
     if effect is not None:
         logs = [
             value - effect if leads else value + effect for value, leads in zip(logs, first_leads, strict=True)

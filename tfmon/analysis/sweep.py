@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -152,12 +152,14 @@ def _outcome(row: SweepRow, plan: SweepPlan, floor: float) -> str:
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
+def choices_of(combinations: Iterable[Combination], kind: str) -> int:
+    """Return from how many combinations the best on a kind of device is chosen, beside the baseline."""
+    return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
+
+
 def rank(state: SweepState, before: Found | None = None) -> Found:
     """Return the results of a sweep so far; `before` spares the figures of combinations without news."""
-    choices = {
-        kind: max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in state.combinations))
-        for kind in state.plan.kinds
-    }
+    choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
     if before is not None:
         earlier = before.rows
     else:  # what each tells of equal processes counts for the others

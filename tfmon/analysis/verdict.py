@@ -291,7 +291,13 @@ def _judged(
         left_s=left_s,
         answer_ns=answer_ns,
     )
-    return _with_scaling(judged, scaling_of(snapshot, [lane for lane, _ in compared], ratio))
+    scaling = scaling_of(snapshot, [lane for lane, _ in compared], ratio)
+    if not scaling:
+        return judged
+    told, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
+    if judged.winner != scaling[-1].lane:  # where most devices win, how it grows is all there is to say
+        told, brief = f"{judged.text}; {brief}", f"{judged.short}; {brief}"
+    return replace(judged, text=told, short=brief, scaling=scaling)
 
 
 def ahead(who: str, ratio: Estimate) -> str:
@@ -322,16 +328,6 @@ def _interval_words(ratio: Estimate) -> tuple[str, str]:
     _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     interval = f"95 % CI {interval}"
     return f"{interval}, {ratio.pairs} pairs", interval
-
-
-def _with_scaling(found: Verdict, scaling: tuple[Scaling, ...]) -> Verdict:
-    """Return a verdict that says how the throughput grows with the devices: instead, where most devices win."""
-    if not scaling:
-        return found
-    told, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
-    if found.winner != scaling[-1].lane:
-        told, brief = f"{found.text}; {brief}", f"{found.short}; {brief}"
-    return replace(found, text=told, short=brief, scaling=scaling)
 
 
 def _named(snapshot: Snapshot, text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:

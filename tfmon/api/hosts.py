@@ -64,8 +64,13 @@ class Hosts:
             except BaseException:
                 self.close()  # or the threads would go on waiting for their hosts
                 raise
-        if problems:
-            raise _together(problems)
+        lines = [*dict.fromkeys(one.line for one in problems)]
+        if len(lines) == 1:
+            raise problems[0]
+        if lines:  # each host has its line, with its own hint
+            together = TfmonError("\ntfmon: ".join(lines))
+            together.exit_code = max(one.exit_code for one in problems)
+            raise together
 
     def search(self, host: str) -> GpuSearch:
         """Return the GPUs of a connected host."""
@@ -120,16 +125,6 @@ class Hosts:
                 f"{told} is not there on {name}" if len(missing) == 1 else f"{told} are not there on {name}",
                 "a command needs the same paths on every machine that it runs on",
             )
-
-
-def _together(problems: Sequence[TfmonError]) -> TfmonError:
-    """Return one error for all: each host has its line, with its own hint where there are several."""
-    lines = {one.line: one for one in problems}
-    if len(lines) == 1:
-        return problems[0]
-    together = TfmonError("\ntfmon: ".join(lines))
-    together.exit_code = max(one.exit_code for one in problems)
-    return together
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:

@@ -309,7 +309,7 @@ class Program:
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
-            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.launcher))
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.children.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Connection:

@@ -148,10 +148,6 @@ class Snapshot:
         """Return the latest sample of each GPU that a lane trains on, by their indexes."""
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
-    def host_of(self, lane: LaneState) -> HostSample | None:
-        """Return the latest sample of the machine that a lane trains on, or None."""
-        return self.place_of(lane).sample
-
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
         """Return the age of a sample that should have been followed by others long ago, else None.
 

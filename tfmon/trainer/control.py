@@ -25,7 +25,15 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer.slices import CpuMeter, Slices
-from tfmon.trainer.step_clock import KNOB_CHANGE, OutlierWindows, Sampler, Samples, StepClock, TraceWatch
+from tfmon.trainer.step_clock import (
+    COMPILING,
+    KNOB_CHANGE,
+    MOST_OUTLIER_WINDOWS,
+    Sampler,
+    Samples,
+    StepClock,
+    TraceWatch,
+)
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
 """Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
@@ -77,7 +85,8 @@ class LaneControl:
         self._gpu_memory = gpu_memory
         self.measured_steps = 0
         """Steps in windows that were sent without a mark."""
-        self._outliers = OutlierWindows()
+        self._traced_windows = 0
+        """Windows that were marked for a trace since the last knob change."""
         self._steps_when_ready = 0
         self._cpu = CpuMeter()
         self._examples_reported = self._examples_before = 0
@@ -127,7 +136,7 @@ class LaneControl:
 
     def knob_changed(self, request: SetKnob) -> None:
         """Record that the next step is the first under a requested value."""
-        self._outliers = OutlierWindows()
+        self._traced_windows = 0
         self.unconfirmed.append(request)
         self.clock.marks.add(KNOB_CHANGE)
 
@@ -239,8 +248,10 @@ class LaneControl:
     def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
         """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
-        if not clock.marks & {KNOB_CHANGE, WARM_UP}:
-            self._outliers.mark(clock)
+        traced = clock.traced_steps and not clock.marks & {KNOB_CHANGE, WARM_UP}
+        if traced and self._traced_windows < MOST_OUTLIER_WINDOWS:
+            clock.marks.add(COMPILING)
+            self._traced_windows += 1
         own = self.own_figures()
         allocated, peak = self._gpu_memory()
         return Window(

@@ -34,9 +34,15 @@ def load_everything() -> None:
 
     Errors: whatever the import raises.
     """
-    with _no_collections():
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
         import tensorflow  # noqa: F401, I001 - first, so that its absence is the one that is reported
         import keras  # noqa: F401
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 def load_yielding(load: Callable[[], None] = load_everything) -> bool:
@@ -73,18 +79,6 @@ def _priorities() -> Iterator[tuple[int, int]]:
     for task in Path("/proc/self/task").glob("*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
 
 
 # ---------------------------------------------------------------- the device

@@ -64,23 +64,22 @@ class Steps:
 
         Errors: ScenarioError for a step that several devices cannot share.
         """
-        with self._replicas.scope():
-            return self._make_in_scope(settings)
-
-    def _make_in_scope(self, settings: Settings) -> Callable[..., Any]:
         import tensorflow as tf
 
         graph, xla = bool(settings.get("graph", True)), bool(settings.get("xla", False))
         policy = _POLICIES[str(settings.get("mixed_precision", "off"))]
-        self._set_policy(policy)
         key = (graph, xla, policy)
-        if key not in self._made:
-            step = self._replicas.together(self._scenario.step(self._model_for(policy)))
-            if graph and not getattr(step, "runs_in_python", False):
-                step = tf.function(step, input_signature=self._signature or None, jit_compile=xla)
-                step.get_concrete_function()
-            self._made[key] = step
-        return self._made[key]
+        with self._replicas.scope():
+            for layer in () if self._model is None else self._model._flatten_layers():
+                if layer.dtype_policy.name != policy:
+                    layer.dtype_policy = policy
+            if key not in self._made:
+                step = self._replicas.together(self._scenario.step(self._model_for(policy)))
+                if graph and not getattr(step, "runs_in_python", False):
+                    step = tf.function(step, input_signature=self._signature or None, jit_compile=xla)
+                    step.get_concrete_function()
+                self._made[key] = step
+            return self._made[key]
 
     def _build(self) -> None:
         """Create the variables of the model and of its optimizer, before a tf.function needs them."""
@@ -90,13 +89,6 @@ class Steps:
         if not model.built:
             model.build(self._signature[0].shape)
         model.optimizer.build(model.trainable_variables)
-
-    def _set_policy(self, policy: str) -> None:
-        if self._model is None:
-            return
-        for layer in self._model._flatten_layers():
-            if layer.dtype_policy.name != policy:
-                layer.dtype_policy = policy
 
     def _model_for(self, policy: str) -> Any:  # noqa: ANN401
         """Give the model the optimizer that a precision needs: 16-bit floats underflow without loss scaling."""

@@ -21,7 +21,7 @@ from tfmon.lanes.remote.questions import decode
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Wire
 from tfmon.model.codec import CodecError, clean
-from tfmon.model.events import Event, HostLost, LinkMeasured
+from tfmon.model.events import Event, HostLost
 from tfmon.model.readings import GpuSample
 from tfmon.model.threads import start_thread
 
@@ -49,7 +49,9 @@ class HostLine:
         self._questions: dict[int, Future[Frame]] = {}
         self._processes: dict[int, RemoteProcess] = {}
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self.link = Link(wire, self._take, self._crowded, self._tell_measured, self._end)
+        self.link = Link(
+            wire, self._take, self._crowded, lambda measured: self.deliver(lambda: tell(measured)), self._end
+        )
         start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
         self.link.start()
 
@@ -150,9 +152,6 @@ class HostLine:
     def _crowded(self) -> bool:
         """Return whether too much waits to be told; an answer is read all the same: someone waits."""
         return self._works.qsize() > MOST_UNTOLD and not self._questions
-
-    def _tell_measured(self, measured: LinkMeasured) -> None:
-        self.deliver(lambda: self._tell_of_host(measured))
 
     def _end(self, at_ns: int) -> None:
         for answered in list(self._questions.values()):
