@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from tfmon.lanes.child import Child
-from tfmon.lanes.launch import BOOTSTRAP, Command, launch
+from tfmon.lanes.launch import BOOTSTRAP, Child, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message

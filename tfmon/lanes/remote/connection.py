@@ -18,8 +18,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.line import HostLine
-from tfmon.lanes.remote.process import RemoteProcess
+from tfmon.lanes.remote.line import HostLine, RemoteProcess
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Greeting, Wire

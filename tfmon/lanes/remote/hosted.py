@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tfmon.lanes.child import Child
-from tfmon.lanes.launch import BOOTSTRAP, Command, Launched, launch
+from tfmon.lanes.launch import BOOTSTRAP, Child, Command, Launched, launch
 from tfmon.lanes.remote.frames import ENDED, Kind, Outbox
 from tfmon.model.views import View
 
