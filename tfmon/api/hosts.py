@@ -28,10 +28,7 @@ from tfmon.reports.checks import to_text
 
 
 class Hosts:
-    """The connections of one run of tfmon.
-
-    Thread: any; `connect` and `close` may block for seconds.
-    """
+    """The connections of one run of tfmon. Thread: any; `connect` and `close` may block for seconds."""
 
     def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
         """Connect to nothing yet; `connect` makes a connection that is opened later."""

@@ -26,10 +26,7 @@ from tfmon.recordings import sweeps
 
 
 class SweepProgram:
-    """One run of `tfmon sweep`.
-
-    Thread: making it and `close` may block for seconds.
-    """
+    """One run of `tfmon sweep`. Thread: making it and `close` may block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
         """Connect to all places, and make the file or read the one to go on with; nothing is measured yet.

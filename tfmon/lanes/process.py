@@ -162,10 +162,7 @@ class Place(Protocol):
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> LaneProcess:
-        """Start the process of a lane.
-
-        Raises: OSError where it did not start.
-        """
+        """Start the process of a lane; raises OSError where it did not start."""
 
     def suspend_with_monitor(self) -> None:
         """Suspend its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
@@ -185,10 +182,7 @@ STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; k
 
 
 class LocalProcess(Child, LaneProcess):
-    """A child of this process.
-
-    Thread: `read`, `tell_output`, `poll` and `reap` are the reader's; the rest any.
-    """
+    """A child of this process. Thread: `read`, `tell_output`, `poll` and `reap` are the reader's; the rest any."""
 
     def __init__(
         self,

@@ -63,10 +63,7 @@ SLEPT_NS = 1_000_000_000
 
 
 class Watchdog:
-    """Checks the lanes twice a second.
-
-    Thread: any; `beat` is the watchdog's own.
-    """
+    """Checks the lanes twice a second. Thread: any; `beat` is the watchdog's own."""
 
     def __init__(
         self,

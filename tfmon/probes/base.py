@@ -156,10 +156,7 @@ class _Kept:
 
 
 class Backoff:
-    """Reads what is due and repeats what is not, each reading by its name.
-
-    Thread: the ticker's only.
-    """
+    """Reads what is due and repeats what is not, each reading by its name. Thread: the ticker's only."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns

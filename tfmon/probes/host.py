@@ -79,10 +79,7 @@ def _living_ancestor(usage: Usage, before: Mapping[int, Usage], now: Mapping[int
 
 
 class Tree:
-    """One lane's processes, sampled again and again.
-
-    Thread: the ticker's only.
-    """
+    """One lane's processes, sampled again and again. Thread: the ticker's only."""
 
     def __init__(self, lane: str, pid: int) -> None:
         self.lane = lane

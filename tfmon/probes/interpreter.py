@@ -297,10 +297,7 @@ def find_home(path: Sequence[str]) -> Path | None:
 
 
 def distributions(path: Sequence[str | Path]) -> Iterator[Distribution]:
-    """Yield the packages on an import path.
-
-    Source: names of the `*.dist-info` folders.
-    """
+    """Yield the packages on an import path. Source: names of the `*.dist-info` folders."""
     for folder in dict.fromkeys(path):
         try:
             with os.scandir(folder) as entries:

@@ -223,10 +223,7 @@ _NO_SWAP = Missing("this system does not report swapping")
 
 
 class Disturbances:
-    """Reads what disturbs a race from outside: quotas, swap, pressure.
-
-    Thread: the ticker's only.
-    """
+    """Reads what disturbs a race from outside: quotas, swap, pressure. Thread: the ticker's only."""
 
     def __init__(self, root: Path = Path("/"), *, platform: str = sys.platform) -> None:
         self._root = root

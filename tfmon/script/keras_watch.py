@@ -175,10 +175,7 @@ class Timed:
 
 
 class Watcher:
-    """Follows one call of `fit`, `evaluate` or `predict`.
-
-    Thread: the one that trains.
-    """
+    """Follows one call of `fit`, `evaluate` or `predict`. Thread: the one that trains."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:  # noqa: ANN401
         """Watch nothing yet; `shown`: a callback shows the script the graph of the train function."""

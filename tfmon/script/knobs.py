@@ -25,10 +25,7 @@ class Offers(Protocol):
 
 
 class OfferedKnobs:
-    """The knobs that a script offers, and their values in effect.
-
-    Thread: the one that trains.
-    """
+    """The knobs that a script offers, and their values in effect. Thread: the one that trains."""
 
     def __init__(self) -> None:
         """Offer none yet; the environment has the values of the command line."""
@@ -107,10 +104,7 @@ def rate_of(optimizer: Any) -> float | None:  # noqa: ANN401
 
 
 def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
-    """Set an optimizer's learning rate.
-
-    Raises: KnobError if it cannot be set.
-    """
+    """Set an optimizer's learning rate; raises KnobError if it cannot be set."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     try:
         inner.learning_rate = value

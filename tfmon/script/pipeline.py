@@ -78,10 +78,7 @@ class Reads:
 
 
 class Pipeline:
-    """Changes the datasets that the script's training thread iterates over.
-
-    Thread: the one that trains.
-    """
+    """Changes the datasets that the script's training thread iterates over. Thread: the one that trains."""
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepWatcher) -> None:
         """Change nothing yet; `joined` returns this process's lane, None before its first step."""

@@ -51,10 +51,7 @@ class Capture:
         self._running = False
 
     def start(self) -> None:
-        """Start to record.
-
-        Errors: CaptureError; nothing is recorded then.
-        """
+        """Start to record. Raises: CaptureError; nothing is recorded then."""
         import tensorflow as tf
 
         self._before = self._files()

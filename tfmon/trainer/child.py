@@ -193,10 +193,7 @@ def _set_up_device(assign: Assign) -> LibrariesLoaded:
 
 
 def _in_user_code(path: Path, work: Callable[[], None]) -> None:
-    """Run what may fail because of the user's file or the size of the machine.
-
-    Errors: Failure.
-    """
+    """Run what may fail because of the user's file or the size of the machine; raises Failure."""
     import tensorflow as tf
 
     try:

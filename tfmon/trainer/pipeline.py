@@ -36,10 +36,7 @@ class BatchFeed:
 
 
 class Pipelines:
-    """Makes the pipelines of one scenario.
-
-    Thread: any, one at a time.
-    """
+    """Makes the pipelines of one scenario. Thread: any, one at a time."""
 
     def __init__(self, scenario: Scenario, devices: int = 1) -> None:
         """Make the data; each batch is for that many devices together."""

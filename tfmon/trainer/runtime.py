@@ -126,10 +126,7 @@ def gpu_names(gpus: Sequence[Any]) -> str:
 
 
 def split_cpu(count: int) -> None:
-    """Make so many logical devices of the CPU.
-
-    Errors: RuntimeError where TensorFlow has used the CPU already.
-    """
+    """Make so many logical devices of the CPU; raises RuntimeError where TensorFlow has used the CPU already."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -215,10 +212,7 @@ class Replicas:
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     def check(self, settings: Settings) -> None:
-        """Check that the devices can train together under these settings.
-
-        Errors: KnobError.
-        """
+        """Check that the devices can train together under these settings; raises KnobError."""
         reason = obstacle(settings, self.count)
         if reason:
             raise KnobError(reason)

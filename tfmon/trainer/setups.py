@@ -25,10 +25,7 @@ _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_f
 
 
 class Steps:
-    """Makes the training step of one scenario.
-
-    Thread: one at a time.
-    """
+    """Makes the training step of one scenario. Thread: one at a time."""
 
     def __init__(self, scenario: Scenario, signature: list[Any], replicas: Replicas | None = None) -> None:
         """Make the model, on each of the `replicas`; None for one device."""
@@ -51,10 +48,7 @@ class Steps:
         return sum(int(weight.shape.num_elements()) for weight in self._model.trainable_weights)
 
     def check(self, settings: Settings) -> None:
-        """Check that a step can be made for these settings.
-
-        Errors: KnobError.
-        """
+        """Check that a step can be made for these settings; raises KnobError."""
         if settings.get("xla") and not settings.get("graph", True):
             raise KnobError("xla=on compiles a graph; it needs graph=on")
         self._replicas.check(settings)

@@ -40,10 +40,7 @@ DOCTOR_S = 120.0
 
 
 class Connection:
-    """One host. It is the `Place` of its lanes.
-
-    Thread: any; those that may block say so.
-    """
+    """One host. It is the `Place` of its lanes. Thread: any; those that may block say so."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
         """Connect to nothing yet.
@@ -255,10 +252,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
-    """Return the doctor's report of a host.
-
-    Raises: TfmonError where the host cannot be used.
-    """
+    """Return the doctor's report of a host; raises TfmonError where the host cannot be used."""
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()

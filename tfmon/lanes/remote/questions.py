@@ -52,10 +52,7 @@ def answer(question: str, words: Mapping[str, Any]) -> Answer:
 
 
 def read_part(found: Answer, name: str, kind: type[Part]) -> Part:
-    """Return a part of an answer, of that type.
-
-    Raises: HostError where it is something else.
-    """
+    """Return a part of an answer, of that type; raises HostError where it is something else."""
     try:
         part: Part = read(found.get(name), kind, strict=False)
     except CodecError as error:

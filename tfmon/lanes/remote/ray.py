@@ -53,10 +53,7 @@ class RayCluster:
         return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
 
     def nodes(self) -> tuple[RayNode, ...]:
-        """Return the nodes that are alive.
-
-        Raises: HostError where the cluster cannot be used.
-        """
+        """Return the nodes that are alive; raises HostError where the cluster cannot be used."""
         try:
             found: tuple[RayNode, ...] = read(
                 self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False

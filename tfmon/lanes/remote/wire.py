@@ -89,10 +89,7 @@ class Wire:
     """A launcher and its pipes. Thread: one, but for `kill`."""
 
     def __init__(self, host: Host) -> None:
-        """Start the launcher.
-
-        Raises: TfmonError where it did not start.
-        """
+        """Start the launcher; raises TfmonError where it did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
         words = words_of(host)
