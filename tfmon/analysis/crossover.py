@@ -82,10 +82,7 @@ class Curve:
 
 
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
-    """Return the powers of two in a knob's range and within these bounds; without an upper one, up to `HIGHEST`.
-
-    Raises: KnobError for a knob that is not a number, and where fewer than two values are left.
-    """
+    """Return the powers of two in a knob's range and the bounds; raises KnobError for fewer than two."""
     if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
         raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
     least = max(bound for bound in (low, knob.low, 1) if bound is not None)

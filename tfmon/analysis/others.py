@@ -144,11 +144,7 @@ UNTOLD_BYTES = 2**30
 
 
 def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
-    """Return GPUs by how idle they are, the idlest first.
-
-    Those that can be read come first, then those with memory left, then those with nobody's process, then by
-    load, in steps, then by free memory, and the first of equal ones.
-    """
+    """Return GPUs by how idle they are: readable, memory left, no processes, then by load and free memory."""
     return sorted(samples, key=_rank)
 
 

@@ -75,10 +75,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return about how many seconds more give an answer, or the width that ends the race.
-
-    None if there is one, or if more time of this race gives none.
-    """
+    """Return about how many seconds more give an answer, or the width that ends the race; None if none do."""
     value, margin = abs(comparison.center.value), math.log1p(race.margin)
 
     def enough(reach: float) -> bool:
@@ -144,10 +141,7 @@ LONG_STEP_S = 1.0
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
-    """Return by how much one of two lanes is faster, as far as its steps tell, and the least ratio.
-
-    The text is empty where nothing is known yet, or where steps are short. The ratio is None without such a bound.
-    """
+    """Return by how much one of two lanes is faster, as running steps tell, or "", and the least ratio or None."""
     if len(lanes) != 2:
         return "", None
     fast, slow = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)

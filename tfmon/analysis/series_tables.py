@@ -223,10 +223,7 @@ def _about(row: SweepRow) -> str:
 
 
 def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
-    """Return the ratio over each knob that is a number, on each kind of device.
-
-    There is a line for each setting of the other knobs, that with the best ratio first.
-    """
+    """Return a line of the ratio over each number knob, by device and the other settings, the best one first."""
     plan, curves = found.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
         values = [

@@ -181,10 +181,7 @@ def ratio(
     *,
     apart: bool = False,
 ) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
-
-    `apart` is as for `compare`.
-    """
+    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
     found = compare(first, second, prior, apart=apart)
     return None if found is None else found.estimate(looks)
 
@@ -216,10 +213,7 @@ def speed(lane: LogSpeeds) -> Estimate | None:
 
 
 def drift(lane: LogSpeeds) -> float | None:
-    """Return the throughput in the last third of the slices over that in the first, if it clearly changed.
-
-    None unless they differ by more than `DRIFT` and their intervals do not overlap.
-    """
+    """Return the throughput of the last third of the slices over the first if off by `DRIFT`, else None."""
     values = [one.log for one in lane.values()]
     third = len(values) // 3
     early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])

@@ -220,10 +220,7 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
-    """Return the number of the combination to measure next on a kind of device; None for none.
-
-    The one with the fewest visits, so that all have one before any has another.
-    """
+    """Return the number of the combination with the fewest visits on a kind of device; None where none is open."""
     due = [
         row.combination
         for row in rows

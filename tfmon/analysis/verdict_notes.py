@@ -212,10 +212,7 @@ class Scaling:
 
 
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
-    """Return the scaling of lanes that differ in nothing but the number of their devices, the fewest first.
-
-    Empty where they differ in more, or are on as many, or have no interval yet.
-    """
+    """Return the scaling of lanes that differ only in how many devices they have; () where they differ in more."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}

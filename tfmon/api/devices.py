@@ -163,15 +163,7 @@ class Idle:
     """The GPUs of each host that was looked at, the idlest first."""
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
-        """Return the lanes with the devices that they train on, each with its GPUs.
-
-        All that name no GPU get the same on a machine, and `2xgpu` gets that one and the next.
-
-        Raises:
-            DeviceAbsentError: a GPU is not there, or is split up.
-            UsageError: the beginning of a UUID fits several instances.
-            GpusBusyError: no GPU became free in time.
-        """
+        """Return the lanes with the devices that they train on, each with its GPUs; raises as `candidates`."""
         found = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
         wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, found, strict=True)]
         if self.wait_s is not None:

@@ -125,10 +125,7 @@ class Hosts:
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:
-    """Return what a machine is asked for before it runs a command.
-
-    That is the working directory, the program, and every argument that names a file or folder here.
-    """
+    """Return the folder, the program and the files of a command here, which a machine is asked for."""
     program, *words = command
     files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}

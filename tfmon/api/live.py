@@ -240,10 +240,7 @@ class RecordedRuns:
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Write a report of a recording, or of a sweep, into the working directory; return where it is.
-
-        A child writes it at the lowest priority, because a race may run.
-        """
+        """Have a child at the lowest priority write a report of a recording or sweep here; return where it is."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"

@@ -174,10 +174,7 @@ def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
 
 
 def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
-    """Return the options of a race that nobody watches: it has an end, and one interval, at the end.
-
-    A long one gets fresh processes, if the user does not say otherwise.
-    """
+    """Return the options of a race that nobody watches: it has an end, one interval, fresh processes if long."""
     endless = options.seconds is None and options.steps is None and options.until_ci is None
     seconds = HEADLESS_SECONDS if endless and not info.command else options.seconds
     long = options.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S

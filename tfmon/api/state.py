@@ -78,10 +78,7 @@ def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[
 
 
 def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
-    """Add what a race told; earlier races count less, so that all together count for `MOST_DEGREES` at most.
-
-    Nothing is remembered where the file cannot be written.
-    """
+    """Add what a race told, where the file can be written; all together count for `MOST_DEGREES` at most."""
     table, key = _read(), _key(machines, scenario, devices)
     before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees

@@ -74,10 +74,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 
 def new_namespace() -> bool:
-    """Give this process mounts of its own, and return whether it is in a user namespace; raises OSError.
-
-    What is mounted elsewhere later appears here, too; what is mounted here, nowhere else.
-    """
+    """Give this process mounts of its own; return whether it is in a user namespace; raises OSError."""
     with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)

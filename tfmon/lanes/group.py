@@ -146,11 +146,7 @@ class LaneGroup:
             self._scheduler.set_exclusive(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again with the settings that were requested last.
-
-        When all lanes have ended and something was measured, that result stays: a new race begins, with a
-        recording of its own.
-        """
+        """End lanes and start them again as requested last; a race that is over with a result begins anew."""
         self._record_request("restart", lanes)
         with self._lock:
             if self._over and self.running.plan is not None and self._session.snapshot().has_result:

@@ -140,10 +140,7 @@ class ChildOutput:
         return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
-        """Return the whole lines since the last news; None for none, or where those were told a moment ago.
-
-        `last` returns everything at once, also a line without an end.
-        """
+        """Return the whole lines since the last news, or None for none or too soon; with `last` all at once."""
         if not self._news and not self._dropped_bytes:
             return None
         if not last and now_ns - self._told_ns < TELL_EVERY_NS:

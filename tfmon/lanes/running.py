@@ -213,10 +213,7 @@ class RunningLanes:
         self.session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
 
     def renew(self, lanes: Sequence[str]) -> bool:
-        """Replace the processes of lanes by fresh ones, between two rounds; return whether that is due.
-
-        They go on with the settings and with the measurement; the weights are initialised again.
-        """
+        """Replace lanes' processes by fresh ones, which go on measuring, between rounds; return if it is due."""
         plan = self.plan
         if plan is None or self._finished is plan:
             return False

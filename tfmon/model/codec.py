@@ -157,11 +157,7 @@ def parse(line: bytes) -> object:
 
 
 def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: ANN401
-    """Return the object that `plain` was given, of this type: a dataclass, or a union of some.
-
-    `strict` refuses keys that the type does not have, as recordings need it; messages allow them, so that a newer
-    child can say more. Raises CodecError for anything else.
-    """
+    """Return the object that `plain` was given; `strict` refuses unknown keys; raises CodecError for all else."""
     return _reader(kind, strict)(value)
 
 

@@ -112,7 +112,7 @@ def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | Non
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
-    """Return in what the calling process has not what it ought to, such as "nice value 15 in place of 0"."""
+    """Return how this process's surroundings differ from the expected ones: "nice value 15 in place of 0"."""
     told = variables.pop(SURROUNDINGS, "")
     if not told:
         return ()

@@ -310,10 +310,7 @@ class LaneState:
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return for how long the present step has run, or that in which the lane ended, without others' slices.
-
-        0 before the race, and while the lane is paused.
-        """
+        """Return for how long the present or last step has run, without others' slices; 0 before it or paused."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:

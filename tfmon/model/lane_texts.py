@@ -232,10 +232,7 @@ def reason_in(output: Sequence[str]) -> str:
 def explained(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
 ) -> LaneState:
-    """Return a lane that ran out of its GPU's memory with who else holds it; any other lane as it is.
-
-    A script that ended well without ever offering a knob that it was to be set to has failed.
-    """
+    """Return a lane that has just ended, with who holds its GPU's memory or the knob its script never offered."""
     if lane.command and lane.phase == DONE and lane.ending is None:
         offered = [knob.name for knob in knobs]
         for name in lane.in_effect:

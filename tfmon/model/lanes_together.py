@@ -28,10 +28,7 @@ def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
 
 
 def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
-    """Return the knobs in which any two lanes differ now: those of the contrast first, then as the scenario lists.
-
-    A knob that a lane has not reported counts as its spec says.
-    """
+    """Return the knobs in which lanes differ now, as reported or else by their specs; the contrast's first."""
     started = contrast([lane.spec for lane in lanes])
     found = []
     for knob in {knob: None for lane in lanes for knob in lane.in_effect}:

@@ -52,10 +52,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class BetweenProcesses:
-    """What is known before a race of how much two equal processes differ: its prior, as a scaled chi-squared.
-
-    Learnt in earlier races of the scenario on this machine.
-    """
+    """How much two equal processes differ, as earlier races on this machine told: a scaled chi-squared prior."""
 
     squares: float
     """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""

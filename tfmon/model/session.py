@@ -99,10 +99,7 @@ class Snapshot:
 
     @property
     def has_result(self) -> bool:
-        """True when anything was measured, which no key may destroy once the race is over.
-
-        An experiment that runs may start its lane again, also the last one.
-        """
+        """True when anything was measured, which no key may destroy once the race and its experiment are over."""
         trying = self.experiment is not None and not self.experiment.over
         return not trying and any(lane.steady.windows for lane in self.lanes)
 
@@ -149,10 +146,7 @@ class Snapshot:
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return the age of a sample that should have been followed by others long ago, else None.
-
-        That happens when a driver hangs or the machine is too busy to sample.
-        """
+        """Return the age of a sample that others should have followed, as where a driver hangs; else None."""
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None
@@ -292,10 +286,7 @@ class Session:
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
-        """Set which lane has the machine for itself; "" for none.
-
-        Concurrent lanes then begin a new steady state: a lane is faster when it trains by itself.
-        """
+        """Set which lane has the machine for itself, "" for none; concurrent lanes begin a new steady state."""
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def set_experiment(self, experiment: Experiment) -> None:

@@ -78,10 +78,7 @@ class GpuSearch:
 
 
 def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
-    """Return the GPUs that a lane run by `python` (this interpreter by default) could use.
-
-    Source, Thread: as `read_visibility`, called by default; the files of the TensorFlow of `python`.
-    """
+    """Return the GPUs that a lane run by `python` could use. Source, Thread: as `read_visibility`."""
     return conclude(visibility or read_visibility(), lambda: read_wheel(python))
 
 

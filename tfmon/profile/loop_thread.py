@@ -75,12 +75,7 @@ class LoopThread:
 
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
-    """Return the thread that holds the markers of the steps.
-
-    The capture lasts until its last step has ended, and until `until_ps` if that is later: a device may work on.
-
-    Raises: TraceError when no step is marked.
-    """
+    """Return the thread that holds the markers of the steps, until `until_ps` at least; raises TraceError."""
     line, marks = _marked(space, marker)
     window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
     if window[0][0] >= window[0][1]:

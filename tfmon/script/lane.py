@@ -131,11 +131,7 @@ class Lane(Meter):
         self.reporter.offer(progress())
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob, and return its value; an impossible value of the command line ends the script.
-
-        `apply` is called with each new value between two steps; KnobError refuses it, and if it returns something
-        true, the value takes effect at `begin_pending`.
-        """
+        """Offer a knob, return its value, and end the script if impossible; `apply` as in `OfferedKnobs.offer`."""
         known = knob.name in self.knobs
         try:
             value = self.knobs.offer(knob, apply)

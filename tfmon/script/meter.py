@@ -149,10 +149,7 @@ class Meter(LaneControl):
         return self.slices.due_ns(self.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the step that was begun and others, each of which began where the one before ended.
-
-        The loss is that of the last one; `examples` and `input_ns` are sums.
-        """
+        """End the step that was begun and those right after it; the loss is the last one's, the rest are sums."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
         self._add(times_ns, ends_ns[-1], loss, examples, input_ns, call_ns)

@@ -139,10 +139,7 @@ class Pipeline:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
-        """Return whether a value that differs takes effect at the next epoch.
-
-        Raises: KnobError where there is no next epoch.
-        """
+        """Return whether a value that differs takes effect at the next epoch; raises KnobError without one."""
         in_fit = bool(self._loop.aside)
         if knob.name == BATCH_SIZE.name and in_fit:
             raise KnobError(FIXED_BY_FIT)

@@ -211,10 +211,7 @@ class SetupBuilder:
         return Setup(dict(settings), feed, step)
 
     def request(self, request: SetKnob) -> None:
-        """Build a setup with another value as soon as possible, and deliver it with the request.
-
-        It is built on the requests before it that succeeded; one that failed leaves nothing.
-        """
+        """Build a setup with another value, on those before that succeeded, and deliver it with the request."""
 
         def job() -> None:
             try:

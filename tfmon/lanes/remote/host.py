@@ -26,12 +26,7 @@ HOSTS_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What is asked of a Ray cluster, and how the bridge is told.
-
-    `ray/gpu` is a GPU of any node, `ray:H100/gpu` one of that kind, `ray:node7/cpu` is on that node. A number
-    makes another reservation: `ray:2/gpu`, `ray:H100:2/gpu`. All lanes with one such name are on one node, and
-    share its devices.
-    """
+    """What is asked of Ray: `ray/gpu`, a kind `ray:H100/gpu`, on a node `ray:node7/cpu`, another `ray:2/gpu`."""
 
     python: str
     """The Python with Ray that runs the bridge."""

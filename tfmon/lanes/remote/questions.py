@@ -175,10 +175,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
 
 
 class Readings:
-    """The probes of this machine, each in a thread of its own.
-
-    Stamps are those of this machine, and samples name no host: both are for the monitor to say.
-    """
+    """The probes of this machine, each in a thread of its own; samples have its stamps, and name no host."""
 
     def __init__(
         self,
@@ -203,9 +200,6 @@ class Readings:
 
 
 def decode(line: bytes, host: str) -> Sample:
-    """Return the sample that a host sent, with its name and its own stamps.
-
-    Raises: CodecError for anything else. Text is cleaned, and what a newer agent adds is ignored.
-    """
+    """Return the sample that a host sent, with its name and its own stamps; raises CodecError."""
     sample: Sample = read(parse(line), Sample, strict=False)
     return sample if isinstance(sample, TreeSample) else replace(sample, host=host)

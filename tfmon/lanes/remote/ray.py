@@ -106,10 +106,7 @@ class RayCluster:
 
 
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:
-    """Return how many GPUs a reservation needs for its lanes: they number those that it has from 0.
-
-    Raises: UsageError where a lane is to have all GPUs, of a node that is not known yet.
-    """
+    """Return how many GPUs, numbered from 0, a reservation needs for its lanes; raises UsageError for gpu:all."""
     lanes = [spec for spec in specs if spec.kind == "gpu"]
     for spec in lanes:
         if spec.device.endswith(f":{ALL}"):

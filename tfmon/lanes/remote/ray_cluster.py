@@ -211,11 +211,7 @@ def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> int:
-    """Return how many such reservations have room now; raises Refusal where there never is any.
-
-    On the CPU there is room for one a node: its lanes use all cores. What a node has counts where Ray does not say
-    what of it is free.
-    """
+    """Return how many such reservations have room, on the CPU one a node; raises Refusal where none ever has."""
     rooms = 0
     for node in matching(nodes, words):
         room = int(node["gpus"]) if words["gpus"] else 1

@@ -266,10 +266,7 @@ def words_of(host: Host) -> list[str]:
 
 
 def script_of(host: Host, marker: str) -> bytes:
-    """Return the lines that the shell reads: they replace it by Python, or say that there is none.
-
-    Nothing is sent behind them until Python has said its first word: a shell may read ahead.
-    """
+    """Return the lines by which the shell becomes Python; send no more before its word: a shell reads ahead."""
     pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
     code = shlex.quote(FIRST_WORD.read_text("utf-8"))
     missing = shlex.quote(f'{marker} {{"missing": true}}')
