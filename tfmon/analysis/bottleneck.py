@@ -87,10 +87,7 @@ def _runs_behind(tally: WindowSums) -> bool:
 
 
 def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
-    """Return the shares where a call returns when its work is done.
-
-    The clocks tell all but how a call splits; that comes from a short profile under the same settings.
-    """
+    """Return the shares where a call returns when its work is done; a short profile tells how the call splits."""
     span = tally.span_ns
     step = 100 * tally.call_ns / span
     traced = min(100 * tally.traced_ns / span, step)
@@ -116,10 +113,7 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
 
 
 def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
-    """Return the shares on an asynchronous device: its own first, the rest by what the host did.
-
-    `no_copy` is why a sampled batch was not copied before its step, where it was not.
-    """
+    """Return the shares on an asynchronous device: its own first, the rest by what the host did."""
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {

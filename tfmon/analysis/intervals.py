@@ -284,11 +284,7 @@ class Shift(NamedTuple):
 
 
 def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shift:
-    """Return the difference of two groups of values, with its interval.
-
-    Args:
-        before: Logarithms of the first group's speeds, at least two.
-    """
+    """Return the difference of two groups of logarithms of speeds, at least two each, with its interval."""
     import numpy as np
 
     middles = median(before), median(after)

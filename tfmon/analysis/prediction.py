@@ -93,11 +93,7 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 def more_pairs(
     comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
-    """Return after how many more pairs the comparison is known well enough; None if that never comes.
-
-    Args:
-        looks: How it is looked at. What a known length has no time for is taken to get a longer one.
-    """
+    """Return after how many more pairs the comparison is known well enough; None if that never comes."""
     count = comparison.center.count
 
     def known(pairs: int) -> bool:

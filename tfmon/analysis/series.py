@@ -153,11 +153,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw.
-
-    Each line is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell,
-    and dots from one value to the next.
-    """
+    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([one for line in lines for one in line.points if one is not None])

@@ -165,11 +165,7 @@ def compare_pairs(
     processes: Sequence[int],
     prior: BetweenProcesses | None = None,
 ) -> LogRatio | None:
-    """Compare two lanes of one machine by pairs that are known already; None from too few.
-
-    Args:
-        processes: Which processes ran it: pairs of the same two have the same number.
-    """
+    """Compare two lanes of one machine by pairs that are known already; None from too few."""
     return _compare(logs, first_leads, [(one, one) for one in processes], prior)
 
 

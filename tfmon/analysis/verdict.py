@@ -220,11 +220,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
 def _judged(
     snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
 ) -> Verdict | None:
-    """Return which of some lanes is faster, or how far that is known; None before there are intervals.
-
-    Args:
-        together: Whether they trained at the same time, so that none comes first.
-    """
+    """Return which of some lanes is faster, or how far that is known; None before there are intervals."""
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)

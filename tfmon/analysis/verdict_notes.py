@@ -134,11 +134,7 @@ class MachineDifference:
 
 
 def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple[MachineDifference, ...]:
-    """Return in what the machines of lanes differ, as far as it is known of all of them.
-
-    The driver counts where two lanes are on GPUs, and a power limit where these are the same model: what differs
-    with the device that the user chose explains nothing of its own.
-    """
+    """Return in what the machines of lanes differ, as far as it is known of all of them."""
     if len({snapshot.machine_key(lane) for lane in lanes}) < 2:
         return ()
     on_gpus = [lane for lane in lanes if lane.spec.kind == "gpu"]

@@ -120,11 +120,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
 def _run(
     source: Source, screen: ScreenSettings, run: AnyRun, trains_command: Callable[[], bool] = lambda: False
 ) -> str:
-    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
-
-    Args:
-        trains_command: Returns whether a user's own command trains, which goes on where the screen fails.
-    """
+    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted."""
     yield_to_lanes()
 
     def take_terminal() -> None:

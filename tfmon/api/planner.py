@@ -168,10 +168,7 @@ def _lane_of_command(text: str) -> LaneSpec:
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
-    """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data.
-
-    `count` is on how many devices the lane trains.
-    """
+    """Raise UsageError for a number that no message can hold, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")

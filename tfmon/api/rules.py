@@ -44,12 +44,7 @@ class ValueRule(Kind):
         in_text: str = "",
         optional: bool = True,
     ) -> None:
-        """Make a rule.
-
-        Args:
-            allowed: As a noun what is allowed, such as `a whole number from 1`.
-            in_text: What is allowed of a text, if that is written otherwise.
-        """
+        """Make a rule; `allowed` says what is, as a noun, `in_text` of a text, if written otherwise."""
         self.name, self.read, self.parse, self.optional = name, read, parse, optional
         self._allowed, self._in_text = allowed, in_text
 

@@ -217,11 +217,7 @@ def show_progress(text: str) -> None:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return the function to call with a progress line once a second, which clears it at the end; None for none.
-
-    Args:
-        progress: Whether to show it in a notebook or on a terminal, or what to call with each line.
-    """
+    """Return what to call with a progress line once a second, which clears it at the end; None for none."""
     if not isinstance(progress, bool) and not callable(progress):
         refuse("progress", progress, "it is True or False, or a function that takes each line")
     if progress is False:

@@ -149,11 +149,7 @@ class Views:
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool | None) -> RacePlan:
-        """Return a plan with the views of its lanes.
-
-        Args:
-            in_place: Whether the lanes share the folder; None for: where there is one lane.
-        """
+        """Return a plan with the views of its lanes; `in_place` is None for: where there is one lane."""
         while len(self._races) > 1:
             self._settle_first()
         if not plan.command or (in_place is None and len(plan.lanes) < 2):

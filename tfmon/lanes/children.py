@@ -39,12 +39,7 @@ class Children:
         keep_spare: bool,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Start no process yet.
-
-        Args:
-            sink: Takes each event of each process, and those about one with None.
-            places: Returns the place of a host; None where every lane runs on this machine.
-        """
+        """Start no process yet; `sink` takes all events, `places` finds a host, None where all lanes run here."""
         self._script = script
         self._place_of = places
         self._places: dict[str, Place] = {}

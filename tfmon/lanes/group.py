@@ -38,12 +38,7 @@ class LaneGroup:
         keep_spare: bool = False,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Run lanes for a session.
-
-        Args:
-            plan: Returns the default race of a scenario that the user requests.
-            places: Returns where the lanes of a host run; None where all run on this machine.
-        """
+        """Run lanes; `plan` makes the default race of a scenario, `places` finds a host, None for none."""
         self.running = RunningLanes(session, script, keep_spare=keep_spare, places=places)
         """The race that runs: what scheduler and watchdog act on."""
         self._session, self._lock = session, self.running.lock

@@ -36,12 +36,7 @@ class MetricLines:
     def __init__(
         self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None
     ) -> None:
-        """Decode for a lane.
-
-        Args:
-            lane: The lane's name; "" for a spare worker, which gets it later.
-            here: Turns an event of another machine into one of this; None where the lane is on this machine.
-        """
+        """Decode for a lane, "" for a spare worker; `here` makes another machine's event one of this machine."""
         self.lane = lane
         self._sink = sink
         self._here = here

@@ -193,13 +193,7 @@ class LocalProcess(Child, LaneProcess):
         script: Path = BOOTSTRAP,
         command: Command | None = None,
     ) -> None:
-        """Start the process of a lane.
-
-        Args:
-            environment: Variables besides the monitor's; None removes one.
-
-        Raises: OSError where it did not start.
-        """
+        """Start the process of a lane; None removes a variable; raises OSError where it did not start."""
         LaneProcess.__init__(self, lane, sink)
         Child.__init__(self, launch(python, environment, script, command), self.metrics.take, self.output.take)
         self._closed_s, self._runs_on = 0.0, False

@@ -89,11 +89,7 @@ class RoundOrder:
         return not self._left
 
     def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin, and its round; None when there is none.
-
-        Args:
-            training: Those that train now; nothing else begins on their machines, and no round before they end.
-        """
+        """Return a lane whose slice can begin beside those that train, and its round; None for none."""
         if not training:
             self._left = [lane for lane in self._left if lane in lanes]
             if not self._left and lanes:

@@ -190,12 +190,7 @@ class GpuPart:
         only_lane: bool,
         peak_bytes: int | None,
     ) -> GpuPart:
-        """Return the lane's use after a sample of the GPU.
-
-        Args:
-            before: Whether the lane has not opened the GPU yet.
-            peak_bytes: Memory that the framework allocated on this GPU; None for unknown.
-        """
+        """Return the use after a sample, `before` the lane opened the GPU or not."""
         first = self.used_before
         if first is None and before:
             first = known(sample.used_bytes)

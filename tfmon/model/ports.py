@@ -29,10 +29,7 @@ class Controls(Protocol):
         """Set how the lanes share the machine; see `race.MODES`."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices, while the others pause; "" ends that.
-
-        A slice lasts `slice_s` seconds, or as long as in the race for None.
-        """
+        """Let one lane train by itself, in slices of `slice_s`, or the race's for None; "" ends that."""
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings in effect."""

@@ -241,11 +241,7 @@ def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -
 
 
 def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
-    """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none.
-
-    Args:
-        before_s: How much of the time before the first sample that one covers, where the driver keeps it.
-    """
+    """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none."""
     if not gpus:
         return None
     if gpus[0].uuid.startswith(("GPU-", "MIG-")):

@@ -284,11 +284,7 @@ class ProcessNames:
         clock_s: Callable[[], float] = time.monotonic,
         user_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Read below a root.
-
-        Args:
-            own_pid: The process whose children are ours; this one by default.
-        """
+        """Read below a root; `own_pid` is the process whose children are ours; this one by default."""
         self._proc = str(root / "proc")
         self._own_pid = os.getpid() if own_pid is None else own_pid
         self._clock_s = clock_s

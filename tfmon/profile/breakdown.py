@@ -45,14 +45,7 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 
 
 def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
-    """Return the profile in a `.xplane.pb` file, see `profile_of`.
-
-    Args:
-        chrome: A file that the whole trace is written to in Chrome's format; empty for none. A note says why it
-            could not be written.
-
-    Raises: TraceError.
-    """
+    """Return the profile in a `.xplane.pb` file, written to `chrome`, too, unless empty; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
     found, unwritten = profile_of(space, on_gpu=on_gpu), ""
     if chrome:

@@ -164,11 +164,7 @@ class Lane(Meter):
             self.clock.last_end_ns = 0
 
     def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step as soon as the lane may train; return whether it was paused before.
-
-        Args:
-            at_ns: when it began, if that was before now; requests then wait for the next step.
-        """
+        """Begin a step, now or at `at_ns`, as soon as the lane may train; return whether it was paused before."""
         if self._clock_stopped_ns:
             self.start_clock(at_ns)
         paused = at_ns is None and self.obey()

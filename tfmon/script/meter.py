@@ -70,11 +70,7 @@ class Meter(LaneControl):
     # ------------------------------------------------------------ steps
 
     def start_step(self, at_ns: int | None = None) -> None:
-        """Begin a step; a sampled or profiled one if that is due.
-
-        Args:
-            at_ns: when it began, if that was before now.
-        """
+        """Begin a step, now or at `at_ns`; a sampled or profiled one if that is due."""
         clock = self.clock
         in_window = self._uncounted or self._sampling or self._capture is not None
         if not in_window and clock.last_end_ns and self.steady:

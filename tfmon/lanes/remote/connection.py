@@ -43,11 +43,7 @@ class Connection:
     """One host. It is the `Place` of its lanes. Thread: any; those that may block say so."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            launcher: Starts ssh; None for the calling thread, whose priority ssh then has.
-        """
+        """Connect to nothing yet; without `launcher` ssh has the calling thread's priority."""
         self.host = host
         self.machine = Machine()
         """What machine it is; known from `ensure` on."""

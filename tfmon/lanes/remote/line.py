@@ -41,11 +41,7 @@ class RemoteProcess(LaneProcess):
     def __init__(
         self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
     ) -> None:
-        """Take over a process that is about to be started.
-
-        Args:
-            scenario: Where its scenario is, there; empty for none.
-        """
+        """Take over a process that is about to be started, of the `scenario` there, if any."""
         super().__init__(lane, sink, self._here)
         self.number = number
         self.pid = 0  # until the agent has started it; nobody is told of it before

@@ -108,12 +108,7 @@ class Link:
         measured: Callable[[LinkMeasured], None],
         ended: Callable[[int], None],
     ) -> None:
-        """Take over a wire whose agent is ready.
-
-        Args:
-            take: Takes each frame, but for those of the clock and the end.
-            ended: Called last, with the stamp of the end; `lost` says why then.
-        """
+        """Take over a wire; `take` gets each frame but clock and end, `ended` the stamp of its end."""
         self.host = wire.host.name
         self.folder = wire.greeting.folder
         """The agent's folder."""

@@ -99,11 +99,7 @@ def _own(python: str) -> str | None:
 
 
 def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
-    """Say what is not there, and which content files have.
-
-    Args:
-        path_first: Whether the folder of this Python is first in PATH, as it is for lanes of a host with `python`.
-    """
+    """Say what is not there, and which content files have."""
     own = [str(Path(sys.executable).parent)] if path_first else []
     path = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
     missing = [] if Path(folder).is_dir() else [folder]

@@ -41,13 +41,7 @@ class Refusal(Exception):
 
 
 def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
-    """Return Ray, connected to a cluster that is there.
-
-    Args:
-        fail: Called in another thread where Ray does not answer, and ends the process.
-
-    Raises: Refusal where there is none, or it does not take this process.
-    """
+    """Return Ray, connected; `fail` ends the process where it does not answer; raises Refusal for none."""
     given = words["address"] or os.environ.get("RAY_ADDRESS", "")
     address = "" if given == "auto" else given
     named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"

@@ -122,11 +122,7 @@ def other_python(host: Host) -> str:
 
 
 def no_agent(host: Host, why: str, folder: str = "") -> HostError:
-    """Return the error for code that could not be unpacked or run there.
-
-    Args:
-        folder: The one that could not be written to, if that is the reason.
-    """
+    """Return the error for code that could not be unpacked or run there, in `folder` if that is the reason."""
     message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
     if not folder:
         return HostError(message)
