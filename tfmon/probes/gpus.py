@@ -12,8 +12,6 @@ from typing import Any
 from tfmon.model.limits import read_text
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
-from tfmon.probes.amd import AmdProbe, list_amd_gpus
-from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.interpreter import Wheel, read_wheel
@@ -39,6 +37,7 @@ from tfmon.probes.obstacles import (
     visible_instances_of,
     wheel_obstacle,
 )
+from tfmon.probes.other_gpus import AmdProbe, AppleProbe, list_amd_gpus
 
 _EXCLUSIVE = (1, 2, 3)
 """NVML's compute modes: one thread, none, one process."""
