@@ -158,9 +158,6 @@ def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
     )
 
 
-# ---------------- the bottleneck
-
-
 LEAST_WINDOWS = 3
 BUSY_OTHERS_PCT = 50.0
 """Half a core that other programs keep busy is reported."""
@@ -250,9 +247,6 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
         other=shares.other_pct,
         retracing=shares.retrace_pct,
     )
-
-
-# ---------------------------------------------------------------- what else slows it down
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:

@@ -197,9 +197,6 @@ def _who(sample: GpuSample, *, named: bool) -> str:
     return f"{len(pids)} process{'es' if len(pids) > 1 else ''}{of}"
 
 
-# ---------------- the CPU in slices
-
-
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
 NO_SLICES = Missing("no slice was measured")
 TOLD = 0.05

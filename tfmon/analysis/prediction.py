@@ -169,9 +169,6 @@ def _batch(lane: LaneState) -> float | None:
     return float(size) if isinstance(size, int | float) else None
 
 
-# ---------------- how much longer it takes
-
-
 def falling(
     left_s: float, snapshot: Snapshot, slices: Sequence[Sequence[SliceSpeed]], answer_ns: int | None
 ) -> tuple[float, int]:

@@ -121,9 +121,6 @@ def settings_text(settings: Settings) -> str:
     return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
-# ---------------- curves as characters
-
-
 LABEL_CELLS = 8
 """Cells before the chart: the scale and its axis."""
 _BOTH = "*"

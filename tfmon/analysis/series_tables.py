@@ -109,9 +109,6 @@ def progress_text(found: Found) -> str:
     return f"{found.settled} of {len(found.rows)} settled{left}"
 
 
-# ---------------------------------------------------------------- the table
-
-
 _MEASURED = (
     SeriesColumn("ratio", 7, most=8),
     SeriesColumn("95 % interval", most=14),

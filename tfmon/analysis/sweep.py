@@ -216,9 +216,6 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
     return BetweenProcesses(pooled.squares - own.squares, degrees, pooled.races - 1) if degrees > 0 else None
 
 
-# ---------------------------------------------------------------- what to measure next
-
-
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
     """Return the number of the combination with the fewest visits on a kind of device; None where none is open."""
     due = [
@@ -250,8 +247,6 @@ def _due_s(row: SweepRow, plan: SweepPlan, usual_s: float) -> float:
         return max(0.0, usual_s - known_s)
     return min(known_s * ((row.ratio.half_width / plan.until_ci) ** 2 - 1), plan.each_s - known_s)
 
-
-# ---------------- which combinations there are
 
 MOST_COMBINATIONS = 2_000
 

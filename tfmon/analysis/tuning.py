@@ -40,9 +40,6 @@ WORTH = 0.01
 """Least gain worth another setting."""
 
 
-# ---------------------------------------------------------------- what to try
-
-
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
     """Return the bottleneck of a lane, without the advice that was tried since the last change that was kept.
 
@@ -167,9 +164,6 @@ def plan_attempt(
     )
 
 
-# ---------------------------------------------------------------- what came of it
-
-
 def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[SliceSpeed]:
     """Return the slices of a block, oldest first."""
     until_ns = math.inf if block.until_ns is None else block.until_ns
@@ -244,8 +238,6 @@ def best_of(state: TuneState) -> Best:
         return Best(settings, code, kept[0].gain)
     return Best(settings, code, state.total.gain if state.total is not None else None)
 
-
-# ---------------------------------------------------------------- in words
 
 WIDE = 2.0
 """A gain is not told while the ends of its interval differ by a larger factor."""

@@ -110,9 +110,6 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     return notes
 
 
-# ---------------- what differs between the machines of lanes
-
-
 HERE = "here"
 """What the monitor's own machine is called beside hosts."""
 
@@ -167,9 +164,6 @@ def _power_limit(snapshot: Snapshot, lane: LaneState) -> str:
     if limit is None and lane.spec.index < len(limits) and not lane.spec.is_instance:
         limit = limits[lane.spec.index]
     return "" if limit is None else f"{limit:.0f} W"
-
-
-# ---------------- how throughput grows with the devices
 
 
 Ratio = Callable[[LaneState, LaneState], Estimate | None]

@@ -131,9 +131,6 @@ def command_paths(command: Sequence[str]) -> dict[str, Any]:
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}
 
 
-# ---------------- the doctor beside a race
-
-
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
     """Return the doctor's report as text; TensorFlow is not loaded beside the lanes that are measured.
 

@@ -221,9 +221,6 @@ def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
     )
 
 
-# ---------------------------------------------------------------- the recorded runs
-
-
 class RecordedRuns:
     """The recordings in the user's folder. Every method raises RecordingError, which is a TfmonError."""
 

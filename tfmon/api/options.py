@@ -208,9 +208,6 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
     )
 
 
-# ---------------- what options name
-
-
 def find_python(text: str, option: str = "--python") -> Path:
     """Return the interpreter that a path or a command names; `option` is where.
 

@@ -109,9 +109,6 @@ def _of_plan(plan: RacePlan) -> list[str]:
     return words
 
 
-# ---------------------------------------------------------------- lanes and settings
-
-
 def _lanes(snapshot: Snapshot) -> list[str]:
     """Return the options of the lanes: what they share once, and what differs with each lane."""
     defaults = {knob.name: knob.default for knob in snapshot.race.knobs}

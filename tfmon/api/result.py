@@ -207,9 +207,6 @@ def _interval(ends: list[float] | None) -> Interval | None:
     return None if ends is None else (ends[0], ends[1])
 
 
-# ---------------- sweeps
-
-
 @dataclass(frozen=True, slots=True)
 class CombinationResult:
     """One combination of a sweep. What is not known is None."""

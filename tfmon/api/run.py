@@ -119,9 +119,6 @@ def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     return interrupted.reason
 
 
-# ---------------- the end
-
-
 class Interruption:
     """Whether a signal that ends the program has come."""
 
@@ -203,9 +200,6 @@ def ended(
             if not quiet:
                 show_progress("")
             closed.result()
-
-
-# ---------------- the progress line
 
 
 def show_progress(text: str) -> None:

@@ -31,9 +31,6 @@ def _themes() -> Sequence[str]:
     return themes()
 
 
-# ---------------- what can be set
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Something that can be set."""
@@ -99,9 +96,6 @@ SETTINGS = (
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 HOSTS = "hosts"
 """What else is in the file: other machines."""
-
-
-# ---------------- what is in effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +166,6 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
     return replace(host or Host(name), settings=str(config_path()))
-
-
-# ---------------- the file
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,9 +105,6 @@ def _read_entry(value: object) -> BetweenProcesses | None:
     return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
 
 
-# ---------------- the file
-
-
 def _read() -> dict[str, Any]:
     """Return the table; empty for a file that is missing or broken: no race depends on it."""
     try:
@@ -128,9 +125,6 @@ def _write(table: Mapping[str, Any]) -> None:
             Path(name).replace(path())
         except OSError:
             Path(name).unlink(missing_ok=True)
-
-
-# ---------------- the files of lanes
 
 
 class Views:

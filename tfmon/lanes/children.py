@@ -80,8 +80,6 @@ class Children:
         local = [(name, process) for name, process in named if isinstance(process, LocalProcess)]
         return {name: process.pid for name, process in local if not process.ended}
 
-    # ---------------------------------------------------------------- spare workers
-
     @property
     def spare(self) -> SpareWorker:
         """The first spare worker."""
@@ -97,8 +95,6 @@ class Children:
         self.spares += [SpareWorker(self._start_process, keep=False) for _ in range(fresh - len(self.spares))]
         for spare in self.spares[: max(1, fresh)]:
             spare.prepare(python, quiet=quiet, once=fresh > 0)
-
-    # ---------------------------------------------------------------- start and end
 
     def ensure(self, hosts: Iterable[str]) -> None:
         """Connect again to those of some hosts that were lost. Thread: without the lock; it may block for seconds.

@@ -48,8 +48,6 @@ class LaneGroup:
         self._restarting = 0
         """Restarts under way."""
 
-    # ---------------------------------------------------------------- whole races
-
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once the group is stopped."""
         self.running.begin(plan)

@@ -197,9 +197,6 @@ def _start_guard(group: int, output_fd: int, command: Command | None) -> Guard |
     return Guard(popen, pipe_fd)
 
 
-# ---------------- at which priority
-
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -275,8 +272,6 @@ class Child:
         self._reads = True
         """False once the end of its request pipe was closed."""
 
-    # ---------------------------------------------------------------- to the child
-
     def write(self, data: bytes) -> bool:
         """Write to the request pipe; return False when the child no longer reads."""
         with self._gate:
@@ -305,8 +300,6 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if not self._closed:
                 (os.kill if alone else os.killpg)(self.pid, number)
-
-    # ---------------------------------------------------------------- from the child
 
     def read(self, fd: int) -> bool:
         """Take one chunk of a pipe; return False when it is empty or has ended."""

@@ -223,8 +223,6 @@ class Scheduler:
                     self._processes.suspend(lane)
         self._act()
 
-    # ---------------------------------------------------------------- decisions
-
     @property
     def _interleaved(self) -> bool:
         return interleaved(self._mode, self._exclusive, len(self._lanes))

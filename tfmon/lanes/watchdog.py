@@ -15,8 +15,6 @@ from tfmon.model.race import interleaved
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
 
-# ---------------------------------------------------------------- when a lane counts as hung
-
 LEAST_S = 20.0
 """A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
 TIMES_WINDOW, TIMES_WARM_UP = 5, 3
@@ -53,8 +51,6 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     window_s, warm_up_s = lane.heartbeat.longest_window_ns / 1e9, lane.heartbeat.warm_up_ns / 1e9
     return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
 
-
-# ---------------------------------------------------------------- the watchdog
 
 BEAT_S = 0.5
 LATE_NS = 2_000_000_000

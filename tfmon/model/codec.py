@@ -44,9 +44,6 @@ class CodecError(ValueError):
     """Data that are not what their type says; the text says where and what was expected."""
 
 
-# ---------------- text
-
-
 _ESCAPES = re.compile(
     # Commands with text, such as a window title; one without an end takes no more than its line.
     r"(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
@@ -71,9 +68,6 @@ def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
 def cut(value: object) -> str:
     """Write a value for an error line."""
     return clean(repr(value)[:60], 40)
-
-
-# ---------------- writing
 
 
 def encode(value: object) -> bytes:
@@ -115,9 +109,6 @@ def plain(value: object) -> Any:  # noqa: ANN401
 @functools.cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
-
-
-# ---------------- reading
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:

@@ -81,9 +81,6 @@ def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ..
     return (*before[1 - MOST_TAKEN :], more)
 
 
-# ---------------- memory
-
-
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A process that holds memory of a GPU."""
@@ -118,9 +115,6 @@ def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
 
 def _gib(value: float) -> str:
     return f"{value / 2**30:.1f}"
-
-
-# ---------------- words
 
 
 def told(name: ProcessName | None) -> str:

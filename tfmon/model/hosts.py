@@ -154,9 +154,6 @@ def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
     return {pid for lane in here for pid in (*lane.tree.pids, lane.pid) if pid is not None}
 
 
-# ---------------- the GPUs of a lane
-
-
 def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
     """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
     if state.over or not trains_on(state, sample):
@@ -221,9 +218,6 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
 
 def _is_uuid(key: str, uuid: str) -> bool:
     return key.removeprefix("MIG-") == uuid.removeprefix("GPU-") or key == uuid
-
-
-# ---------------- disturbances
 
 
 def _disturbed(

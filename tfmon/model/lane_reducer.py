@@ -229,9 +229,6 @@ def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[Kn
     return (*state.knob_marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
-# ---------------- what was measured
-
-
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
     if event.what == "examples" and event.reason and state.examples:
@@ -275,9 +272,6 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
         sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
     return replace(state, tree=state.tree.plus(sample, racing=racing), measurements=measurements)
-
-
-# ---------------- how a lane's child ended
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:

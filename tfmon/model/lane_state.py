@@ -79,9 +79,6 @@ class LogLine:
     """How much of the output the log lacks, where the line tells that."""
 
 
-# ---------------- signs of life
-
-
 _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
 """Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
 uses are seen from outside, too."""
@@ -136,9 +133,6 @@ class Heartbeat:
         began_ns = window.at_ns - window.span_ns
         suspended = any(one.since_ns < window.at_ns and began_ns < one.until_ns for one in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
-
-
-# ---------------- the state
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,6 @@ class LossCurve:
         return LossCurve(points, every, self.seen + 1, first, loss, lost)
 
 
-# ---------------- all measurements of one lane
-
-
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """What was measured of one lane; a new steady state begins when a knob or the mode changes."""

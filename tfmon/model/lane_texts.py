@@ -113,9 +113,6 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"
 
 
-# ---------------- why its process ended
-
-
 MOST_CHARACTERS = 300
 """Of a script's own words in one line."""
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"

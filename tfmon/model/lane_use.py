@@ -164,9 +164,6 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Re
     return HIDDEN if sample.foreign_pids else NO_SHARE
 
 
-# ---------------- by GPU, and of all together
-
-
 @dataclass(frozen=True, slots=True)
 class GpuPart:
     """What a lane uses of one of its GPUs."""

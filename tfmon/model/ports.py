@@ -75,9 +75,6 @@ class Experiments(Protocol):
         """End the running experiment, if any; the lanes get their settings back."""
 
 
-# ---------------- replays
-
-
 @dataclass(frozen=True, slots=True)
 class TimeMark:
     """An event that is marked on the time line."""
@@ -139,9 +136,6 @@ class ReplayControls(Protocol):
 
     def change_speed(self, direction: int) -> None:
         """Play faster, or slower."""
-
-
-# ---------------- recorded runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,9 +204,6 @@ class Combination:
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
 
-# ---------------- what happens to a combination
-
-
 @dataclass(frozen=True, slots=True)
 class VisitBegan:
     """A worker takes up a combination, with fresh processes."""

@@ -238,9 +238,6 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=race, lanes=lanes)
 
 
-# ---------------- the session
-
-
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
 """Called with an event and what is known after it."""
 

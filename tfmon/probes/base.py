@@ -186,9 +186,6 @@ class Backoff:
         )
 
 
-# ---------------- the thread that samples
-
-
 Wait = Callable[[threading.Condition, float], object]
 """Waits on a locked condition, for a number of seconds at most."""
 

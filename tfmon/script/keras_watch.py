@@ -195,8 +195,6 @@ class Watcher:
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
-    # ------------------------------------------------------------ fit
-
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer the knobs that Keras has."""
         lane, model = self._lane, self._model()

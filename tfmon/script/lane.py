@@ -81,8 +81,6 @@ class Lane(Meter):
         """Whether the calling thread is the one that is measured."""
         return threading.get_ident() == self._thread and not self.reporter.closed
 
-    # ------------------------------------------------------------ reports
-
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self.reporter.send
         python, unlike = platform.python_version(), differences(os.environ)
@@ -152,8 +150,6 @@ class Lane(Meter):
                 )
             )
         return value
-
-    # ------------------------------------------------------------ steps
 
     def forget_start(self) -> None:
         """Measure from the next step on: the one that was begun is reported in another way."""
@@ -227,8 +223,6 @@ class Lane(Meter):
         if uses is not None and (used := uses.take()):
             self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
-    # ------------------------------------------------------------ requests
-
     def _deliver(self, request: Request) -> None:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
@@ -287,8 +281,6 @@ class Lane(Meter):
         """Report the end of a slice."""
         self._granted = None
         super().slice_ended(ended, at_ns)
-
-    # ------------------------------------------------------------ the end
 
     def _leave(self) -> None:
         """Send what is left of the last window, and let the other lanes train."""

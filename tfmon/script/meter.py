@@ -67,8 +67,6 @@ class Meter(LaneControl):
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker = contextlib.ExitStack()
 
-    # ------------------------------------------------------------ steps
-
     def start_step(self, at_ns: int | None = None) -> None:
         """Begin a step, now or at `at_ns`; a sampled or profiled one if that is due."""
         clock = self.clock
@@ -214,8 +212,6 @@ class Meter(LaneControl):
             return float(loss if getattr(loss, "ndim", 0) == 0 else loss.mean())
         except (TypeError, ValueError, AttributeError, RuntimeError):
             return None
-
-    # ------------------------------------------------------------ windows
 
     def end_stretch(self) -> None:
         """Wait for the device, and close the window if it is time; do nothing while a profile is taken."""

@@ -142,9 +142,6 @@ def _send(taken: list[tuple[str, str]]) -> None:
         os.close(fd)
 
 
-# ---------------- ports
-
-
 def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any]:
     """Return a method of sockets that takes the lane's own port in place of one that another lane has.
 

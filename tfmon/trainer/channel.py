@@ -169,9 +169,6 @@ class Mailbox(Generic[Message]):
             self._posted.clear()
 
 
-# ---------------------------------------------------------------- the end of the process
-
-
 def exit_now(code: int) -> NoReturn:
     """End the process at once; the interpreter's own exit takes most of a second in a TensorFlow process.
 

@@ -189,9 +189,6 @@ def _set_up_device(assign: Assign) -> LibrariesLoaded:
     )
 
 
-# ---------------------------------------------------------------- failures in words
-
-
 def _in_user_code(path: Path, work: Callable[[], None]) -> None:
     """Run what may fail because of the user's file or the size of the machine; raises Failure."""
     import tensorflow as tf

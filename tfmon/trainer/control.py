@@ -91,8 +91,6 @@ class LaneControl:
         self._cpu = CpuMeter()
         self._examples_reported = self._examples_before = 0
 
-    # ------------------------------------------------------------ phases and requests
-
     def enter(self, phase: str) -> None:
         """Report the phase that begins now."""
         self._sink.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=phase))
@@ -132,8 +130,6 @@ class LaneControl:
             self.clock.marks.update([KNOB_CHANGE] if self.unconfirmed else [])
         self.enter(RACING)
 
-    # ------------------------------------------------------------ knobs
-
     def knob_changed(self, request: SetKnob) -> None:
         """Record that the next step is the first under a requested value."""
         self._traced_windows = 0
@@ -166,8 +162,6 @@ class LaneControl:
                 reason=reason,
             )
         )
-
-    # ------------------------------------------------------------ windows
 
     @property
     def steady(self) -> bool:
@@ -282,8 +276,6 @@ class LaneControl:
             round=self.slices.round if ended is None else ended.round,
             **own,
         )
-
-    # ------------------------------------------------------------ profiles
 
     def report_profile(self, request: TakeProfile, path: Path, note: str = "") -> None:
         """Read a profile and report what it says; `note` is said of it as well."""

@@ -76,8 +76,6 @@ class Loop(LaneControl):
         """How many wait for their setup."""
         self._stopped = False
 
-    # ------------------------------------------------------------ the life of a lane
-
     def run(self) -> None:
         """Warm up, wait for the start signal, and train until the end."""
         self.traces = self._stepper.traces = TraceWatch()
@@ -204,8 +202,6 @@ class Loop(LaneControl):
             self._shares.record(self.settings, None, 0)
         self._calls_ns.clear()
         self.discard_steps()
-
-    # ------------------------------------------------------------ messages
 
     def _read_messages(self) -> None:
         while (message := self._mailbox.take()) is not None:

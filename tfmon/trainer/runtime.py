@@ -23,9 +23,6 @@ from tfmon.trainer.scenario import ScenarioError
 LOWEST_NICE = 19
 
 
-# ---------------------------------------------------------------- import
-
-
 def load_everything() -> None:
     """Import TensorFlow and Keras; no device is touched.
 
@@ -79,9 +76,6 @@ def _priorities() -> Iterator[tuple[int, int]]:
     for task in Path("/proc/self/task").glob("*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
-
-
-# ---------------------------------------------------------------- the device
 
 
 class DeviceMissingError(Exception):

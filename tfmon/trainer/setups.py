@@ -100,9 +100,6 @@ class Steps:
         return model
 
 
-# ---------------------------------------------------------------- setups, built in the background
-
-
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What the loop trains with under certain settings; None for what stays as it is."""

@@ -113,8 +113,6 @@ class Agent:
         if self._outbox.waiting_bytes < WAITING_BYTES:
             self._outbox.put(Kind.EVENT, 0, line)
 
-    # ---------------------------------------------------------------- the loop
-
     def _hear(self) -> None:
         try:
             chunk = os.read(self._in_fd, CHUNK_BYTES)
@@ -288,9 +286,6 @@ def _memory_bytes() -> int:
         return int(os.read(descriptor, 256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
     finally:
         os.close(descriptor)
-
-
-# ---------------------------------------------------------------- the process
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:

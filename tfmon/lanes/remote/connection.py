@@ -72,8 +72,6 @@ class Connection:
         """Why there is no connection; empty while there is one."""
         return self._line.lost if self._line is not None else "it was not connected"
 
-    # ---------------------------------------------------------------- made and ended
-
     def ensure(self) -> None:
         """Connect unless it is connected, and tell which machine it is.
 
@@ -135,8 +133,6 @@ class Connection:
         if line is None or line.lost:
             raise TfmonError(f"{self.host.called} is lost: {self.lost}")
         return line
-
-    # ---------------------------------------------------------------- lanes
 
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]

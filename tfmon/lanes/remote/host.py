@@ -113,9 +113,6 @@ def word_of(host: str) -> str:
     return ":".join(word for word in words if word and not word.isdigit())
 
 
-# ---------------------------------------------------------------- the settings file
-
-
 def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:
     """Return the hosts, and what is wrong with them."""
     if not isinstance(table, dict):

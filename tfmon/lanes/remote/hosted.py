@@ -35,8 +35,6 @@ class HostedLane(Child):
         self._output_sent_s = 0.0
         self.ended = False
 
-    # ---------------------------------------------------------------- from the monitor
-
     def signal(self, number: int, alone: int) -> None:
         """Signal the group of the child, or the child alone, and remember whether it is suspended."""
         if number == signal.SIGSTOP:
@@ -59,8 +57,6 @@ class HostedLane(Child):
         self._end_requests()
         self.kill(signal.SIGCONT)
         self.kill(signal.SIGTERM)
-
-    # ---------------------------------------------------------------- to the monitor
 
     def _take_output(self, chunk: bytes) -> None:
         self._output += chunk

@@ -166,8 +166,6 @@ class Link:
         """Start the thread; if it dies, the link has ended."""
         start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
 
-    # ---------------------------------------------------------------- frames
-
     def _end(self, reason: str) -> None:
         self._wire.kill()
         self.lost = " ".join(clean(self._last_word or reason, 400).split()) or "the connection was closed"

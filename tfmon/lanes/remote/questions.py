@@ -95,9 +95,6 @@ def _own(python: str) -> str | None:
     return os.path.expanduser(python) if python else None  # noqa: PTH111 - it may be a bare command
 
 
-# ---------------- a user's own command
-
-
 def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
     """Say what is not there, and which content files have."""
     own = [str(Path(sys.executable).parent)] if path_first else []
@@ -117,9 +114,6 @@ def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 
 
-# ---------------- views of its working folder
-
-
 def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
     from tfmon.probes.views import find_view
 
@@ -129,9 +123,6 @@ def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
 
 def _settle(view: object, age_s: float) -> Answer:
     return {"view": plain(settle(read(view, View, strict=False), age_s))}
-
-
-# ---------------- the doctor
 
 
 def _doctor(

@@ -176,9 +176,6 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
     }
 
 
-# ---------------------------------------------------------------- the way to it
-
-
 class RayLane:
     """A command on a node, to which the pipes of this process belong."""
 

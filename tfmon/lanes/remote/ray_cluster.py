@@ -37,9 +37,6 @@ class Refusal(Exception):
         self.error, self.hint = error, hint
 
 
-# ---------------------------------------------------------------- the way in
-
-
 def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
     """Return Ray, connected; `fail` ends the process where it does not answer; raises Refusal for none."""
     given = words["address"] or os.environ.get("RAY_ADDRESS", "")
@@ -133,9 +130,6 @@ def first_line(error: Exception) -> str:
     facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
     told = [line for line in lines if not line.startswith(facts)]
     return (told or [type(error).__name__])[0][:200]
-
-
-# ---------------------------------------------------------------- the nodes
 
 
 def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
