@@ -120,7 +120,6 @@ _MEASURED = (
 )
 _LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
 """By outcome, the level of the last cell."""
-AXIS = "throughput / baseline's"
 IDS = "ABCDEFGH"
 """What lines of a curve are called; more are in the table."""
 
@@ -241,7 +240,7 @@ def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
         )
         title = f"Ratio over {knob.replace('_', ' ')}" + (f" on {kind}" if len(plan.kinds) > 1 else "")
         about = "Throughput over the baseline's, with 95 % intervals."
-        curves.append(SeriesCurve(knob, title, about, AXIS, ordered, lines, ratios=True))
+        curves.append(SeriesCurve(knob, title, about, "throughput / baseline's", ordered, lines, ratios=True))
     return tuple(curves)
 
 

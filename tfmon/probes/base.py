@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 FIRST_SAMPLE = Missing("first sample")
 TOO_SOON = Missing("sampled again too soon")
-COUNTER_RESET = Missing("the system's counter was reset")
 SHORTEST_NS = 100_000_000
 """Shortest time between two samples of a counter. CPU time is counted in steps of 10 ms."""
 
@@ -129,7 +128,7 @@ class CounterRate:
         if before is None:
             return FIRST_SAMPLE
         grown = count - before[0]
-        return COUNTER_RESET if grown < 0 else grown * 1e9 / (at_ns - before[1])
+        return Missing("the system's counter was reset") if grown < 0 else grown * 1e9 / (at_ns - before[1])
 
 
 # ---------------- patience with a slow driver

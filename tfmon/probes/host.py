@@ -145,7 +145,6 @@ SCAN_EVERY_S = 3.0
 """How often the process table is read to find new children."""
 SCAN_SHARE = 300
 """On a machine with many processes the table is read less often: for at most 1 / 300 of the time."""
-NO_PROCESS = Missing("a lane has ended")
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
@@ -224,7 +223,7 @@ class HostProbe:
             return
         processes = self._processes
         samples = [tree.measure(processes, self._clock_ns()) for tree in self._trees.values()]
-        yield self._host([NO_PROCESS if sample is None else sample.cpu_pct for sample in samples])
+        yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
         lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
         yield from lanes
         if len(lanes) > 1:

@@ -218,7 +218,6 @@ def _read(proc: Path | None, name: str) -> str:
 
 
 CORES_EVERY_NS = 30_000_000_000
-_NO_PRESSURE = Missing("this system does not account for pressure")
 _NO_SWAP = Missing("this system does not report swapping")
 
 
@@ -260,7 +259,7 @@ class Disturbances:
                 words = file.readline().split()
             return float(words[1].removeprefix("avg10="))
         except (OSError, IndexError, ValueError):  # no such file, or accounting is switched off
-            return _NO_PRESSURE
+            return Missing("this system does not account for pressure")
 
 
 class _Throttling:

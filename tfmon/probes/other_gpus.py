@@ -24,7 +24,6 @@ EVERY_S, SELDOM_S = 2.0, 5.0
 SLOW_NS = 50_000_000
 TIMEOUT_S = 3.0
 IOREG = "ioreg"
-NEEDS_ROOT = "macOS reports it to root only"
 NO_PROCESSES = "tfmon does not read the processes of Apple GPUs"
 NO_GPU = Missing("ioreg lists no GPU")
 _KEPT_FAULTS = 8
@@ -87,7 +86,7 @@ class AppleProbe(_Probe):
         self._note_resets(_number(statistics, "recoveryCount"), begun_ns)
         busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
         yield replace(
-            absent_gpu(self._gpu, begun_ns, NEEDS_ROOT, faults=self._faults),
+            absent_gpu(self._gpu, begun_ns, "macOS reports it to root only", faults=self._faults),
             name=_name(device) or self._gpu.name,
             every_s=self._every_s,
             busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),

@@ -35,11 +35,9 @@ LONGEST_NAME = 300
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
 UNTOLD = Missing("the bottleneck of a GPU lane cannot be told without its GPU")
-NO_OPS = Missing("the trace shows no operation of the step")
 NO_BATCH = Missing("the trace does not show the loop taking a batch")
 NO_PYTHON = Missing("the trace shows no Python function in the input pipeline")
 NO_RUNTIME = Missing("the trace does not show TensorFlow's runtime apart from Python")
-LAUNCHES_ONLY = Missing("the step runs on the GPU")
 WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itself")
 WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
 
@@ -123,7 +121,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
         total_ns=per_step(loop.calls),
         dispatch_ns=per_step(dispatch),
         python_ns=per_step(without(dispatch, loop.runtime)) if loop.runtime else NO_RUNTIME,
-        compute_ns=LAUNCHES_ONLY if runs is None else per_step(compute),
+        compute_ns=Missing("the step runs on the GPU") if runs is None else per_step(compute),
         tracing_ns=per_step(tracing),
         compile_ns=per_step(compiling),
     )
@@ -154,7 +152,7 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
     self_ps = sum(run.self_ps for run in inside)
     busy_ps = total(both(unite((run.start_ps, run.end_ps) for run in inside), loop.window))
     if not self_ps or not busy_ps:
-        return NO_OPS
+        return Missing("the trace shows no operation of the step")
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     for run in inside:
         key = (run.name, run.type, run.device)

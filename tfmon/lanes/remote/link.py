@@ -37,7 +37,6 @@ QUICKEST = 0.1
 """Share of the pings that counts: the others waited somewhere on their way, and not for equally long both ways."""
 DRIFT = 15e-6
 """How much two clocks may drift apart in the time since a ping. Source: RFC 5905, PHI."""
-NO_MEMORY = Missing("that system does not say how much memory a process has")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +260,7 @@ class Link:
         if not self._clock.settle():
             return
         cpu_pct: Reading = NOT_READ
-        memory: Reading = NO_MEMORY
+        memory: Reading = Missing("that system does not say how much memory a process has")
         if self._agent is not None:
             there_ns, cpu_ns, memory_bytes = self._agent
             if memory_bytes >= 0:
