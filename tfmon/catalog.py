@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.model.claims import Claim
 from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Knob, KnobError, KnobValue
+from tfmon.model.race import Claim
 
 PACKAGE = Path(__file__).resolve().parent
 _ATTRIBUTES = {

@@ -44,8 +44,8 @@ def test_the_race_has_a_verdict_and_its_knobs_changed(step: Step, gpu: Gpu, race
     step.notes.append(f"{SCENARIO}: {raced.verdict}")
     assert [lane.trouble for lane in raced.end.lanes] == [None, None]
     assert cpu.steady.windows and other.steady.windows
-    read = raced.end.gpu_of(other)
-    assert read is not None and read.key == gpu.uuid, "the readings beside the lane are those of its GPU"
+    (read,) = raced.end.gpus_of(other)
+    assert read.key == gpu.uuid, "the readings beside the lane are those of its GPU"
     applied = {(one.lane, one.knob, one.value) for one in raced.changes if isinstance(one, KnobApplied)}
     for lane in (cpu.spec.name, other.spec.name):
         assert {(lane, "batch_size", 512), (lane, "prefetch", 1)} <= applied

@@ -7,13 +7,12 @@ group are killed together (`memory.oom.group`), as some containers are set up, i
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from support.waiting import wait_for
 
 from tfmon.model.lane_state import LOWER_THE_BATCH, OUT_OF_MEMORY
-from tfmon.model.limits import GROUP_KILLS, _group_file
+from tfmon.model.limits import GROUP_KILLS, MemoryKills
 from tfmon.model.race import CONCURRENT, TURNS
 
 MOST_BYTES = 2 * 2**30
@@ -21,7 +20,7 @@ MOST_BYTES = 2 * 2**30
 
 def limit_bytes() -> int | None:
     """Return the memory limit of this process's control group, None where there is none."""
-    events = _group_file(Path("/"))
+    events = MemoryKills()._group
     if events is None:
         return None
     for name in ("memory.max", "memory.limit_in_bytes"):

@@ -152,7 +152,7 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
 def test_a_child_without_pipes_is_still_seen_to_end(start):
     child = start("closed_pipes")
     child.wait_for_phase("closing")
-    wait_for(lambda: not child.metrics_open and not child.output_open, what="closed pipes")
+    wait_for(lambda: not child.open, what="closed pipes")
     assert not child.ended
     child.kill(signal.SIGTERM)
     assert child.end.signal == "SIGTERM"

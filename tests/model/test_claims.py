@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.claims import Claim, judge
+from tfmon.model.race import Claim, judge
 from tfmon.model.readings import Estimate
 
 

@@ -51,7 +51,11 @@ def test_each_lane_has_the_machine_and_the_samples_of_its_host(session):
     here, there, _ = known.lanes
     assert [known.device_name(lane) for lane in (here, there)] == ["this CPU", ""]
     assert [known.machine_of(lane).usable_cores for lane in known.lanes] == [0, 8, 8]
-    assert [known.host_of(lane) and known.host_of(lane).at_ns for lane in known.lanes] == [1, 2, None]
+    assert [sample and sample.at_ns for sample in (known.place_of(lane).sample for lane in known.lanes)] == [
+        1,
+        2,
+        None,
+    ]
     assert [known.machine_key(lane) for lane in known.lanes] == ["a", "b", "b"]
     assert (known.machines, known.machine.cpu_name) == (2, "this CPU")
 
@@ -61,7 +65,7 @@ def test_a_machine_that_is_not_connected_goes_by_the_name_of_its_host():
     session.begin(Race(), name_lanes([LaneSpec("cpu"), LaneSpec("cpu", host="x"), LaneSpec("gpu:0", host="y")]))
     known = session.snapshot()
     assert [known.machine_key(lane) for lane in known.lanes] == ["", "x", "y"]
-    assert known.host_of(known.lanes[1]) is None
+    assert known.place_of(known.lanes[1]).sample is None
 
 
 def test_a_disturbance_counts_for_the_lanes_of_its_host_alone(session):

@@ -130,10 +130,10 @@ class TestInASession:
         physical, instance = gpu_sample("GPU-1"), gpu_sample("MIG-2", kind="mig", part_of="GPU-1")
         session.accept(physical)
         session.accept(instance)
-        assert session.snapshot().gpu_of(gpu_lane(session)) == physical
+        assert session.snapshot().gpus_of(gpu_lane(session))[0] == physical
         versions = {"tensorflow": "2", "keras": "3", "numpy": "2", "device_name": "A GPU"}
         session.accept(LibrariesLoaded(lane="gpu:0", at_ns=2, gpu_uuid="GPU-2", **versions))
-        assert session.snapshot().gpu_of(gpu_lane(session)) == instance
+        assert session.snapshot().gpus_of(gpu_lane(session))[0] == instance
 
     def test_of_a_lane_on_two_gpus_each_is_accounted_for_and_both_together(self, begin):
         session = begin("gpu:0+2", "gpu:1")

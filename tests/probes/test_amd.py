@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.amd import NO_FILE, NOT_LISTED, NOT_READ, AmdProbe, list_amd_gpus
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
 from tfmon.probes.interpreter import Wheel
+from tfmon.probes.other_gpus import NO_FILE, NOT_LISTED, NOT_READ, AmdProbe, list_amd_gpus
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /sys")
 

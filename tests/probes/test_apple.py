@@ -11,8 +11,8 @@ from support.nvml import Clock
 from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu
+from tfmon.probes.other_gpus import AppleProbe
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,7 @@ class Registry:
 
 @pytest.fixture
 def registry(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfmon.probes.apple.TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr("tfmon.probes.other_gpus.TIMEOUT_S", PATIENCE_S)
     return Registry(tmp_path)
 
 
@@ -139,6 +139,6 @@ def test_program_that_is_not_there_or_does_not_answer(registry, clock, monkeypat
     absent = AppleProbe(GPU, program=str(registry.folder / "absent"), clock_ns=clock)
     assert take(absent).busy_pct == Missing("ioreg could not be run: No such file or directory")
     registry.program.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr("tfmon.probes.apple.TIMEOUT_S", 0.05)
+    monkeypatch.setattr("tfmon.probes.other_gpus.TIMEOUT_S", 0.05)
     silent = AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
     assert take(silent).busy_pct == Missing("ioreg does not answer")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from support.ui import Demo
 
-from tfmon.model.claims import Claim, ClaimResult
+from tfmon.model.race import Claim, ClaimResult
 from tfmon.model.readings import Estimate
 from tfmon.recordings.compare import Comparison, Difference, LanePair
 from tfmon.recordings.figures import Change, RaceFigures

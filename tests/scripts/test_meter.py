@@ -26,16 +26,9 @@ class FullPipe:
         return False
 
 
-class WithoutKnobs(Meter):
-    """A meter that no request reaches."""
-
-    def set_knob(self, request) -> None:
-        raise AssertionError(request)
-
-
 @pytest.fixture
 def meter() -> Meter:
-    meter = WithoutKnobs(FullPipe(), {})
+    meter = Meter(FullPipe(), {})
     meter.warm = True
     meter.start_step()
     meter.end_step(steps=5, examples=160)
@@ -76,7 +69,7 @@ def test_examples_of_a_window_that_a_pause_cuts_off_are_reported_once(meter):
 
 
 def test_steps_that_are_told_together_are_measured_as_one_by_one():
-    alone, together = WithoutKnobs(FullPipe(), {}), WithoutKnobs(FullPipe(), {})
+    alone, together = Meter(FullPipe(), {}), Meter(FullPipe(), {})
     began_ns = time.monotonic_ns()
     for meter in (alone, together):
         meter.clock.done = 1  # the first step ends a window
@@ -98,7 +91,7 @@ def test_steps_that_are_told_together_are_measured_as_one_by_one():
 
 @pytest.mark.parametrize(("took_s", "traced", "warm"), [(0.4, 0, False), (6.0, 0, True), (6.0, 1, False)])
 def test_one_long_step_that_traced_nothing_is_warm_up_enough(took_s, traced, warm):
-    meter, began_ns = WithoutKnobs(FullPipe(), {}), time.monotonic_ns() - 10_000_000_000
+    meter, began_ns = Meter(FullPipe(), {}), time.monotonic_ns() - 10_000_000_000
     meter.start_step(began_ns)
     meter.end_step(ended_ns=began_ns + round(took_s * 1e9))
     meter.clock.traced_steps = traced

@@ -14,7 +14,7 @@ import pytest
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
-from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, TakeProfile
+from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import PAUSE, PROFILE, WARM_UP, LaneControl
 from tfmon.trainer.slices import GPU_STRETCH_NS, HAS_RUN_NS, STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter, Slices
@@ -54,9 +54,11 @@ class Lane(LaneControl):
         self.events += events if self.room else ()
         return self.room
 
-    def set_knob(self, request: SetKnob) -> None:
-        self.settings = {**self.settings, request.knob: request.value}
-        self.knob_changed(request)
+    def handle(self, request: Request) -> None:
+        if isinstance(request, SetKnob):
+            self.settings = {**self.settings, request.knob: request.value}
+            self.knob_changed(request)
+        super().handle(request)
 
     def of(self, kind: type[EventType]) -> list[EventType]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -160,7 +162,7 @@ class TestSlices:
         slices = Slices("gpu")
         slices.begin(RunSlice(round=1, seconds=1.0), 0, 0, 0)
         assert slices.due_ns(0) == GPU_STRETCH_NS
-        assert not slices.stretch_over(GPU_STRETCH_NS - 1)
+        assert slices.stretch_ns == GPU_STRETCH_NS
         lane = Lane(monkeypatch, "gpu")
         first, *_ = lane.slice(1, 2.0, 99_000_000)
         assert (first.marks, first.steps) == ((SLICE_START,), 2), "its clocks take longer to rise"

@@ -91,9 +91,12 @@ def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advic
     for one in _proposals(kind, lane, knobs):
         if lane.settings.get(one.knob) != one.value and one not in found:
             found.append(one)
-    first = [
-        knob for knob, now in (("batch_size", _has_small_batch(lane)), ("cache", _has_short_epoch(lane))) if now
-    ]
+    first, size, trained = [], lane.settings.get("batch_size"), lane.steady
+    if isinstance(size, int) and size < SMALL_BATCH:
+        first.append("batch_size")
+    if lane.data_examples is not None and trained.examples:
+        epoch_ns = lane.data_examples / trained.examples * trained.span_ns
+        first += ["cache"] if epoch_ns < 1e9 * SHORT_EPOCH_S else []
     found.sort(key=lambda one: first.index(one.knob) if one.knob in first else len(first))
     return tuple(found)
 
@@ -158,18 +161,6 @@ def _makes_sense(lane: LaneState, one: Advice) -> bool:
         return False
     # A CPU emulates 16 bits unless it is recent, and float16 nearly always.
     return not (one.value == "float16" and lane.spec.kind == "cpu")
-
-
-def _has_small_batch(lane: LaneState) -> bool:
-    batch_size = lane.settings.get("batch_size")
-    return isinstance(batch_size, int) and batch_size < SMALL_BATCH
-
-
-def _has_short_epoch(lane: LaneState) -> bool:
-    trained, examples = lane.steady, lane.data_examples
-    if examples is None or not trained.examples:
-        return False
-    return examples / trained.examples * trained.span_ns < 1e9 * SHORT_EPOCH_S
 
 
 def _larger_batch(knob: Knob, lane: LaneState) -> KnobValue | None:

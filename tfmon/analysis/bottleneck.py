@@ -87,10 +87,7 @@ def _runs_behind(tally: WindowSums) -> bool:
 
 
 def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
-    """Return the shares where a call returns when its work is done.
-
-    The clocks tell all but how a call splits; that comes from a short profile under the same settings.
-    """
+    """Return the shares where a call returns when its work is done; a short profile tells how the call splits."""
     span = tally.span_ns
     step = 100 * tally.call_ns / span
     traced = min(100 * tally.traced_ns / span, step)
@@ -116,10 +113,7 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
 
 
 def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
-    """Return the shares on an asynchronous device: its own first, the rest by what the host did.
-
-    `no_copy` is why a sampled batch was not copied before its step, where it was not.
-    """
+    """Return the shares on an asynchronous device: its own first, the rest by what the host did."""
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {
@@ -164,9 +158,6 @@ def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
     )
 
 
-# ---------------- the bottleneck
-
-
 LEAST_WINDOWS = 3
 BUSY_OTHERS_PCT = 50.0
 """Half a core that other programs keep busy is reported."""
@@ -206,7 +197,10 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     kinds = find_kinds(evidence)
     match kinds[0]:
         case "retracing":
-            text = _retracing_text(lane, evidence)
+            share = evidence.retraced_steps
+            often = "every step" if share > 95 else f"{share:.0f} % of the steps"
+            cause = f" ({lane.traced})" if lane.traced else ""
+            text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
         case "step":
             what = "step and the Python around it" if lane.step else "training step"
             text = f"{evidence.step:.0f} % in the {what}; P breaks it down"
@@ -215,7 +209,14 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     if shared := _shared(lane):
         text = f"{text} ({shared})"
     advice = tuple(one for kind in kinds for one in advice_for(kind, lane, snapshot.race.knobs))
-    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, _also(snapshot, lane))
+    also = (
+        *_of_the_host(snapshot, lane),
+        *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
+    )
+    if lane.spec.devices > 1 and not lane.command:  # the windows do not tell it apart
+        counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
+        also = (*also, f"all-reduce of the gradients counts as {counts}")
+    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also)
 
 
 def _shared(lane: LaneState) -> str:
@@ -248,33 +249,8 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
     )
 
 
-def _retracing_text(lane: LaneState, evidence: Evidence) -> str:
-    share = evidence.retraced_steps
-    often = "every step" if share > 95 else f"{share:.0f} % of the steps"
-    cause = f" ({lane.traced})" if lane.traced else ""
-    return f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
-
-
-# ---------------------------------------------------------------- what else slows it down
-
-
-def _also(snapshot: Snapshot, lane: LaneState) -> tuple[str, ...]:
-    """Return a line for each unusual reading of the machine."""
-    lines = (*_of_the_host(snapshot, lane), *_of_the_gpu(snapshot, lane), *_of_several_devices(lane))
-    return tuple(line for line in lines if line)
-
-
-def _of_several_devices(lane: LaneState) -> list[str]:
-    """Say where adding the gradients up over the devices is counted: the windows do not tell it apart."""
-    if lane.spec.devices == 1 or lane.command:
-        return []
-    if lane.spec.kind == "gpu":
-        return ["all-reduce of the gradients counts as computing; a profile tells it apart"]
-    return ["all-reduce of the gradients counts as starting the step"]
-
-
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    host, lines = snapshot.host_of(lane), []
+    host, lines = snapshot.place_of(lane).sample, []
     if host is None:
         return []
     if (swapped := known(host.swap_in_bytes_per_s)) is not None and swapped > 1e6:
@@ -289,10 +265,6 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
     if isinstance(threads, int) and lane.spec.kind == "cpu" and threads < cores:
         lines.append(f"threads={threads} leaves cores idle: {cores:g} may be used")
     return lines
-
-
-def _of_the_gpu(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    return [line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)]
 
 
 def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str]:

@@ -82,10 +82,7 @@ class Curve:
 
 
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
-    """Return the powers of two in a knob's range and within these bounds; without an upper one, up to `HIGHEST`.
-
-    Raises: KnobError for a knob that is not a number, and where fewer than two values are left.
-    """
+    """Return the powers of two in a knob's range and the bounds; raises KnobError for fewer than two."""
     if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
         raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
     least = max(bound for bound in (low, knob.low, 1) if bound is not None)
@@ -131,13 +128,7 @@ def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
 
 
 def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
-    """Return a range to propose: from an eighth of the values that the lanes have to sixteen times them.
-
-    Args:
-        knob: A knob for which `values_of` has values.
-        values: What it is set to in the lanes.
-        examples: Size of the data, which no batch exceeds.
-    """
+    """Return a range to propose: from an eighth of the values that the lanes have to sixteen times them."""
     possible = [int(value) for value in values_of(knob, None, examples if knob.name == "batch_size" else None)]
     known = [float(value) for value in values if isinstance(value, int | float) and value >= 1] or [possible[0]]
     within = [value for value in possible if min(known) / 8 <= value <= max(known) * 16]
@@ -230,13 +221,10 @@ def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
         around = known[max(0, at - 1) : at + 2]
         leads = {_lead(other) for other in around if other.sure}
         most = SURE_PAIRS if place.sure else MOST_PAIRS
-        if place.pairs < most and (_flips(around) or (not place.sure and len(leads) != 1)):
+        flips = len({_lead(one) for one in around}) > 1
+        if place.pairs < most and (flips or (not place.sure and len(leads) != 1)):
             near.append(place)
     return near
-
-
-def _flips(places: Sequence[CurvePoint]) -> bool:
-    return len({_lead(place) for place in places}) > 1
 
 
 def _lead(place: CurvePoint) -> bool:
@@ -292,7 +280,8 @@ def _answer(
     if not sure:
         return f"too close to call {span}: neither lane is clearly faster"
     winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
-    factors = sorted(_factor(place) for place in sure)
+    ratios = [place.ratio.value for place in sure if place.ratio is not None]
+    factors = sorted(max(ratio, 1 / ratio) for ratio in ratios)
     least, most = units.ratio(factors[0]), units.ratio(factors[-1])
     by = f"by {least}" if least == most else f"by {least} to {most}"
     where, doubt = "throughout", ""
@@ -300,11 +289,6 @@ def _answer(
         where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
     yet = "" if state.over else " so far"
     return f"no crossing{yet} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
-
-
-def _factor(place: CurvePoint) -> float:
-    assert place.ratio is not None
-    return max(place.ratio.value, 1 / place.ratio.value)
 
 
 def _rounded(value: float) -> str:

@@ -55,10 +55,7 @@ def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def time_to_finish(snapshot: Snapshot, *, brief: bool = False) -> str:
-    """Return which lane of a script's race did the same work sooner, or why none did; empty before its end.
-
-    Where it is `brief`, no times follow, and nothing is told where none did.
-    """
+    """Return which lane of a script's race did the same work sooner, or why none did; empty before its end."""
     told = _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}

@@ -86,10 +86,7 @@ class HistoryRow:
 def measure(
     snapshot: Snapshot, verdict: Verdict, before: Sequence[MeasuredPeriod] = ()
 ) -> tuple[MeasuredPeriod, ...]:
-    """Return the outcome of each period, the present one last; its verdict is known.
-
-    `before` is what an earlier snapshot of the race came to: periods that it knows are taken from it.
-    """
+    """Return the outcome of each period, the present one last; those known in `before` are taken from it."""
     known = {id(one.period): one for one in before if one.period is not None}
     found = []
     for period in snapshot.periods:
@@ -101,10 +98,7 @@ def measure(
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
-    """Return the mean logarithm of a lane's throughput in examples/s since its settings last changed.
-
-    It is that of its slices, or where it does not train in slices, of each second or so. None from too few.
-    """
+    """Return the mean logarithm of a lane's examples/s, by slices or seconds, since its last change; or None."""
     slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
     return trimmed_in_time([math.log(one.examples_per_s) for one in slices if one.examples > 0], few=True)
 

@@ -61,12 +61,7 @@ class Looks:
         return ERROR / self.choices
 
     def errors(self, pairs: int, degrees: float) -> float:
-        """Return how many standard errors the interval reaches to either side; `NONE` from too few pairs.
-
-        Args:
-            pairs: Values behind the mean.
-            degrees: Degrees of freedom of its standard error.
-        """
+        """Return how many standard errors the interval reaches to either side; `NONE` from too few pairs."""
         if self.kind == FIXED:
             return student(self.error, degrees)
         if pairs < FEW:
@@ -206,7 +201,6 @@ def trimmed(values: Collection[float], estimated: int = 0, *, few: bool = False)
     """Return the trimmed mean of values; None for fewer than `LEAST_PAIRS`.
 
     Args:
-        values: The values.
         estimated: How many figures besides the mean were estimated from them, and taken out.
         few: Whether `FEWEST` values do; fewer than `UNTRIMMED` are then all kept.
     """
@@ -290,13 +284,7 @@ class Shift(NamedTuple):
 
 
 def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shift:
-    """Return the difference of two groups of values, with its interval.
-
-    Args:
-        before: Logarithms of the first group's speeds, at least two.
-        after: Those of the second group.
-        error: How often the interval may miss the truth.
-    """
+    """Return the difference of two groups of logarithms of speeds, at least two each, with its interval."""
     import numpy as np
 
     middles = median(before), median(after)

@@ -144,11 +144,7 @@ UNTOLD_BYTES = 2**30
 
 
 def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
-    """Return GPUs by how idle they are, the idlest first.
-
-    Those that can be read come first, then those with memory left, then those with nobody's process, then by
-    load, in steps, then by free memory, and the first of equal ones.
-    """
+    """Return GPUs by how idle they are: readable, memory left, no processes, then by load and free memory."""
     return sorted(samples, key=_rank)
 
 
@@ -201,9 +197,6 @@ def _who(sample: GpuSample, *, named: bool) -> str:
     return f"{len(pids)} process{'es' if len(pids) > 1 else ''}{of}"
 
 
-# ---------------- the CPU in slices
-
-
 NO_DELAYS = Missing("this system does not report how long threads wait for a core")
 NO_SLICES = Missing("no slice was measured")
 TOLD = 0.05
@@ -226,12 +219,7 @@ class Contention:
     """How many cores all other programs kept busy in the slices, on average; tfmon itself is one of them."""
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
-        """Return one line, or "" while others take too little to be mentioned.
-
-        Args:
-            undecided: Whether there is no verdict.
-            own: Whether all the lanes trained on the monitor's own machine.
-        """
+        """Return one line, or "" while others take too little to be mentioned."""
         told = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
@@ -252,7 +240,9 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None
     stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
     others = _per_time(loads, [load.others_ns for load in loads], NO_DELAYS)
-    return Contention(_share_contended(loads), stolen, ratio, others)
+    known = [load.contended for load in loads if load.contended is not None]
+    share: Reading = NO_DELAYS if loads else NO_SLICES
+    return Contention(sum(known) / len(known) if known else share, stolen, ratio, others)
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
@@ -279,13 +269,6 @@ def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> floa
 def _bound_by_cpu(loads: Sequence[SliceLoad]) -> bool:
     busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in loads)
     return bool(loads) and busy_ns >= BUSY_CORES * sum(load.span_ns for load in loads)
-
-
-def _share_contended(loads: Sequence[SliceLoad]) -> Reading:
-    known = [load.contended for load in loads if load.contended is not None]
-    if known:
-        return sum(known) / len(known)
-    return NO_DELAYS if loads else NO_SLICES
 
 
 def _per_time(loads: Sequence[SliceLoad], times_ns: Sequence[int | None], unknown: Missing) -> Reading:

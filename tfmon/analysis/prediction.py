@@ -26,7 +26,10 @@ SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
 """Standard deviation of a pair that is supposed beside that of few pairs, which may be small by chance: so the
 time that is told rather falls than rises."""
 MOST_SLICES = 0.5
-"""Share of the slices in which other programs took CPU time, from which on a machine is busy."""
+"""Share of the slices in which other programs took CPU time, from which on a machine is busy.
+
+Few such slices are alike where they follow each other. Of 40 races of equal lanes of a few seconds, on 2 cores
+with a load of 8 to 20, 5 named a winner by 3 to 7 pairs at one look; with an always valid interval none does."""
 MOST_PAIRS = 20_000
 """Some five hours: what takes longer is not predicted."""
 Slices = Sequence[Sequence[SliceSpeed]]
@@ -41,7 +44,9 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
     length is that since the measurement began again.
     """
     choices = max(1, len(slices) - 1)
-    if _few_and_busy(slices):
+    few = min(map(len, slices), default=0) < UNTRIMMED
+    contended = contention(slices).slices_share if few else 0.0
+    if not isinstance(contended, Missing) and contended >= MOST_SLICES:
         return Looks(ALWAYS_VALID, choices=choices)
     if race.interval == FIXED and over and not race.interrupted:
         return Looks(FIXED, choices=choices)
@@ -52,18 +57,6 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
         passed_ns = max(lane[-1].at_ns for lane in measured) - since_ns
         return Looks(SPENDING, max(0.0, min(1.0, passed_ns / max(1, until_ns - since_ns))), choices)
     return Looks(ALWAYS_VALID, choices=choices)
-
-
-def _few_and_busy(slices: Slices) -> bool:
-    """Return whether there are few slices, in most of which other programs took CPU time.
-
-    Such slices are alike where they follow each other. Of 40 races of equal lanes of a few seconds, on 2 cores
-    with a load of 8 to 20, 5 named a winner by 3 to 7 pairs at one look; with an always valid interval none does.
-    """
-    if min(map(len, slices), default=0) >= UNTRIMMED:
-        return False
-    share = contention(slices).slices_share
-    return not isinstance(share, Missing) and share >= MOST_SLICES
 
 
 def least_rounds(race: Race, *, over: bool = False) -> int:
@@ -82,10 +75,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return about how many seconds more give an answer, or the width that ends the race.
-
-    None if there is one, or if more time of this race gives none.
-    """
+    """Return about how many seconds more give an answer, or the width that ends the race; None if none do."""
     value, margin = abs(comparison.center.value), math.log1p(race.margin)
 
     def enough(reach: float) -> bool:
@@ -103,14 +93,7 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 def more_pairs(
     comparison: LogRatio, looks: Looks, enough: Callable[[float], bool], *, fresh: bool = False
 ) -> int | None:
-    """Return after how many more pairs the comparison is known well enough; None if that never comes.
-
-    Args:
-        comparison: What is known so far.
-        looks: How it is looked at. What a known length has no time for is taken to get a longer one.
-        enough: Whether half an interval is short enough.
-        fresh: Whether processes are renewed from time to time.
-    """
+    """Return after how many more pairs the comparison is known well enough; None if that never comes."""
     count = comparison.center.count
 
     def known(pairs: int) -> bool:
@@ -154,10 +137,7 @@ LONG_STEP_S = 1.0
 
 
 def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | None]:
-    """Return by how much one of two lanes is faster, as far as its steps tell, and the least ratio.
-
-    The text is empty where nothing is known yet, or where steps are short. The ratio is None without such a bound.
-    """
+    """Return by how much one of two lanes is faster, as running steps tell, or "", and the least ratio or None."""
     if len(lanes) != 2:
         return "", None
     fast, slow = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
@@ -187,9 +167,6 @@ def _batch(lane: LaneState) -> float | None:
         return lane.examples / lane.steps
     size = lane.in_effect.get(BATCH_SIZE.name)
     return float(size) if isinstance(size, int | float) else None
-
-
-# ---------------- how much longer it takes
 
 
 def falling(

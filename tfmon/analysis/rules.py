@@ -150,10 +150,7 @@ _LABELS: Mapping[BottleneckKind, str] = {
 
 
 def sentence(kinds: tuple[BottleneckKind, ...], evidence: Evidence, phrases: Mapping[BottleneckKind, str]) -> str:
-    """Write a bottleneck: "input-bound: waiting for batches takes 62 % of the time".
-
-    `phrases` name what takes the time, such as "waiting for batches".
-    """
+    """Write a bottleneck: "input-bound: waiting for batches takes 62 % of the time"."""
     first, *others = kinds
     if not others:
         return f"{_LABELS[first]}: {phrases[first]} takes {evidence.share(first):.0f} % of the time"

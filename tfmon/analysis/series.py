@@ -121,9 +121,6 @@ def settings_text(settings: Settings) -> str:
     return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
 
 
-# ---------------- curves as characters
-
-
 LABEL_CELLS = 8
 """Cells before the chart: the scale and its axis."""
 _BOTH = "*"
@@ -153,17 +150,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw.
-
-    Each line is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell,
-    and dots from one value to the next.
-
-    Args:
-        curve: What is drawn.
-        width: Cells at most.
-        height: Rows.
-        most: How many lines are drawn.
-    """
+    """Return the chart of a curve over the values of a knob; None where there is no room or nothing to draw."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([one for line in lines for one in line.points if one is not None])

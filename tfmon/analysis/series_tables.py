@@ -65,7 +65,8 @@ def answer(found: Found) -> list[str]:
             line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
         elif rivals:
             line += f"; {len(rivals)} others are within its error"
-        if found.over and (unknown := found.without_ratio(kind)):
+        without = [row for row in found.rows if row.ratio is None and row.outcome != REFUSED]
+        if found.over and (unknown := sum(row.combination.kind == kind for row in without)):
             line += f"; {unknown} without a ratio may be better"
         if best.learns:
             line += f"; it {learns_text(best)}"
@@ -108,9 +109,6 @@ def progress_text(found: Found) -> str:
     return f"{found.settled} of {len(found.rows)} settled{left}"
 
 
-# ---------------------------------------------------------------- the table
-
-
 _MEASURED = (
     SeriesColumn("ratio", 7, most=8),
     SeriesColumn("95 % interval", most=14),
@@ -122,7 +120,6 @@ _MEASURED = (
 )
 _LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "", BEATEN: "faint"}
 """By outcome, the level of the last cell."""
-AXIS = "throughput / baseline's"
 IDS = "ABCDEFGH"
 """What lines of a curve are called; more are in the table."""
 
@@ -222,10 +219,7 @@ def _about(row: SweepRow) -> str:
 
 
 def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
-    """Return the ratio over each knob that is a number, on each kind of device.
-
-    There is a line for each setting of the other knobs, that with the best ratio first.
-    """
+    """Return a line of the ratio over each number knob, by device and the other settings, the best one first."""
     plan, curves = found.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
         values = [
@@ -246,7 +240,7 @@ def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
         )
         title = f"Ratio over {knob.replace('_', ' ')}" + (f" on {kind}" if len(plan.kinds) > 1 else "")
         about = "Throughput over the baseline's, with 95 % intervals."
-        curves.append(SeriesCurve(knob, title, about, AXIS, ordered, lines, ratios=True))
+        curves.append(SeriesCurve(knob, title, about, "throughput / baseline's", ordered, lines, ratios=True))
     return tuple(curves)
 
 

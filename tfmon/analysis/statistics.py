@@ -149,9 +149,6 @@ def compare(
     """Compare two lanes by the rounds that both ran in; None from too few.
 
     Args:
-        first: The lane whose throughput is above the line.
-        second: The other one.
-        prior: What is known of equal processes before.
         in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
         apart: Whether they trained on two machines, at the same time.
     """
@@ -168,14 +165,7 @@ def compare_pairs(
     processes: Sequence[int],
     prior: BetweenProcesses | None = None,
 ) -> LogRatio | None:
-    """Compare two lanes of one machine by pairs that are known already; None from too few.
-
-    Args:
-        logs: The log ratio of each pair.
-        first_leads: Whether the slice of the first lane came first.
-        processes: Which processes ran it: pairs of the same two have the same number.
-        prior: What is known of equal processes before.
-    """
+    """Compare two lanes of one machine by pairs that are known already; None from too few."""
     return _compare(logs, first_leads, [(one, one) for one in processes], prior)
 
 
@@ -187,10 +177,7 @@ def ratio(
     *,
     apart: bool = False,
 ) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
-
-    `apart` is as for `compare`.
-    """
+    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
     found = compare(first, second, prior, apart=apart)
     return None if found is None else found.estimate(looks)
 
@@ -222,10 +209,7 @@ def speed(lane: LogSpeeds) -> Estimate | None:
 
 
 def drift(lane: LogSpeeds) -> float | None:
-    """Return the throughput in the last third of the slices over that in the first, if it clearly changed.
-
-    None unless they differ by more than `DRIFT` and their intervals do not overlap.
-    """
+    """Return the throughput of the last third of the slices over the first if off by `DRIFT`, else None."""
     values = [one.log for one in lane.values()]
     third = len(values) // 3
     early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])
@@ -246,16 +230,6 @@ def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
     return [abs(value - middle) > far for value in logs]
 
 
-def order_effect(logs: Sequence[float], first_leads: Sequence[bool]) -> float | None:
-    """Return half of what the log ratio is larger by where the first lane's slice came first.
-
-    None from too few pairs of one order.
-    """
-    leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
-    following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
-    return None if leading is None or following is None else (leading.value - following.value) / 2
-
-
 def between_processes(
     logs: Sequence[float],
     processes: Sequence[int],
@@ -272,7 +246,9 @@ def between_processes(
         groups.setdefault(process, []).append(value)
     effective = len(logs) ** 2 / sum(len(group) ** 2 for group in groups.values()) if logs else 1.0
     learnt = _learnt(list(groups.values()))
-    known = [one for one in (_capped(prior), learnt) if one is not None]
+    if prior is not None and prior.degrees > MOST_DEGREES:
+        prior = BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
+    known = [one for one in (prior, learnt) if one is not None]
     supposed = supposed_sd**2
     squares = SUPPOSED_DEGREES * supposed + sum(one.squares for one in known)
     degrees = SUPPOSED_DEGREES + sum(one.degrees for one in known)
@@ -297,12 +273,6 @@ def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
     return BetweenProcesses(squares - degrees * scatter, degrees, 1)
 
 
-def _capped(prior: BetweenProcesses | None) -> BetweenProcesses | None:
-    if prior is None or prior.degrees <= MOST_DEGREES:
-        return prior
-    return BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
-
-
 def _compare(
     logs: Sequence[float],
     first_leads: Sequence[bool],
@@ -311,7 +281,12 @@ def _compare(
     supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> LogRatio | None:
     """Compare two lanes by the log ratios of pairs, which slice of each came first, and the processes of both."""
-    effect = order_effect(logs, first_leads) if first_leads else None
+    effect = None  # half of what the log ratio is larger by where the first lane's slice came first
+    if first_leads:
+        leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
+        following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
+        if leading is not None and following is not None:
+            effect = (leading.value - following.value) / 2
     if effect is not None:
         logs = [
             value - effect if leads else value + effect for value, leads in zip(logs, first_leads, strict=True)

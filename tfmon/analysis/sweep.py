@@ -107,12 +107,6 @@ class Found:
         """Return the best combination on a kind of device; None before anything is known."""
         return next((row for row in self.ranked if row.combination.kind == kind and row.ratio is not None), None)
 
-    def without_ratio(self, kind: str) -> int:
-        """Return how many combinations on a kind of device could be raced, and have no ratio."""
-        return sum(
-            row.combination.kind == kind and row.ratio is None and row.outcome != REFUSED for row in self.rows
-        )
-
     @property
     def answered(self) -> bool:
         """Whether any combination has a ratio to the baseline."""
@@ -131,15 +125,7 @@ class Found:
 def judge(
     combination: Combination, plan: SweepPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
 ) -> SweepRow:
-    """Return the result of a combination.
-
-    Args:
-        combination: It, and its pairs.
-        plan: What is measured.
-        choices: From how many combinations one is chosen.
-        floor: See `Found.floors`.
-        prior: What the other combinations tell of equal processes.
-    """
+    """Return the result of a combination."""
     learns = learns_differently(combination.settings, plan.baseline)
     if combination.baseline:
         return SweepRow(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
@@ -230,14 +216,8 @@ def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> Betw
     return BetweenProcesses(pooled.squares - own.squares, degrees, pooled.races - 1) if degrees > 0 else None
 
 
-# ---------------------------------------------------------------- what to measure next
-
-
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
-    """Return the number of the combination to measure next on a kind of device; None for none.
-
-    The one with the fewest visits, so that all have one before any has another.
-    """
+    """Return the number of the combination with the fewest visits on a kind of device; None where none is open."""
     due = [
         row.combination
         for row in rows
@@ -268,8 +248,6 @@ def _due_s(row: SweepRow, plan: SweepPlan, usual_s: float) -> float:
     return min(known_s * ((row.ratio.half_width / plan.until_ci) ** 2 - 1), plan.each_s - known_s)
 
 
-# ---------------- which combinations there are
-
 MOST_COMBINATIONS = 2_000
 
 
@@ -278,7 +256,6 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
 
     Args:
         knobs: Those of the scenario; None for a script, whose knobs are not known before it runs.
-        words: What is given, a knob each.
 
     Raises: KnobError for what cannot be swept.
     """
@@ -326,8 +303,6 @@ def combine(
     """Return all combinations of a plan, on each kind of device, in the order in which they are measured first.
 
     Args:
-        plan: What is swept.
-        defaults: The baseline's settings, as far as they are known.
         check: Says why settings are not possible on a kind of device; empty if they are.
 
     Raises: KnobError for too many.

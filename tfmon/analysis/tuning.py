@@ -19,7 +19,7 @@ from tfmon.analysis.bottleneck import Bottleneck, Shares, find_bottleneck
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
 from tfmon.analysis.statistics import gain
-from tfmon.model.knobs import Knob, KnobValue, Settings, find
+from tfmon.model.knobs import Knob, KnobValue, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import KnobChange, Period
@@ -40,9 +40,6 @@ WORTH = 0.01
 """Least gain worth another setting."""
 
 
-# ---------------------------------------------------------------- what to try
-
-
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
     """Return the bottleneck of a lane, without the advice that was tried since the last change that was kept.
 
@@ -60,17 +57,14 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
         return found
     state = snapshot.tuned
     series = state.attempts[state.first :] if not state.over else ()
-    settled = [one.change for one in series if one.outcome == KEPT or _costs(one)]
+    settled = [
+        one.change for one in series if one.outcome == KEPT or (one.gain is not None and one.gain.high < 1 - CLEAR)
+    ]
     since = itertools.takewhile(
         lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
     )
     tried = [*settled, *(one.change for one in since)]
     return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
-
-
-def _costs(attempt: Attempt) -> bool:
-    """Return whether a change clearly slowed a lane, by more than another change makes up for."""
-    return attempt.gain is not None and attempt.gain.high < 1 - CLEAR
 
 
 def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
@@ -154,12 +148,6 @@ def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     return [period.changes, *tuned] if period.changes else tuned
 
 
-def _in_effect(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
-    """Return whether the lane of an attempt trains under these settings, as far as the attempt is about them."""
-    lane = next((one for one in snapshot.lanes if one.spec.name == attempt.lane), None)
-    return lane is not None and all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
-
-
 def plan_attempt(
     lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequence[Knob], choices: int = 1
 ) -> Attempt:
@@ -174,9 +162,6 @@ def plan_attempt(
         restarts=find(knobs, advice.knob).kind == "restart",
         choices=choices,
     )
-
-
-# ---------------------------------------------------------------- what came of it
 
 
 def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[SliceSpeed]:
@@ -254,8 +239,6 @@ def best_of(state: TuneState) -> Best:
     return Best(settings, code, state.total.gain if state.total is not None else None)
 
 
-# ---------------------------------------------------------------- in words
-
 WIDE = 2.0
 """A gain is not told while the ends of its interval differ by a larger factor."""
 ALL_TRIED = "nothing{} that this scenario's knobs can do is known to help"
@@ -273,8 +256,9 @@ def news(snapshot: Snapshot) -> str:
     lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
         return f"{lead}{state.ended}" if state.over else f"{lead}measuring what limits it"
-    kept = attempt.outcome == KEPT
-    if state.over and not _in_effect(snapshot, attempt, attempt.after if kept else attempt.before):
+    settings = attempt.after if attempt.outcome == KEPT else attempt.before
+    in_effect = all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
+    if state.over and not (in_effect and lane.spec.name == attempt.lane):
         return ""
     if attempt is state.total:
         return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(lane, attempt)}"

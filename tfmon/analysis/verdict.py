@@ -220,18 +220,16 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
 def _judged(
     snapshot: Snapshot, compared: Compared, before: Verdict | None, *, together: bool = False
 ) -> Verdict | None:
-    """Return which of some lanes is faster, or how far that is known; None before there are intervals.
-
-    Args:
-        snapshot: The race.
-        compared: The lanes.
-        before: The verdict on an earlier snapshot, if there is one.
-        together: Whether they trained at the same time, so that none comes first.
-    """
+    """Return which of some lanes is faster, or how far that is known; None before there are intervals."""
     race, slices = snapshot.race, [one.slices for _, one in compared]
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
-    lanes = sorted(compared, key=_pace, reverse=True)
+
+    def pace(lane: tuple[LaneState, Throughput]) -> float:
+        state, throughput = lane  # one disturbed slice hardly moves what the pairs are about
+        return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
+
+    lanes = sorted(compared, key=pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
 
     def compared_with(one: tuple[LaneState, Throughput], other: tuple[LaneState, Throughput]) -> LogRatio | None:
@@ -289,7 +287,13 @@ def _judged(
         left_s=left_s,
         answer_ns=answer_ns,
     )
-    return _with_scaling(judged, scaling_of(snapshot, [lane for lane, _ in compared], ratio))
+    scaling = scaling_of(snapshot, [lane for lane, _ in compared], ratio)
+    if not scaling:
+        return judged
+    told, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
+    if judged.winner != scaling[-1].lane:  # where most devices win, how it grows is all there is to say
+        told, brief = f"{judged.text}; {brief}", f"{judged.short}; {brief}"
+    return replace(judged, text=told, short=brief, scaling=scaling)
 
 
 def ahead(who: str, ratio: Estimate) -> str:
@@ -315,27 +319,11 @@ def _ranked(
     return tuple(told)
 
 
-def _pace(lane: tuple[LaneState, Throughput]) -> float:
-    """Return the throughput that the pairs are about, which one disturbed slice hardly moves."""
-    state, throughput = lane
-    return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
-
-
 def _interval_words(ratio: Estimate) -> tuple[str, str]:
     """Return the words for an interval, with and without the kind of it."""
     _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     interval = f"95 % CI {interval}"
     return f"{interval}, {ratio.pairs} pairs", interval
-
-
-def _with_scaling(found: Verdict, scaling: tuple[Scaling, ...]) -> Verdict:
-    """Return a verdict that says how the throughput grows with the devices: instead, where most devices win."""
-    if not scaling:
-        return found
-    told, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
-    if found.winner != scaling[-1].lane:
-        told, brief = f"{found.text}; {brief}", f"{found.short}; {brief}"
-    return replace(found, text=told, short=brief, scaling=scaling)
 
 
 def _named(snapshot: Snapshot, text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:

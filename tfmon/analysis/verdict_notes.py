@@ -17,6 +17,7 @@ from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.lane_state import LaneState
+from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
 
@@ -89,13 +90,11 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
         notes.append(f"{sum(outliers)} outlying pairs: something else disturbs the lanes")
     reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
     notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
-    return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]
-
-
-def _constant(reason: str, host: str) -> str:
-    """Say what disturbs the lanes of a machine most of the time."""
-    own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
-    return f"{elsewhere.format(host) if host else own} most of the time"
+    for reason, host in reasons:
+        own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
+        what = elsewhere.format(host) if host else own
+        notes.append(f"{what} most of the time; the figures include that")
+    return notes
 
 
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
@@ -109,9 +108,6 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
             which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
             notes.append(f"the GPU clock of {which} falls between slices ({span}); a longer --slice hides it")
     return notes
-
-
-# ---------------- what differs between the machines of lanes
 
 
 HERE = "here"
@@ -130,69 +126,44 @@ class MachineDifference:
     @property
     def text(self) -> str:
         """Such as "cores: 2 here, 16 on gpu2"."""
-        return f"{self.what}: " + ", ".join(f"{value} {place_words(host)}" for host, value in self.values)
-
-
-def place_words(host: str) -> str:
-    """Return "on gpu2", or "here" for the monitor's own machine."""
-    return f"on {host}" if host else HERE
+        values = (f"{value} {f'on {host}' if host else HERE}" for host, value in self.values)
+        return f"{self.what}: {', '.join(values)}"
 
 
 def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple[MachineDifference, ...]:
-    """Return in what the machines of lanes differ, as far as it is known of all of them.
-
-    The driver counts where two lanes are on GPUs, and a power limit where these are the same model: what differs
-    with the device that the user chose explains nothing of its own.
-    """
+    """Return in what the machines of lanes differ, as far as it is known of all of them."""
     if len({snapshot.machine_key(lane) for lane in lanes}) < 2:
         return ()
     on_gpus = [lane for lane in lanes if lane.spec.kind == "gpu"]
     same_model = len({snapshot.device_name(lane) for lane in on_gpus}) == 1
-    facts: tuple[tuple[str, Sequence[LaneState], Callable[[Snapshot, LaneState], str]], ...] = (
-        ("TensorFlow", lanes, _tensorflow),
-        ("driver", on_gpus, lambda snapshot, lane: snapshot.machine_of(lane).driver),
-        ("cores", lanes, _cores),
-        ("quota", lanes, _quota),
-        ("nice", lanes, _nice),
-        ("power limit", on_gpus if same_model else (), _power_limit),
+    facts: tuple[tuple[str, Sequence[LaneState], Callable[[LaneState, Machine], str]], ...] = (
+        ("TensorFlow", lanes, lambda lane, machine: lane.versions["tensorflow"] or machine.tensorflow),
+        ("driver", on_gpus, lambda lane, machine: machine.driver),
+        ("cores", lanes, lambda lane, machine: str(machine.cores or "")),
+        ("quota", lanes, lambda lane, machine: _quota(machine)),
+        ("nice", lanes, lambda lane, machine: "" if machine.nice is None else str(machine.nice)),
+        ("power limit", on_gpus if same_model else (), lambda lane, machine: _power_limit(snapshot, lane)),
     )
     found = []
     for what, concerned, value_of in facts:
-        values = {lane.spec.host: value_of(snapshot, lane) for lane in concerned}
+        values = {lane.spec.host: value_of(lane, snapshot.machine_of(lane)) for lane in concerned}
         if all(values.values()) and len(set(values.values())) > 1:
             found.append(MachineDifference(what, tuple(values.items())))
     return tuple(found)
 
 
-def _tensorflow(snapshot: Snapshot, lane: LaneState) -> str:
-    return lane.versions["tensorflow"] or snapshot.machine_of(lane).tensorflow
-
-
-def _cores(snapshot: Snapshot, lane: LaneState) -> str:
-    return f"{snapshot.machine_of(lane).cores or ''}"
-
-
-def _quota(snapshot: Snapshot, lane: LaneState) -> str:
-    machine = snapshot.machine_of(lane)
+def _quota(machine: Machine) -> str:
     if machine.quota_cores is not None:
         return f"{machine.quota_cores:g} cores"
     return "none" if machine.cores else ""
 
 
-def _nice(snapshot: Snapshot, lane: LaneState) -> str:
-    nice = snapshot.machine_of(lane).nice
-    return "" if nice is None else str(nice)
-
-
 def _power_limit(snapshot: Snapshot, lane: LaneState) -> str:
-    gpu, limits = snapshot.gpu_of(lane), snapshot.machine_of(lane).power_limits_w
+    gpu, limits = next(iter(snapshot.gpus_of(lane)), None), snapshot.machine_of(lane).power_limits_w
     limit = known(gpu.power_limit_w) if gpu is not None else None
     if limit is None and lane.spec.index < len(limits) and not lane.spec.is_instance:
         limit = limits[lane.spec.index]
     return "" if limit is None else f"{limit:.0f} W"
-
-
-# ---------------- how throughput grows with the devices
 
 
 Ratio = Callable[[LaneState, LaneState], Estimate | None]
@@ -231,14 +202,12 @@ class Scaling:
 
 
 def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> tuple[Scaling, ...]:
-    """Return the scaling of lanes that differ in nothing but the number of their devices, the fewest first.
-
-    Empty where they differ in more, or are on as many, or have no interval yet.
-    """
+    """Return the scaling of lanes that differ only in how many devices they have; () where they differ in more."""
     ordered = sorted(lanes, key=lambda lane: lane.spec.devices)
     counts = [lane.spec.devices for lane in ordered]
     alike = {(lane.spec.host, lane.spec.kind) for lane in lanes}
-    if len(set(counts)) < len(counts) or len(alike) != 1 or snapshot.differing or _models(snapshot, lanes) > 1:
+    models = {gpu.name for lane in lanes for gpu in snapshot.gpus_of(lane)}
+    if len(set(counts)) < len(counts) or len(alike) != 1 or snapshot.differing or len(models) > 1:
         return ()
     least, *more = ordered
     found = [(lane, ratio(lane, least)) for lane in more]
@@ -247,8 +216,3 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
         for lane, estimate in found
         if estimate is not None
     )
-
-
-def _models(snapshot: Snapshot, lanes: Sequence[LaneState]) -> int:
-    """Return how many models of GPU the lanes train on."""
-    return len({gpu.name for lane in lanes for gpu in snapshot.gpus_of(lane)})

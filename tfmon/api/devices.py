@@ -10,9 +10,9 @@ from tfmon import units
 from tfmon.analysis.others import is_free, ranked, state, why
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
-from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
+from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE
 from tfmon.model.readings import GpuSample
-from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, obstacle, parse_lane
+from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -107,13 +107,6 @@ def device_of(gpus: Sequence[Gpu], found: GpuSearch) -> str:
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
-def check_together(spec: LaneSpec, settings: Settings) -> None:
-    """Raise UsageError for settings under which the devices of a lane cannot train together."""
-    reason = obstacle(settings, spec.devices)
-    if reason:
-        raise UsageError(f"{spec.place}: {reason}")
-
-
 # ---------------- instances of GPUs that are split up (MIG)
 
 
@@ -170,15 +163,7 @@ class Idle:
     """The GPUs of each host that was looked at, the idlest first."""
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
-        """Return the lanes with the devices that they train on, each with its GPUs.
-
-        All that name no GPU get the same on a machine, and `2xgpu` gets that one and the next.
-
-        Raises:
-            DeviceAbsentError: a GPU is not there, or is split up.
-            UsageError: the beginning of a UUID fits several instances.
-            GpusBusyError: no GPU became free in time.
-        """
+        """Return the lanes with the devices that they train on, each with its GPUs; raises as `candidates`."""
         found = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
         wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, found, strict=True)]
         if self.wait_s is not None:

@@ -28,10 +28,7 @@ from tfmon.reports.checks import to_text
 
 
 class Hosts:
-    """The connections of one run of tfmon.
-
-    Thread: any; `connect` and `close` may block for seconds.
-    """
+    """The connections of one run of tfmon. Thread: any; `connect` and `close` may block for seconds."""
 
     def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
         """Connect to nothing yet; `connect` makes a connection that is opened later."""
@@ -46,13 +43,7 @@ class Hosts:
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
         """Connect to those hosts that are not connected, at the same time, and find out what they have.
 
-        Args:
-            names: The hosts.
-            info: What is raced there.
-            find: Returns how a host is reached; by default as the settings file says.
-
-        Raises:
-            TfmonError: A host cannot be used for this race; the message has a line for each such host.
+        Raises: TfmonError where a host cannot be used for this race; the message has a line for each such host.
         """
         for name in names:
             if name not in self._connections:
@@ -70,8 +61,13 @@ class Hosts:
             except BaseException:
                 self.close()  # or the threads would go on waiting for their hosts
                 raise
-        if problems:
-            raise _together(problems)
+        lines = [*dict.fromkeys(one.line for one in problems)]
+        if len(lines) == 1:
+            raise problems[0]
+        if lines:  # each host has its line, with its own hint
+            together = TfmonError("\ntfmon: ".join(lines))
+            together.exit_code = max(one.exit_code for one in problems)
+            raise together
 
     def search(self, host: str) -> GpuSearch:
         """Return the GPUs of a connected host."""
@@ -128,27 +124,11 @@ class Hosts:
             )
 
 
-def _together(problems: Sequence[TfmonError]) -> TfmonError:
-    """Return one error for all: each host has its line, with its own hint where there are several."""
-    lines = {one.line: one for one in problems}
-    if len(lines) == 1:
-        return problems[0]
-    together = TfmonError("\ntfmon: ".join(lines))
-    together.exit_code = max(one.exit_code for one in problems)
-    return together
-
-
 def command_paths(command: Sequence[str]) -> dict[str, Any]:
-    """Return what a machine is asked for before it runs a command.
-
-    That is the working directory, the program, and every argument that names a file or folder here.
-    """
+    """Return the folder, the program and the files of a command here, which a machine is asked for."""
     program, *words = command
     files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}
-
-
-# ---------------- the doctor beside a race
 
 
 def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
@@ -156,11 +136,6 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
 
     With hosts, each machine has a report of its own, this one only if a lane trains on it.
 
-    Args:
-        snapshot: The race.
-        python: The interpreter that trains on this machine.
-        processes: Those of the lanes on this machine.
-        connected: The connections to hosts; None without any.
     Thread: any; blocks for about a second.
     """
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]

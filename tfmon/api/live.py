@@ -57,8 +57,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
     Without a plan the race is planned after the first paint: a GPU's driver may take seconds to answer.
 
     Thread: the main thread, for the signals.
-    Raises:
-        TfmonError: the screen failed; the lanes have ended.
+    Raises: TfmonError where the screen failed; the lanes have ended.
     """
     program.announce(info)
     first = not config_path().exists() and not library.runs()
@@ -94,8 +93,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
     """Show a sweep until the user leaves; return why it was interrupted, or "".
 
     Thread: the main thread, for the signals.
-    Raises:
-        TfmonError: the screen failed; the lanes have ended.
+    Raises: TfmonError where the screen failed; the lanes have ended.
     """
     file, run = program.file, SweepRun(program)
 
@@ -122,14 +120,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
 def _run(
     source: Source, screen: ScreenSettings, run: AnyRun, trains_command: Callable[[], bool] = lambda: False
 ) -> str:
-    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
-
-    Args:
-        source: What is shown.
-        screen: How the screen looks.
-        run: What has lanes.
-        trains_command: Returns whether a user's own command trains, which goes on where the screen fails.
-    """
+    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted."""
     yield_to_lanes()
 
     def take_terminal() -> None:
@@ -205,8 +196,7 @@ def leave_anyway(close: Callable[[], None]) -> None:
 def replay(recording: Recording, screen: ScreenSettings) -> bool:
     """Show a recorded race until the user leaves; return whether the user did, and not a signal.
 
-    Raises:
-        RecordingError: the recording holds what cannot be shown.
+    Raises: RecordingError where the recording holds what cannot be shown.
     """
     app = _app(replay_of(Player(recording), RecordedRuns()), screen)
     ending = app.run(mouse=screen.mouse)
@@ -231,9 +221,6 @@ def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
     )
 
 
-# ---------------------------------------------------------------- the recorded runs
-
-
 class RecordedRuns:
     """The recordings in the user's folder. Every method raises RecordingError, which is a TfmonError."""
 
@@ -246,10 +233,7 @@ class RecordedRuns:
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Write a report of a recording, or of a sweep, into the working directory; return where it is.
-
-        A child writes it at the lowest priority, because a race may run.
-        """
+        """Have a child at the lowest priority write a report of a recording or sweep here; return where it is."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"

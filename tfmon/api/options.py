@@ -101,8 +101,7 @@ class SweepOptions:
 def raced(scenario: str | None, command: Sequence[str], verb: str = "race") -> ScenarioInfo:
     """Return the scenario that is named, or that of a user's command; to race, the one that is set for neither.
 
-    Raises:
-        UsageError: both are named, or none, or there is no such scenario.
+    Raises: UsageError where both are named, or none, or there is no such scenario.
     """
     check_one(scenario, command, verb)
     if command:
@@ -123,11 +122,8 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
 
     Args:
         given: What the caller gave, by the names of `tfmon.race`; None stands for a default.
-        info: What is raced.
-        more: Options that no caller gives.
 
-    Raises:
-        UsageError: some exclude each other, or there is no such interpreter.
+    Raises: UsageError where some exclude each other, or there is no such interpreter.
     """
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
@@ -178,10 +174,7 @@ def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
 
 
 def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
-    """Return the options of a race that nobody watches: it has an end, and one interval, at the end.
-
-    A long one gets fresh processes, if the user does not say otherwise.
-    """
+    """Return the options of a race that nobody watches: it has an end, one interval, fresh processes if long."""
     endless = options.seconds is None and options.steps is None and options.until_ci is None
     seconds = HEADLESS_SECONDS if endless and not info.command else options.seconds
     long = options.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
@@ -194,11 +187,8 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
 
     Args:
         given: What the caller gave, by the names of `tfmon.sweep`; None stands for a default.
-        scenario: Its name or file; None for a command, or for that of a sweep that goes on.
-        command: The user's own command; empty for a scenario.
 
-    Raises:
-        UsageError: it is not clear what is swept, or options exclude each other.
+    Raises: UsageError where it is not clear what is swept, or options exclude each other.
     """
     resume = given.get("resume")
     if resume is None:
@@ -218,14 +208,10 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
     )
 
 
-# ---------------- what options name
-
-
 def find_python(text: str, option: str = "--python") -> Path:
     """Return the interpreter that a path or a command names; `option` is where.
 
-    Raises:
-        UsageError: there is none, or it cannot be run.
+    Raises: UsageError where there is none, or it cannot be run.
     """
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
@@ -240,10 +226,8 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 
     Args:
         python: The one that the caller named; None for the one that is set, "" for none.
-        command: The user's own command.
 
-    Raises:
-        UsageError: `python` cannot be run.
+    Raises: UsageError: `python` cannot be run.
     """
     if named := str(resolve("python").value) if python is None else python:
         return find_python(named)
@@ -254,8 +238,7 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
     """Return the Ray cluster that options name; None if they name none.
 
-    Raises:
-        UsageError: `python` cannot be run.
+    Raises: UsageError: `python` cannot be run.
     """
     if address is None and python is None and cpus in (None, 1.0):
         return None

@@ -24,7 +24,16 @@ from tfmon.lanes.spare import FRESH_EVERY_S
 from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
-from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, parse_lane, step_batch
+from tfmon.model.spec import (
+    ANY_GPU,
+    SCOPE_HINT,
+    LaneSpec,
+    SpecError,
+    name_lanes,
+    obstacle,
+    parse_lane,
+    step_batch,
+)
 
 if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
@@ -46,10 +55,7 @@ def plan_race(
     the CPU.
 
     Args:
-        info: The scenario.
-        race_options: What the command line says.
         search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
-        connect: Connects to the hosts of lanes, if there are any, before their GPUs are looked for.
         idle: Chooses the GPUs of lanes that name none; None for the first one.
 
     Raises:
@@ -95,7 +101,9 @@ def plan_race(
     for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
         check_settings(info, settings, spec.devices)
-        devices.check_together(spec, settings)
+        reason = obstacle(settings, spec.devices)
+        if reason:
+            raise UsageError(f"{spec.place}: {reason}")
         uuids = ",".join(gpu.uuid for gpu in gpus) or None
         numbers = [gpu.physical_gpu for gpu in gpus]
         environment = {} if as_is else lane_environment(spec, uuids, numbers)
@@ -160,10 +168,7 @@ def _lane_of_command(text: str) -> LaneSpec:
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
-    """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data.
-
-    `count` is on how many devices the lane trains.
-    """
+    """Raise UsageError for a number that no message can hold, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
@@ -190,8 +195,7 @@ _BELOW_HOME = (
 def need_tensorflow(python: Path) -> None:
     """Do nothing if an interpreter has TensorFlow, or is another one than this, which says so itself.
 
-    Raises:
-        TfmonError: it has none; the hint names interpreters that have.
+    Raises: TfmonError where it has none; the hint names interpreters that have.
     """
     if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
         return

@@ -111,8 +111,7 @@ class Program:
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
         """Plan the race of a scenario, by default with the options of the command line.
 
-        Raises:
-            TfmonError: it cannot be raced.
+        Raises: TfmonError where it cannot be raced.
         """
         plan, no_gpu = plan_race(
             info,
@@ -145,8 +144,7 @@ class Program:
     def repeat(self) -> str:
         """Return the command that repeats this race with the settings in effect; "" before it has lanes.
 
-        Raises:
-            UsageError: no command line can say a setting.
+        Raises: UsageError where no command line can say a setting.
         """
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
@@ -190,11 +188,7 @@ class Program:
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End every lane, the probes and the recording. Takes 3 s at most, and what a slow disk adds.
-
-        Args:
-            interrupted: Why the race is interrupted, if it is.
-        """
+        """End every lane, the probes and the recording. Takes 3 s at most, and what a slow disk adds."""
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()
@@ -215,13 +209,10 @@ class Program:
         """Have a lane profile some steps, and return the profile.
 
         Args:
-            lane: Its name.
             folder: Where TensorFlow writes the trace; for a lane of a host only a name.
-            steps: How many.
             chrome: A file that the lane writes the trace to, too, in Chrome's format; empty for none.
 
-        Raises:
-            TfmonError: no profile can be taken; the lane trains on.
+        Raises: TfmonError where no profile can be taken; the lane trains on.
         """
         answers: queue.Queue[Event] = queue.Queue()
 
@@ -246,8 +237,7 @@ class Program:
     def profile_text(self, lane: str) -> str:
         """Profile a lane and return the report as text.
 
-        Raises:
-            TfmonError: no profile can be taken or read.
+        Raises: TfmonError where no profile can be taken or read.
         """
         from tfmon.reports.steps import to_text
 
@@ -281,11 +271,7 @@ class Program:
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code of a race: of one lane with a user's command, that of the command.
-
-        Args:
-            interrupted: Why the user ended the race; empty if it ended by itself.
-        """
+        """Return the exit code of a race: of one lane with a user's command, that of the command."""
         lanes, ours = self.session.snapshot().lanes, self.exit_code()
         if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
@@ -323,7 +309,7 @@ class Program:
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
-            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.launcher))
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.running.children.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Connection:

@@ -24,8 +24,7 @@ from tfmon.model.session import Snapshot
 def command_of(found: Analysis) -> str:
     """Return the command that does again what was recorded: a race, a crossover or a tuning.
 
-    Raises:
-        UsageError: no command line can say a setting.
+    Raises: UsageError where no command line can say a setting.
     """
     snapshot = found.snapshot
     if not found.is_series:
@@ -57,13 +56,10 @@ def command_line(
     """Return the command that races the same lanes with the settings in effect; empty where there are none.
 
     Args:
-        snapshot: The race.
         plan: How it was started; None for a recorded race, whose file does not say it.
-        until_ci: The interval at which it ends by itself; None for none.
         doing: The command and its own options, for one that is not a race; a script's only lane is watched.
 
-    Raises:
-        UsageError: no command line can say a setting.
+    Raises: UsageError where no command line can say a setting.
     """
     race, lanes = snapshot.race, snapshot.lanes
     if not lanes or not race.scenario:
@@ -111,9 +107,6 @@ def _of_plan(plan: RacePlan) -> list[str]:
     if not plan.command and usual is not None and plan.python != Path(usual).absolute():
         words += ["--python", str(plan.python)]
     return words
-
-
-# ---------------------------------------------------------------- lanes and settings
 
 
 def _lanes(snapshot: Snapshot) -> list[str]:

@@ -103,8 +103,7 @@ class RaceResult(_Printed):
     def lane(self, word: str) -> LaneResult:
         """Return the one lane with this id, name or device.
 
-        Raises:
-            TfmonError: there is none, or more than one.
+        Raises: TfmonError where there is none, or more than one.
         """
         for part in ("id", "name", "device"):
             found = [lane for lane in self.lanes if getattr(lane, part) == word]
@@ -136,8 +135,7 @@ class RaceResult(_Printed):
 
         Columns of nested figures are joined by dots, such as `step_ms.p50`.
 
-        Raises:
-            TfmonError: pandas is not installed.
+        Raises: TfmonError where pandas is not installed.
         """
         pandas = _pandas()
         rows = [
@@ -209,9 +207,6 @@ def _interval(ends: list[float] | None) -> Interval | None:
     return None if ends is None else (ends[0], ends[1])
 
 
-# ---------------- sweeps
-
-
 @dataclass(frozen=True, slots=True)
 class CombinationResult:
     """One combination of a sweep. What is not known is None."""
@@ -257,8 +252,7 @@ class SweepResult(_Printed):
     def best(self, device: str | None = None) -> CombinationResult:
         """Return the best combination, on a kind of device where there are several.
 
-        Raises:
-            TfmonError: nothing was measured there.
+        Raises: TfmonError where nothing was measured there.
         """
         known = [one for one in self.combinations if one.ratio is not None and device in (None, one.device)]
         kinds = sorted({one.device for one in known})
@@ -271,8 +265,7 @@ class SweepResult(_Printed):
     def to_frame(self) -> DataFrame:
         """Return a pandas data frame: a row for each combination, the best first, and a column for each knob.
 
-        Raises:
-            TfmonError: pandas is not installed.
+        Raises: TfmonError where pandas is not installed.
         """
         pandas = _pandas()
         rows = []

@@ -44,16 +44,7 @@ class ValueRule(Kind):
         in_text: str = "",
         optional: bool = True,
     ) -> None:
-        """Make a rule.
-
-        Args:
-            name: What a value is called in the help of a command.
-            allowed: As a noun what is allowed, such as `a whole number from 1`.
-            read: Returns the value of one that is not text yet to be parsed.
-            parse: Returns what a text says.
-            in_text: What is allowed of a text, if that is written otherwise.
-            optional: Whether None stands for a default.
-        """
+        """Make a rule; `allowed` says what is, as a noun, `in_text` of a text, if written otherwise."""
         self.name, self.read, self.parse, self.optional = name, read, parse, optional
         self._allowed, self._in_text = allowed, in_text
 
@@ -246,8 +237,7 @@ SWEEP_RULES = {
 def read(rules: Mapping[str, ValueRule], /, **given: object) -> dict[str, Any]:
     """Return those arguments of Python that have a rule as options; None stays None where it stands for a default.
 
-    Raises:
-        UsageError: one is not allowed.
+    Raises: UsageError where one is not allowed.
     """
     read = {}
     for name, value in given.items():

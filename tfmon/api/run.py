@@ -81,10 +81,7 @@ def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tel
     """Begin a run, and return when it is over or to stop; the caller closes it.
 
     Args:
-        run: The run.
-        stopped: Whether it is to stop.
         tell: Gets a line once a second that says how it goes; None for nobody who would read it.
-        say: Gets what happened.
 
     Thread: any.
     """
@@ -107,10 +104,6 @@ def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tel
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
 
-    Args:
-        run: The run.
-        quiet: Whether nothing is written to the terminal.
-
     Thread: the main thread, for the signals.
     """
 
@@ -124,9 +117,6 @@ def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
             say(run.beside)
         follow(run, lambda: bool(interrupted.signal), tell, None if quiet else say)
     return interrupted.reason
-
-
-# ---------------- the end
 
 
 class Interruption:
@@ -179,11 +169,9 @@ def ended(
     The first signal ends it, a second one ends at once what that waits for. A line on a terminal says what for.
 
     Args:
-        run: The run.
         leave: Has the screen leave, at the first signal; None without a screen. It has the lanes suspended along
             with tfmon itself, and closes the run for the reason.
         hangup: is called at SIGHUP, and returns whether the program goes on; None for: where a command trains on.
-        quiet: Whether the line at the end is left away.
 
     Thread: the main thread.
     """
@@ -214,9 +202,6 @@ def ended(
             closed.result()
 
 
-# ---------------- the progress line
-
-
 def show_progress(text: str) -> None:
     """Write one line over the one before, if stderr is a terminal; "" clears it."""
     if sys.stderr is not None and sys.stderr.isatty():
@@ -226,11 +211,7 @@ def show_progress(text: str) -> None:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return the function to call with a progress line once a second, which clears it at the end; None for none.
-
-    Args:
-        progress: Whether to show it in a notebook or on a terminal, or what to call with each line.
-    """
+    """Return what to call with a progress line once a second, which clears it at the end; None for none."""
     if not isinstance(progress, bool) and not callable(progress):
         refuse("progress", progress, "it is True or False, or a function that takes each line")
     if progress is False:

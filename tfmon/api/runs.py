@@ -38,8 +38,7 @@ LEAST_WINDOWS = 5
 def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
     """Plan a race, and say on a terminal while it connects to other machines. What was begun is ended on an error.
 
-    Raises:
-        TfmonError: it cannot be raced.
+    Raises: TfmonError where it cannot be raced.
     """
     hosts = list(
         dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
@@ -98,10 +97,7 @@ class RaceRun(AnyRun):
         return [self.program.lanes.running.suspension]
 
     def go_on_alone(self) -> bool:
-        """Let a user's command train on although the terminal is gone; return False where none trains.
-
-        What is written to the terminal from now on is dropped, and lanes that a key had paused go on.
-        """
+        """Let a user's command train on, paused or not, without a terminal; return False where none trains."""
         if not self.program.trains_command:
             return False
         nowhere = os.open(os.devnull, os.O_RDWR)

@@ -31,9 +31,6 @@ def _themes() -> Sequence[str]:
     return themes()
 
 
-# ---------------- what can be set
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Something that can be set."""
@@ -52,8 +49,7 @@ class Setting:
     def read(self, value: object, *, as_text: bool = True) -> Value:
         """Return a value from a flag or a variable, or, where text is not to be read, from the file.
 
-        Raises:
-            ValueError: it is not allowed; the message says what is.
+        Raises: ValueError where it is not allowed; the message says what is.
         """
         try:
             said = self.rule.parse(value) if as_text and isinstance(value, str) else value
@@ -102,9 +98,6 @@ HOSTS = "hosts"
 """What else is in the file: other machines."""
 
 
-# ---------------- what is in effect
-
-
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """The value of a setting in effect, and where it comes from."""
@@ -128,12 +121,9 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
     """Return the value of a setting in effect.
 
     Args:
-        name: The setting.
         given: What a flag says; None if it is not given.
-        file: The settings file; by default the user's, which must be free of mistakes.
 
-    Raises:
-        UsageError: the value is not allowed; the message names the flag, the variable or the file.
+    Raises: UsageError where the value is not allowed; the message names the flag, the variable or the file.
     """
     setting = BY_NAME[name]
     said = os.environ.get(setting.variable, "")
@@ -152,8 +142,7 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
 def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None) -> ScreenSettings:
     """Return how the screen is to be; the arguments are what flags say, or None.
 
-    Raises:
-        UsageError: a value is not allowed.
+    Raises: UsageError where a value is not allowed.
     """
     characters = str(resolve("characters").value)
     return ScreenSettings(
@@ -167,11 +156,6 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
     """Return how a host is reached: as the settings file says, else by Ray if it is called so, else by ssh.
 
-    Args:
-        name: The host.
-        cluster: The Ray cluster, for such names; None for the one that the environment names or that runs here.
-        gpus: How many GPUs are reserved there.
-
     Raises:
         UsageError: the settings file has mistakes.
         TfmonError: a Ray cluster of our own did not start.
@@ -182,9 +166,6 @@ def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Ho
 
         return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
     return replace(host or Host(name), settings=str(config_path()))
-
-
-# ---------------- the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +191,7 @@ def config_path() -> Path:
 def config_file() -> ConfigFile:
     """Return the settings in the user's file.
 
-    Raises:
-        UsageError: the file has mistakes; the message has a line for each.
+    Raises: UsageError where the file has mistakes; the message has a line for each.
     """
     found = read_file(config_path())
     if found.mistakes:

@@ -53,13 +53,7 @@ def path() -> Path:
 
 
 def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
-    """Return the between-process variance of a scenario on these machines; None where it is not known.
-
-    Args:
-        machines: That of each lane.
-        scenario: The scenario's name.
-        devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
-    """
+    """Return the between-process variance of a scenario on these machines; None where it is not known."""
     return _read_entry(_read().get(_key(machines, scenario, devices)))
 
 
@@ -84,10 +78,7 @@ def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[
 
 
 def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
-    """Add what a race told; earlier races count less, so that all together count for `MOST_DEGREES` at most.
-
-    Nothing is remembered where the file cannot be written.
-    """
+    """Add what a race told, where the file can be written; all together count for `MOST_DEGREES` at most."""
     table, key = _read(), _key(machines, scenario, devices)
     before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
@@ -114,9 +105,6 @@ def _read_entry(value: object) -> BetweenProcesses | None:
     return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
 
 
-# ---------------- the file
-
-
 def _read() -> dict[str, Any]:
     """Return the table; empty for a file that is missing or broken: no race depends on it."""
     try:
@@ -139,9 +127,6 @@ def _write(table: Mapping[str, Any]) -> None:
             Path(name).unlink(missing_ok=True)
 
 
-# ---------------- the files of lanes
-
-
 class Views:
     """Finds the views of the lanes of a user's command, and settles what they wrote once a race is over.
 
@@ -158,12 +143,7 @@ class Views:
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool | None) -> RacePlan:
-        """Return a plan with the views of its lanes.
-
-        Args:
-            plan: The race.
-            in_place: Whether the lanes share the folder; None for: where there is one lane.
-        """
+        """Return a plan with the views of its lanes; `in_place` is None for: where there is one lane."""
         while len(self._races) > 1:
             self._settle_first()
         if not plan.command or (in_place is None and len(plan.lanes) < 2):
@@ -227,8 +207,7 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
 
     Other processes are seen where the state folder can be written.
 
-    Raises:
-        TfmonError: one is, and it is not to be waited for.
+    Raises: TfmonError where one is, and it is not to be waited for.
     """
     since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
     with contextlib.ExitStack() as entered:

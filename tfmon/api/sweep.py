@@ -26,25 +26,27 @@ from tfmon.recordings import sweeps
 
 
 class SweepProgram:
-    """One run of `tfmon sweep`.
-
-    Thread: making it and `close` may block for seconds.
-    """
+    """One run of `tfmon sweep`. Thread: making it and `close` may block for seconds."""
 
     def __init__(self, options: SweepOptions) -> None:
         """Connect to all places, and make the file or read the one to go on with; nothing is measured yet.
 
         Of the options of a sweep that goes on only the places count; those that are not given are as before.
 
-        Raises:
-            TfmonError: It cannot be swept.
+        Raises: TfmonError where it cannot be swept.
         """
         self._stations: list[PlaceStation] = []
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
                 state, self.file = sweeps.resume(_last() if str(options.resume) == "last" else options.resume)
-                options = _as_before(state.plan, options)
+                race = replace(
+                    options.race,
+                    settings=state.plan.settings,
+                    slice_s=state.plan.slice_s,
+                    python=Path(state.plan.python),
+                )
+                options = replace(options, places=options.places or state.plan.words, race=race)
                 self._info = _with_scope(
                     _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
                 )
@@ -106,8 +108,7 @@ def read_options(
 ) -> tuple[dict[str, tuple[KnobValue, ...]], dict[str, KnobValue]]:
     """Return the values of each knob, and the baseline's settings as far as they are known.
 
-    Raises:
-        UsageError: what the options say is not possible.
+    Raises: UsageError where what the options say is not possible.
     """
     from tfmon.analysis.sweep import parse_over
 
@@ -194,8 +195,7 @@ def _name(info: ScenarioInfo) -> str:
 def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
     """Return the scenario of a sweep that goes on.
 
-    Raises:
-        UsageError: another one is named, or it has changed since.
+    Raises: UsageError where another one is named, or it has changed since.
     """
     if plan.command:
         if scenario is not None or (command and command != plan.command):
@@ -210,9 +210,3 @@ def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ..
             f"{info.path} has changed since: what is measured does not belong to it", "begin another sweep"
         )
     return info
-
-
-def _as_before(plan: SweepPlan, options: SweepOptions) -> SweepOptions:
-    """Return the options of a sweep that goes on: its own, in other places if some are given."""
-    race = replace(options.race, settings=plan.settings, slice_s=plan.slice_s, python=Path(plan.python))
-    return replace(options, places=options.places or plan.words, race=race)

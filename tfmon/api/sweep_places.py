@@ -39,15 +39,7 @@ class PlaceStation:
     def __init__(
         self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
     ) -> None:
-        """Connect to the place, and find out what it is; raises TfmonError where it cannot be used.
-
-        Args:
-            info: What is swept.
-            word: The place as the user names it.
-            race: What every race has.
-            number: Its number among the places of that name.
-            counts: The numbers of devices that are swept; none where they are not.
-        """
+        """Connect to the place, for `counts` of devices; raises TfmonError where it cannot be used."""
         self._info = info
         self._options = race
         self._program = Program(race)

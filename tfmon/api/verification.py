@@ -16,10 +16,10 @@ from tfmon.api.run import run_until_over, show_progress
 from tfmon.api.runs import RaceRun
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
-from tfmon.model.claims import Claim, ClaimResult, judge
 from tfmon.model.events import Event
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import FAILED
+from tfmon.model.race import Claim, ClaimResult, judge
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import raced_s
@@ -40,8 +40,6 @@ def verify_claims(
     """Measure every claim of some scenarios that can be tested here, and tell on a terminal how far it is.
 
     Args:
-        infos: The scenarios.
-        python: The interpreter that trains.
         seconds: Length of a race at most; None for as long as 10 minutes for all of them allow, see `LONGEST_S`.
 
     Returns:

@@ -17,7 +17,6 @@ from tfmon.doctor.facts import (
     DriverFiles,
     Facts,
     HostFacts,
-    Import,
     Library,
     OthersLoad,
     Platform,
@@ -71,7 +70,6 @@ def gather(
     Takes well under a second without `imports`, unless the driver is slow.
 
     Args:
-        imports: Import TensorFlow too, in a child.
         running: The race that runs meanwhile; its probes know what others use, and its lanes are no others.
     Thread: any; blocks.
     """
@@ -110,7 +108,9 @@ def gather(
     )
     libraries = _open(facts, environ)
     others = watch.finish() if running is None else running.others
-    imported = _import(facts, environ) if imports else None
+    imported = None
+    if imports and not facts.python.error and facts.wheel is not None and not facts.shadows:
+        imported = import_tensorflow(facts.python.executable, environ=environ)
     host = read_host(roots.root, others)
     own = () if running is None else running.pids
     view = None
@@ -132,13 +132,6 @@ def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | Non
     if facts.wheel is None or facts.wheel.has_cuda is False:
         return None
     return open_libraries(facts.python.executable, facts.home, facts.build, environ=environ)
-
-
-def _import(facts: Facts, environ: Mapping[str, str]) -> Import | None:
-    """Import TensorFlow if it would be imported; a file that shadows it is not run."""
-    if facts.python.error or facts.wheel is None or facts.shadows:
-        return None
-    return import_tensorflow(facts.python.executable, environ=environ)
 
 
 # ---------------- the machine around the interpreter
@@ -219,15 +212,18 @@ def read_host(root: Path, others: OthersLoad) -> HostFacts:
     """
     machine = read_machine(root)
     total, available = _memory(root)
+    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    supplies = list((root / "sys/class/power_supply").glob("*"))
+    mains = [read_text(one / "online").strip() for one in supplies if read_text(one / "type").strip() == "Mains"]
     return HostFacts(
         cores=machine.cores,
         usable_cores=machine.usable_cores,
         quota_cores=machine.quota_cores,
-        governors=_governors(root),
+        governors=tuple(sorted({read_text(file).strip() for file in files} - {""})),
         total_bytes=total,
         available_bytes=available,
         others=others,
-        on_battery=_on_battery(root),
+        on_battery=all(online == "0" for online in mains) if mains else None,
     )
 
 
@@ -238,17 +234,6 @@ def _memory(root: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return limited_memory(total, available, root)
-
-
-def _governors(root: Path) -> tuple[str, ...]:
-    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    return tuple(sorted({read_text(file).strip() for file in files} - {""}))
-
-
-def _on_battery(root: Path) -> bool | None:
-    supplies = list((root / "sys/class/power_supply").glob("*"))
-    mains = [read_text(one / "online").strip() for one in supplies if read_text(one / "type").strip() == "Mains"]
-    return all(online == "0" for online in mains) if mains else None
 
 
 def read_driver_files(root: Path) -> DriverFiles:

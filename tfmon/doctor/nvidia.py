@@ -13,7 +13,6 @@ from tfmon.doctor.facts import (
     Check,
     Facts,
     Finding,
-    Library,
     broken,
     check,
     not_applicable,
@@ -141,10 +140,12 @@ def compute_capability(facts: Facts) -> Finding:
     built = f"built for {' '.join(known)}"
     evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
     for one in devices:
-        if _has_code(one, known):
+        assert one.capability is not None
+        major, minor = one.capability
+        if any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute"))):
             continue
         found = f"{one.name} has compute capability {_written(one)}; this TensorFlow is {built}"
-        if not _can_compile(one, known):
+        if not any(target <= one.capability for target in _targets(known, ("compute",))):
             fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
             return broken(found, "a wheel with code for it", fix, *evidence)
         if one.capability is not None and one.capability >= FAILS_FROM:
@@ -198,19 +199,6 @@ def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, 
     return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
 
 
-def _has_code(device: Gpu, known: tuple[str, ...]) -> bool:
-    """Machine code runs on its major version, from its minor version on; `compute_` has it as well as PTX."""
-    assert device.capability is not None
-    major, minor = device.capability
-    return any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute")))
-
-
-def _can_compile(device: Gpu, known: tuple[str, ...]) -> bool:
-    """PTX can be compiled for every capability from its own on."""
-    assert device.capability is not None
-    return any(target <= device.capability for target in _targets(known, ("compute",)))
-
-
 # ---------------- the CUDA libraries: whether TensorFlow can open each, and whether they are those it wants
 
 
@@ -258,7 +246,8 @@ def cuda_libraries(facts: Facts) -> Finding:
         return ok(f"all {len(opened)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
     names = ", ".join(one.name for one in lacking)
     first = lacking[0]
-    reason = f" ({first.error.partition(':')[0]} is missing)" if _needs_other(first) else ""
+    name = first.error.partition(":")[0]
+    reason = f" ({name} is missing)" if ".so" in name and Path(name).name != first.name else ""
     found = f"{names} cannot be opened{reason}"
     fix = remedies.cuda_libraries(facts)
     return broken(found, "each of the libraries that TensorFlow opens", fix, *evidence)
@@ -316,12 +305,6 @@ def library_path(facts: Facts) -> Finding:
         evidence = [f"{one.name}: {one.path}" for one in taken]
         return warning(found, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
     return ok("hides no library of TensorFlow", value)
-
-
-def _needs_other(library: Library) -> bool:
-    """Return whether the library exists and one that it needs is missing."""
-    name = library.error.partition(":")[0]
-    return ".so" in name and Path(name).name != library.name
 
 
 CHECKS: tuple[Check, ...] = (

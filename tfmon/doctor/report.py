@@ -128,10 +128,7 @@ def judge(facts: Facts) -> tuple[Result, ...]:
 
 
 def no_gpu_reason(facts: Facts, results: tuple[Result, ...] | None = None) -> Obstacle | None:
-    """Return why TensorFlow has no GPU, or None: the obstacle that the screen shows, else the first broken check.
-
-    A GPU that TensorFlow itself lists counts more than any check.
-    """
+    """Return why TensorFlow has no GPU, or None: the obstacle on the screen, else the first broken check."""
     if facts.imported is not None and facts.imported.gpus:
         return None
     if facts.obstacle is not None:

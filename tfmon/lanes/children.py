@@ -39,16 +39,7 @@ class Children:
         keep_spare: bool,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Start no process yet.
-
-        Args:
-            script: What a process runs that has no user's command.
-            lock: The lock of the lanes.
-            sink: Takes each event of each process, and those about one with None.
-            failed: Takes the reason if a thread dies.
-            keep_spare: Whether a spare worker is kept.
-            places: Returns the place of a host; None where every lane runs on this machine.
-        """
+        """Start no process yet; `sink` takes all events, `places` finds a host, None where all lanes run here."""
         self._script = script
         self._place_of = places
         self._places: dict[str, Place] = {}
@@ -89,8 +80,6 @@ class Children:
         local = [(name, process) for name, process in named if isinstance(process, LocalProcess)]
         return {name: process.pid for name, process in local if not process.ended}
 
-    # ---------------------------------------------------------------- spare workers
-
     @property
     def spare(self) -> SpareWorker:
         """The first spare worker."""
@@ -107,13 +96,10 @@ class Children:
         for spare in self.spares[: max(1, fresh)]:
             spare.prepare(python, quiet=quiet, once=fresh > 0)
 
-    # ---------------------------------------------------------------- start and end
-
     def ensure(self, hosts: Iterable[str]) -> None:
         """Connect again to those of some hosts that were lost. Thread: without the lock; it may block for seconds.
 
-        Raises:
-            TfmonError: One cannot be reached.
+        Raises: TfmonError where one cannot be reached.
         """
         for host in {*hosts} - {""}:
             self._place(host).ensure()
@@ -121,8 +107,7 @@ class Children:
     def start(self, lane: LanePlan, plan: RacePlan) -> tuple[LaneProcess, Hello | None]:
         """Start a lane's process, or take the spare worker; return it and what the spare worker said first.
 
-        Raises:
-            OSError: It did not start.
+        Raises: OSError where it did not start.
         """
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None

@@ -55,9 +55,6 @@ def own_environment() -> dict[bytes, bytes]:
         return dict(os.environb)
 
 
-# ---------------- overlay
-
-
 def enter_overlay(folder: str, place: str) -> None:
     """Mount an overlay over the folder, for this process and its children, and enter it; raises OSError."""
     option = "userxattr" if new_namespace() else "redirect_dir=on"
@@ -74,10 +71,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 
 def new_namespace() -> bool:
-    """Give this process mounts of its own, and return whether it is in a user namespace; raises OSError.
-
-    What is mounted elsewhere later appears here, too; what is mounted here, nowhere else.
-    """
+    """Give this process mounts of its own; return whether it is in a user namespace; raises OSError."""
     with open("/proc/self/uid_map", encoding="ascii") as file:  # noqa: PTH123
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)
@@ -111,9 +105,6 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
     words = [None if one is None else os.fsencode(one) for one in (source, target, kind, options)]
     if libc.mount(*words[:3], ctypes.c_ulong(flags), words[3]):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"mount {kind or target}")
-
-
-# ---------------- copy
 
 
 def enter_copy(

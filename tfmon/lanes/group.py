@@ -38,15 +38,7 @@ class LaneGroup:
         keep_spare: bool = False,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """Run lanes for a session.
-
-        Args:
-            session: Takes every event.
-            plan: Returns the default race of a scenario that the user requests.
-            script: What the process of a lane runs that has no user's command.
-            keep_spare: Whether a process that has loaded TensorFlow is kept for the next lane to start.
-            places: Returns where the lanes of a host run; None where all run on this machine.
-        """
+        """Run lanes; `plan` makes the default race of a scenario, `places` finds a host, None for none."""
         self.running = RunningLanes(session, script, keep_spare=keep_spare, places=places)
         """The race that runs: what scheduler and watchdog act on."""
         self._session, self._lock = session, self.running.lock
@@ -56,8 +48,6 @@ class LaneGroup:
         self._restarting = 0
         """Restarts under way."""
 
-    # ---------------------------------------------------------------- whole races
-
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once the group is stopped."""
         self.running.begin(plan)
@@ -65,8 +55,7 @@ class LaneGroup:
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
 
-        Raises:
-            TfmonError: It cannot be raced; the race that runs goes on.
+        Raises: TfmonError where it cannot be raced; the race that runs goes on.
         """
         plan = self._plan_race(scenario)
         self._record_request("race", (), scenario)
@@ -150,11 +139,7 @@ class LaneGroup:
             self._scheduler.set_exclusive(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again with the settings that were requested last.
-
-        When all lanes have ended and something was measured, that result stays: a new race begins, with a
-        recording of its own.
-        """
+        """End lanes and start them again as requested last; a race that is over with a result begins anew."""
         self._record_request("restart", lanes)
         with self._lock:
             if self._over and self.running.plan is not None and self._session.snapshot().has_result:

@@ -1,9 +1,14 @@
-"""How a lane's process is started: its pipes, its environment, its priority, and a guard that ends it."""
+"""A started process: its pipes, environment and priority, a guard that ends it, and how it is read and reaped.
+
+It decodes nothing, so that an agent can start processes with it, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,11 +93,9 @@ def launch(
 
     Args:
         environment: Variables besides those of this process; None removes one.
-        folder: The working directory; None for that of this process.
         guarded: Whether a guard ends the process when this one dies; a user's command always has one.
 
-    Raises:
-        OSError: It did not start; nothing stays open.
+    Raises: OSError where it did not start; nothing stays open.
     """
     merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
     for key in [key for key, value in environment.items() if value is None]:
@@ -114,7 +117,11 @@ def launch(
                 open_place(command.view)
                 words = [*entry(command.view), *words]
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
-            merged.update(_script_environment(merged, pipes, command.settings))
+            before = merged.get("PYTHONPATH", "")
+            path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
+            merged.update(
+                {VARIABLE: pipes.text(), SETTINGS: json.dumps(command.settings), HOLDER: "", "PYTHONPATH": path}
+            )
         popen = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -150,13 +157,6 @@ def _lock_file() -> tuple[int, str]:
         file.write(token.encode())
         file.flush()
         return os.dup(file.fileno()), token
-
-
-def _script_environment(environment: Mapping[str, str], pipes: LanePipes, settings: Settings) -> dict[str, str]:
-    """Return the variables by which a Python of the lane finds its pipes and its knobs."""
-    before = environment.get("PYTHONPATH", "")
-    path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
-    return {VARIABLE: pipes.text(), SETTINGS: json.dumps(settings), HOLDER: "", "PYTHONPATH": path}
 
 
 # ---------------------------------------------------------------- a user's command whose monitor is killed
@@ -195,9 +195,6 @@ def _start_guard(group: int, output_fd: int, command: Command | None) -> Guard |
     finally:
         os.close(over_fd)
     return Guard(popen, pipe_fd)
-
-
-# ---------------- at which priority
 
 
 Parameters = ParamSpec("Parameters")
@@ -242,3 +239,100 @@ def yield_to_lanes() -> None:
         return
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, max(nice, min(19, nice + YIELDING_NICE)))
+
+
+CHUNK_BYTES = 65_536
+LAST_CHUNKS = 32
+"""Most that is read of a pipe after the process has ended: more than a pipe holds, so nothing is lost."""
+
+
+class Child:
+    """A child of this process, which is the monitor or an agent.
+
+    Thread: `read`, `poll` and `_reap` one; the rest any.
+    """
+
+    def __init__(
+        self,
+        launched: Launched,
+        take_metrics: Callable[[bytes], object],
+        take_output: Callable[[bytes], object],
+    ) -> None:
+        """Take over a process that was started; the rest takes the chunks of its two pipes."""
+        self._popen, self._guard = launched.popen, launched.guard
+        self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
+        self._request_fd = launched.request_fd
+        self._takers = {self.metric_fd: take_metrics, self.output_fd: take_output}
+        self.open = {self.metric_fd, self.output_fd}
+        """The pipes whose other end the child has not closed."""
+        self.pid = self._popen.pid
+        self._gate = threading.Lock()
+        self._closed = False
+        """True once descriptors and pid may belong to somebody else: nothing must be sent to them any more."""
+        self._reads = True
+        """False once the end of its request pipe was closed."""
+
+    def write(self, data: bytes) -> bool:
+        """Write to the request pipe; return False when the child no longer reads."""
+        with self._gate:
+            if self._closed or not self._reads:
+                return False
+            try:
+                os.write(self._request_fd, data)
+            except OSError:
+                return False
+            return True
+
+    def _end_requests(self) -> None:
+        """Close the request pipe: a child that reads it ends then."""
+        with self._gate:
+            if self._reads and not self._closed:
+                self._reads = False
+                os.close(self._request_fd)
+
+    def kill(self, number: int, *, alone: bool = False) -> None:
+        """Signal the child and everything it started in its process group, or the child alone."""
+        with self._gate:
+            self._kill_now(number, alone=alone)
+
+    def _kill_now(self, number: int, *, alone: bool = False) -> None:
+        """Do so without the lock. Thread: also a signal's handler."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._closed:
+                (os.kill if alone else os.killpg)(self.pid, number)
+
+    def read(self, fd: int) -> bool:
+        """Take one chunk of a pipe; return False when it is empty or has ended."""
+        try:
+            chunk = os.read(fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            chunk = b""
+        if chunk:
+            self._takers[fd](chunk)
+        else:
+            self.open.discard(fd)
+        return bool(chunk)
+
+    def poll(self) -> bool:
+        """Return whether the child has ended."""
+        return self._popen.poll() is not None
+
+    def _reap(self) -> int:
+        """Reap an ended child: read the rest, end its group, close the pipes. Return its code, as `Popen` does."""
+        code = self._popen.wait()
+        self.kill(signal.SIGKILL)
+        if self._guard is not None:
+            self._guard.dismiss()
+        for fd in self._takers:
+            for _ in range(LAST_CHUNKS):
+                if not self.read(fd):
+                    break
+        self._end_requests()
+        with self._gate:
+            self._closed = True
+            os.close(self.metric_fd)
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        return code

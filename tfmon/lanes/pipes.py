@@ -36,13 +36,7 @@ class MetricLines:
     def __init__(
         self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None
     ) -> None:
-        """Decode for a lane.
-
-        Args:
-            lane: The lane's name; "" for a spare worker, which gets it later.
-            sink: Takes each event.
-            here: Turns an event of another machine into one of this; None where the lane is on this machine.
-        """
+        """Decode for a lane, "" for a spare worker; `here` makes another machine's event one of this machine."""
         self.lane = lane
         self._sink = sink
         self._here = here
@@ -57,7 +51,21 @@ class MetricLines:
             self._skipping = False
             del lines[0]
         for line in lines:
-            self._decode(line)
+            try:
+                event = decode_event(line, self.lane)
+            except CodecError as error:
+                self._count(str(error))
+                continue
+            if self._here is not None:
+                event = self._here(event)
+            if event.at_ns > time.monotonic_ns() + AHEAD_NS:
+                self._count(f"{type(event).__name__}.at_ns lies in the future")
+                continue
+            self._tell_problems()
+            try:
+                self._sink(event)
+            except Exception as error:  # noqa: BLE001 - one thread reads all lanes; an event of one must not end it
+                self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
         if len(self._partial) > MAX_LINE_BYTES:
             if not self._skipping:
                 self._count(f"a line longer than {MAX_LINE_BYTES} bytes")
@@ -69,23 +77,6 @@ class MetricLines:
         if self._partial:
             self._count("the last line was cut off")
             self._tell_problems()
-
-    def _decode(self, line: bytes) -> None:
-        try:
-            event = decode_event(line, self.lane)
-        except CodecError as error:
-            self._count(str(error))
-            return
-        if self._here is not None:
-            event = self._here(event)
-        if event.at_ns > time.monotonic_ns() + AHEAD_NS:
-            self._count(f"{type(event).__name__}.at_ns lies in the future")
-            return
-        self._tell_problems()
-        try:
-            self._sink(event)
-        except Exception as error:  # noqa: BLE001 - one thread reads all lanes, so an event of one must not end it
-            self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
 
     def _count(self, problem: str) -> None:
         """Count a bad line with the one before it if they are alike: a process may write nothing else."""
@@ -144,10 +135,7 @@ class ChildOutput:
         return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
-        """Return the whole lines since the last news; None for none, or where those were told a moment ago.
-
-        `last` returns everything at once, also a line without an end.
-        """
+        """Return the whole lines since the last news, or None for none or too soon; with `last` all at once."""
         if not self._news and not self._dropped_bytes:
             return None
         if not last and now_ns - self._told_ns < TELL_EVERY_NS:

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from tfmon.lanes.child import Child
-from tfmon.lanes.launch import BOOTSTRAP, Command, launch
+from tfmon.lanes.launch import BOOTSTRAP, Child, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
@@ -38,13 +37,7 @@ class LaneProcess(ABC):
     """The stacks are complete when nothing more came in such a time."""
 
     def __init__(self, lane: str, sink: Sink, here: Callable[[FromLane], FromLane] | None = None) -> None:
-        """Take over what every process has.
-
-        Args:
-            lane: The lane's name; "" for a spare worker.
-            sink: Takes the process and each of its events.
-            here: Turns an event of its machine into one of this; None where it is this one.
-        """
+        """Take over what every process has."""
         self.lane = lane
         self._tell: Callable[[Event], None] = partial(sink, self)
         self.metrics = MetricLines(lane, self._tell, here)
@@ -163,25 +156,13 @@ class Place(Protocol):
     def ensure(self) -> None:
         """Connect again where the connection is lost. Thread: any that may block for seconds.
 
-        Raises:
-            TfmonError: It cannot be reached.
+        Raises: TfmonError where it cannot be reached.
         """
 
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> LaneProcess:
-        """Start the process of a lane.
-
-        Args:
-            lane: The lane.
-            plan: Its race.
-            script: What the process runs that has no user's command, if it is not tfmon's own.
-            sink: Takes the process and each of its events.
-            ended: Called after the process has ended.
-
-        Raises:
-            OSError: It did not start.
-        """
+        """Start the process of a lane; raises OSError where it did not start."""
 
     def suspend_with_monitor(self) -> None:
         """Suspend its lanes for as long as the monitor is stopped. Thread: also a signal's handler."""
@@ -201,10 +182,7 @@ STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; k
 
 
 class LocalProcess(Child, LaneProcess):
-    """A child of this process.
-
-    Thread: `read_metrics`, `read_output`, `tell_output`, `poll` and `reap` are the reader's; the rest any.
-    """
+    """A child of this process. Thread: `read`, `tell_output`, `poll` and `reap` are the reader's; the rest any."""
 
     def __init__(
         self,
@@ -215,22 +193,9 @@ class LocalProcess(Child, LaneProcess):
         script: Path = BOOTSTRAP,
         command: Command | None = None,
     ) -> None:
-        """Start the process of a lane.
-
-        Args:
-            lane: The lane's name; "" for a spare worker.
-            python: The interpreter that runs `script`.
-            environment: Variables besides the monitor's; None removes one.
-            sink: Takes the process and each of its events.
-            script: What to run.
-            command: A user's command to run instead.
-
-        Raises:
-            OSError: It did not start.
-        """
-        Child.__init__(self, launch(python, environment, script, command))
+        """Start the process of a lane; None removes a variable; raises OSError where it did not start."""
         LaneProcess.__init__(self, lane, sink)
-        self._take_metrics, self._take_output = self.metrics.take, self.output.take
+        Child.__init__(self, launch(python, environment, script, command), self.metrics.take, self.output.take)
         self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
 
@@ -248,7 +213,7 @@ class LocalProcess(Child, LaneProcess):
     @property
     def ends_soon(self) -> bool:
         """Whether the child has just closed its metric pipe, as one does that ends."""
-        return not self.metrics_open and not self._runs_on
+        return self.metric_fd not in self.open and not self._runs_on
 
     def tell_stopped(self) -> None:
         """Tell that somebody else has stopped the child, as two looks in a row show, and when it goes on."""

@@ -32,7 +32,7 @@ class PipeReader:
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakes)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, lambda fd: os.read(fd, 4096))
         self._new: list[LocalProcess] = []
         self._processes: list[LocalProcess] = []
         self._reap_at_s = 0.0
@@ -97,12 +97,17 @@ class PipeReader:
     def _run(self) -> None:
         """Read until closed and no process is left."""
         while not (self._closing and not self._processes and not self._new):
-            self._register_new()
+            with self._change:
+                new, self._new = self._new, []
+            for process in new:
+                self._processes.append(process)
+                for fd in process.open:
+                    self._selector.register(fd, selectors.EVENT_READ, process.read)
             soon = any(process.ends_soon for process in self._processes)
             for key, _ in self._selector.select(REAP_SOON_S if soon else REAP_EVERY_S):
-                read: Callable[[], object] = key.data
-                read()
-            closed = any(not (process.metrics_open and process.output_open) for process in self._processes)
+                read: Callable[[int], object] = key.data
+                read(key.fd)
+            closed = any(len(process.open) < 2 for process in self._processes)
             if soon or closed or time.monotonic() >= self._reap_at_s:
                 self._reap_at_s = time.monotonic() + REAP_EVERY_S
                 self._reap_ended()
@@ -112,22 +117,14 @@ class PipeReader:
             os.close(self._wake_read)
             os.close(self._wake_write)
 
-    def _register_new(self) -> None:
-        with self._change:
-            new, self._new = self._new, []
-        for process in new:
-            self._processes.append(process)
-            self._selector.register(process.metric_fd, selectors.EVENT_READ, process.read_metrics)
-            self._selector.register(process.output_fd, selectors.EVENT_READ, process.read_output)
-
     def _reap_ended(self) -> None:
         for process in list(self._processes):
             process.tell_output()
             ended = process.poll()
-            if ended or not process.metrics_open:
-                self._unregister(process.metric_fd)
-            if ended or not process.output_open:
-                self._unregister(process.output_fd)
+            for fd in (process.metric_fd, process.output_fd):
+                if ended or fd not in process.open:
+                    with contextlib.suppress(KeyError, ValueError):
+                        self._selector.unregister(fd)
             if not ended:
                 process.tell_closed()
                 process.tell_stopped()
@@ -135,13 +132,6 @@ class PipeReader:
             process.reap()
             self._processes.remove(process)
             self.note_end()
-
-    def _unregister(self, fd: int) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(fd)
-
-    def _drain_wakes(self) -> None:
-        os.read(self._wake_read, 4096)
 
     def _wake(self) -> None:
         with self._change, contextlib.suppress(BlockingIOError):

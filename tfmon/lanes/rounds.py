@@ -89,12 +89,7 @@ class RoundOrder:
         return not self._left
 
     def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin, and its round; None when there is none.
-
-        Args:
-            lanes: Those that can train.
-            training: Those that train now; nothing else begins on their machines, and no round before they end.
-        """
+        """Return a lane whose slice can begin beside those that train, and its round; None for none."""
         if not training:
             self._left = [lane for lane in self._left if lane in lanes]
             if not self._left and lanes:
@@ -111,8 +106,6 @@ class RoundOrder:
         """Have a lane end its slice after others of its machine; return False if there are none.
 
         Args:
-            lane: One that trains.
-            lanes: Those that can train. The ones that are due in this round come first.
             short: Those whose slices of this round ended soon. Where none is due, these get one more.
         """
         here = {one for one in lanes if self._machines.get(one) == self._machines.get(lane)} - {lane}

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
-from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, not_started, started, with_view
 from tfmon.lanes.process import LaneProcess, Place
 from tfmon.lanes.rounds import without_breaks
@@ -130,7 +129,10 @@ class RunningLanes:
                 event = replace(event, memory_kills="" if elsewhere else self._memory_kills.recent())
             if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
                 event = without_breaks(event, stops)
-            hung_since_ns = self._hung_since_ns(event)
+            own, hung_since_ns = self.children.find(event.lane), None
+            if own is not None and own.end_requested and not isinstance(event, BadLine | LaneEnded):
+                # The last words of a lane that was told to end are no sign of life.
+                hung_since_ns = self.session.snapshot().lane(event.lane).heartbeat.stalled_since_ns
             self.session.accept(event)
             match event:
                 case PhaseEntered(phase=phase) if phase == READY:
@@ -155,13 +157,6 @@ class RunningLanes:
                 self.session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=hung_since_ns))
             elif not isinstance(event, BadLine) and not self.scheduler.responded(event.lane):
                 self.session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
-
-    def _hung_since_ns(self, event: Event) -> int | None:
-        """Return since when a lane hangs that was told to end: its last words are no sign of life."""
-        process = self.children.find(event.lane)
-        if isinstance(event, BadLine | LaneEnded) or process is None or not process.end_requested:
-            return None
-        return self.session.snapshot().lane(event.lane).heartbeat.stalled_since_ns
 
     def finish(self, plan: RacePlan | None) -> None:
         """End the lanes of a race soon, unless another one has begun."""
@@ -218,10 +213,7 @@ class RunningLanes:
         self.session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
 
     def renew(self, lanes: Sequence[str]) -> bool:
-        """Replace the processes of lanes by fresh ones, between two rounds; return whether that is due.
-
-        They go on with the settings and with the measurement; the weights are initialised again.
-        """
+        """Replace lanes' processes by fresh ones, which go on measuring, between rounds; return if it is due."""
         plan = self.plan
         if plan is None or self._finished is plan:
             return False
@@ -328,11 +320,6 @@ class RunningLanes:
         """Return the process that leads each lane that runs, and under blank names the spare workers."""
         with self.lock:
             return self.children.pids()
-
-    @property
-    def launcher(self) -> ProcessLauncher:
-        """Starts processes at the priority that the program was started with."""
-        return self.children.launcher
 
     @property
     def all_over(self) -> bool:

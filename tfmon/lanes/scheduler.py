@@ -79,14 +79,7 @@ class Scheduler:
     def begin(
         self, lanes: Sequence[str], mode: str, slice_s: float, machines: Mapping[str, str] | None = None
     ) -> None:
-        """Take over the lanes of a new race, none of which is ready yet.
-
-        Args:
-            lanes: Their names.
-            mode: How they share the machine.
-            slice_s: How long a slice lasts.
-            machines: What two lanes share that train on one machine; None where all do.
-        """
+        """Take over the lanes of a new race; `machines` is what those of one machine share; None where all do."""
         self._lanes = list(lanes)
         self._machines = dict(machines or {})
         self._mode = mode
@@ -229,8 +222,6 @@ class Scheduler:
                 elif lane in self._ready - self._ended:
                     self._processes.suspend(lane)
         self._act()
-
-    # ---------------------------------------------------------------- decisions
 
     @property
     def _interleaved(self) -> bool:

@@ -161,13 +161,10 @@ class Renewal:
         self._race_since_ns = self._race_since_ns or now_ns
         self._since_ns = self._since_ns or now_ns
         then_ns = now_ns + round(later_s * 1e9)
-        return then_ns - self._since_ns >= self.every_s * 1e9 and self._left_s(then_ns) >= LEAST_LEFT_S
+        if self._seconds is not None and self._seconds - (then_ns - self._race_since_ns) / 1e9 < LEAST_LEFT_S:
+            return False
+        return then_ns - self._since_ns >= self.every_s * 1e9
 
     def begin(self) -> None:
         """Record that the processes are replaced; the next ones race from the next call of `due` on."""
         self._since_ns = None
-
-    def _left_s(self, then_ns: int) -> float:
-        if self._seconds is None:
-            return float("inf")
-        return self._seconds - (then_ns - (self._race_since_ns or then_ns)) / 1e9

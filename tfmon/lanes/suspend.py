@@ -36,13 +36,7 @@ class Suspender:
         record: Callable[[int, int, float], None],
         failed: Failed,
     ) -> None:
-        """Look after processes.
-
-        Args:
-            processes: Returns them.
-            record: Takes the stamps of a suspension and its length in seconds.
-            failed: Takes the reason if a thread dies.
-        """
+        """Look after processes."""
         self._processes = processes
         self._record = record
         self._failed = failed

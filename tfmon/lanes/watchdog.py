@@ -15,8 +15,6 @@ from tfmon.model.race import interleaved
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
 
-# ---------------------------------------------------------------- when a lane counts as hung
-
 LEAST_S = 20.0
 """A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
 TIMES_WINDOW, TIMES_WARM_UP = 5, 3
@@ -54,13 +52,6 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
 
 
-def _may_be_ended(lane: LaneState, snapshot: Snapshot) -> bool:
-    """Return whether a lane still starts, and is not a script that runs for as long as it likes."""
-    return lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
-
-
-# ---------------------------------------------------------------- the watchdog
-
 BEAT_S = 0.5
 LATE_NS = 2_000_000_000
 """A beat that comes so much too late means that tfmon was suspended."""
@@ -68,10 +59,7 @@ SLEPT_NS = 1_000_000_000
 
 
 class Watchdog:
-    """Checks the lanes twice a second.
-
-    Thread: any; `beat` is the watchdog's own.
-    """
+    """Checks the lanes twice a second. Thread: any; `beat` is the watchdog's own."""
 
     def __init__(
         self,
@@ -88,14 +76,9 @@ class Watchdog:
         """Watch lanes from the first `beat` on.
 
         Args:
-            snapshot: Returns what is known now.
-            lanes: What stalls are reported to.
-            record_suspension: Gets the stamps of a time in which all was suspended, and its length in seconds.
             slice_s: How long a hung lane gets to wake up in each round.
             least_s: The shortest time without a word that counts.
             start_s: How long a lane may say nothing while it starts before it is ended.
-            clock_ns: The clock of the stamps.
-            asleep_ns: How long the machine has slept; `time_asleep_ns` for None.
         """
         self._snapshot = snapshot
         self._lanes = lanes
@@ -155,7 +138,9 @@ class Watchdog:
                 continue
             self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
             self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
-            if self._silent_ns[key] > self._start_s * 1e9 and _may_be_ended(lane, snapshot):
+            if self._silent_ns[key] > self._start_s * 1e9 and (
+                lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
+            ):
                 self._lanes.give_up(name, self._silent_ns[key] / 1e9)
                 continue
             limit_s = self._slice_s if stalled else patience_s(lane, self._least_s)

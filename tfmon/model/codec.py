@@ -44,9 +44,6 @@ class CodecError(ValueError):
     """Data that are not what their type says; the text says where and what was expected."""
 
 
-# ---------------- text
-
-
 _ESCAPES = re.compile(
     # Commands with text, such as a window title; one without an end takes no more than its line.
     r"(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
@@ -71,9 +68,6 @@ def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
 def cut(value: object) -> str:
     """Write a value for an error line."""
     return clean(repr(value)[:60], 40)
-
-
-# ---------------- writing
 
 
 def encode(value: object) -> bytes:
@@ -117,9 +111,6 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
 
 
-# ---------------- reading
-
-
 def decode_event(line: bytes, lane: str) -> FromLane:
     """Read an event that a lane sent over its pipe.
 
@@ -157,11 +148,7 @@ def parse(line: bytes) -> object:
 
 
 def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: ANN401
-    """Return the object that `plain` was given, of this type: a dataclass, or a union of some.
-
-    `strict` refuses keys that the type does not have, as recordings need it; messages allow them, so that a newer
-    child can say more. Raises CodecError for anything else.
-    """
+    """Return the object that `plain` was given; `strict` refuses unknown keys; raises CodecError for all else."""
     return _reader(kind, strict)(value)
 
 

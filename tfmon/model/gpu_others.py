@@ -56,8 +56,6 @@ def taken(sample: GpuSample, own: Collection[int], *, own_listed: bool) -> Taken
     """Return the use of a GPU by others since its shares were read before; None where that is not known.
 
     Args:
-        sample: The GPU.
-        own: The pids of all lanes on it.
         own_listed: Whether the driver numbers processes as this machine does: else a lane may look like another.
     """
     shares = sample.busy_by_pid
@@ -81,9 +79,6 @@ def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ..
     if more is None or (before and more.until_ns <= before[-1].until_ns):
         return before
     return (*before[1 - MOST_TAKEN :], more)
-
-
-# ---------------- memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +115,6 @@ def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
 
 def _gib(value: float) -> str:
     return f"{value / 2**30:.1f}"
-
-
-# ---------------- words
 
 
 def told(name: ProcessName | None) -> str:

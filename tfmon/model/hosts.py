@@ -154,9 +154,6 @@ def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
     return {pid for lane in here for pid in (*lane.tree.pids, lane.pid) if pid is not None}
 
 
-# ---------------- the GPUs of a lane
-
-
 def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
     """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
     if state.over or not trains_on(state, sample):
@@ -170,17 +167,16 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
         only_lane=only_lane and not opening and state.phase != BUILDING,
         peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
     )
-    known_ones = {key: one for key, one in use.parts.items() if _is_one_of(state, key)}
+    known_ones = {
+        key: one
+        for key, one in use.parts.items()
+        if not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
+    }
     return replace(
         state,
         measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_use=replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing),
     )
-
-
-def _is_one_of(state: LaneState, key: str) -> bool:
-    """Return whether a GPU that was taken for the lane's by its index is one of those that CUDA told."""
-    return not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
 
 
 def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
@@ -222,9 +218,6 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
 
 def _is_uuid(key: str, uuid: str) -> bool:
     return key.removeprefix("MIG-") == uuid.removeprefix("GPU-") or key == uuid
-
-
-# ---------------- disturbances
 
 
 def _disturbed(

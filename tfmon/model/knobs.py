@@ -48,10 +48,7 @@ class Knob:
     """Choices that do the same work in another way, so that one may be advised."""
 
     def parse(self, text: str) -> KnobValue:
-        """Read a value as typed on the command line.
-
-        Raises: KnobError for a value that is not allowed.
-        """
+        """Read a value as typed on the command line; raises KnobError for a value that is not allowed."""
         word = text.strip().lower()
         if isinstance(self.default, bool):
             if word in _ON + _OFF:
@@ -71,10 +68,7 @@ class Knob:
         raise self._error(text)
 
     def check(self, value: object) -> KnobValue:
-        """Return the value if it is allowed.
-
-        Raises: KnobError for a value that is not allowed.
-        """
+        """Return the value if it is allowed; raises KnobError for a value that is not allowed."""
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
@@ -240,10 +234,7 @@ def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
 
 
 def find(knobs: Sequence[Knob], name: str) -> Knob:
-    """Return the knob of that name.
-
-    Raises: KnobError that lists the names there are.
-    """
+    """Return the knob of that name; raises KnobError that lists the names there are."""
     for knob in knobs:
         if knob.name == name:
             return knob

@@ -106,23 +106,13 @@ _NICE = "nice"
 
 
 def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the variable by which a lane's process is told its surroundings.
-
-    Args:
-        nice: The nice value that lanes here have.
-        monitor: The monitor's variables.
-        lane: Those that the lane has besides.
-    """
+    """Return the variable by which a lane's process is told its surroundings."""
     words = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
     return {SURROUNDINGS: json.dumps(words)}
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
-    """Return in what the calling process has not what it ought to, such as "nice value 15 in place of 0".
-
-    Args:
-        variables: Those of the process; the one that tells what they ought to be is taken out.
-    """
+    """Return how this process's surroundings differ from the expected ones: "nice value 15 in place of 0"."""
     told = variables.pop(SURROUNDINGS, "")
     if not told:
         return ()

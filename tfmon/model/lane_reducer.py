@@ -39,7 +39,6 @@ from tfmon.model.lane_state import (
     RACING,
     STARTING,
     SUSPENDED,
-    Heartbeat,
     KnobRequest,
     LaneState,
     Trouble,
@@ -59,15 +58,37 @@ NOT_SENT = "a signal ended the script: what it trained after its last report, in
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
-    if isinstance(event, Window):
-        if marks := state.heartbeat.marks(event):
-            event = replace(event, marks=(*event.marks, *marks))
-        return _after_window(state, event, heartbeat)
-    after = _advance(state, event)
-    slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
-    log = state.log if slice_began else append_log(state.log, event)
-    same = heartbeat is after.heartbeat and log is after.log
-    return after if same else replace(after, heartbeat=heartbeat, log=log)
+    if not isinstance(event, Window):
+        after = _advance(state, event)
+        slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
+        log = state.log if slice_began else append_log(state.log, event)
+        same = heartbeat is after.heartbeat and log is after.log
+        return after if same else replace(after, heartbeat=heartbeat, log=log)
+
+    marks = state.heartbeat.marks(event)
+    window = replace(event, marks=(*event.marks, *marks)) if marks else event
+    if state.not_measured.get("examples"):
+        window = replace(window, examples=0, sampled_examples=0)
+    if state.not_measured.get("loss"):
+        window = replace(window, loss=None)
+    sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
+    trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
+    return replace(
+        state,
+        steps=state.steps_before + window.step,
+        measured_steps=state.measured_steps + (0 if window.marks else window.steps),
+        examples=state.examples + window.examples + window.sampled_examples,
+        losses=state.losses.plus(state.steps_before + window.step, window.loss),
+        trained_ns=state.trained_ns + trained_ns,
+        measurements=state.measurements.plus(window, state.process),
+        step_clock=state.step_clock.sampled(window.at_ns),
+        settings=window.settings,
+        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
+        traced=window.traced or state.traced,
+        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
+        heartbeat=heartbeat,
+        log=append_log(state.log, window) if window.traced_steps else state.log,
+    )
 
 
 def _advance(state: LaneState, event: Event) -> LaneState:
@@ -210,9 +231,6 @@ def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[Kn
     return (*state.knob_marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
-# ---------------- what was measured
-
-
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
     if event.what == "examples" and event.reason and state.examples:
@@ -220,31 +238,6 @@ def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     if event.what == "loss" and event.reason:
         return replace(state, losses=replace(state.losses, first=None, last=None))
     return state
-
-
-def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
-    if state.not_measured.get("examples"):
-        window = replace(window, examples=0, sampled_examples=0)
-    if state.not_measured.get("loss"):
-        window = replace(window, loss=None)
-    sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
-    trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
-    return replace(
-        state,
-        steps=state.steps_before + window.step,
-        measured_steps=state.measured_steps + (0 if window.marks else window.steps),
-        examples=state.examples + window.examples + window.sampled_examples,
-        losses=state.losses.plus(state.steps_before + window.step, window.loss),
-        trained_ns=state.trained_ns + trained_ns,
-        measurements=state.measurements.plus(window, state.process),
-        step_clock=state.step_clock.sampled(window.at_ns),
-        settings=window.settings,
-        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
-        traced=window.traced or state.traced,
-        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
-        heartbeat=heartbeat,
-        log=append_log(state.log, window) if window.traced_steps else state.log,
-    )
 
 
 def restart_measurement(state: LaneState) -> LaneState:
@@ -281,9 +274,6 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
         sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
     return replace(state, tree=state.tree.plus(sample, racing=racing), measurements=measurements)
-
-
-# ---------------- how a lane's child ended
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:

@@ -88,9 +88,6 @@ class LogLine:
     """How much of the output the log lacks, where the line tells that."""
 
 
-# ---------------- signs of life
-
-
 _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
 """Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
 uses are seen from outside, too."""
@@ -145,9 +142,6 @@ class Heartbeat:
         began_ns = window.at_ns - window.span_ns
         suspended = any(one.since_ns < window.at_ns and began_ns < one.until_ns for one in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
-
-
-# ---------------- the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,10 +314,7 @@ class LaneState:
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return for how long the present step has run, or that in which the lane ended, without others' slices.
-
-        0 before the race, and while the lane is paused.
-        """
+        """Return for how long the present or last step has run, without others' slices; 0 before it or paused."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:

@@ -121,15 +121,9 @@ class LossCurve:
         return LossCurve(points, every, self.seen + 1, first, loss, lost)
 
 
-# ---------------- all measurements of one lane
-
-
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured of one lane.
-
-    A new steady state begins when a knob or the mode changes; earlier slices are kept under their settings.
-    """
+    """What was measured of one lane; a new steady state begins when a knob or the mode changes."""
 
     steady: WindowSums = field(default_factory=WindowSums)
     """Since the lane began to race, or a knob or the mode last changed."""
@@ -238,10 +232,7 @@ class Measurements:
         )
 
     def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
-        """Return what the windows of steady state came to in each stretch of that length, by its number.
-
-        A window belongs to the stretch that it ends in. They reach as far back as `points`.
-        """
+        """Return the sum of steady windows by the number of the stretch each ends in, as far as `points` go."""
         found: dict[int, SliceSpeed] = {}
         for point in self.steady_points:
             number = point.at_ns // length_ns

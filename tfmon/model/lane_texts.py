@@ -58,11 +58,6 @@ def without_chatter(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if not _CHATTER.match(line)]
 
 
-def without_profiles(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of an output but for those about tfmon's own profiles."""
-    return (line for line in lines if not _OF_A_PROFILE.match(line))
-
-
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event; the same object if there is nothing to add."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
@@ -80,7 +75,7 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             if event.traced_steps:
                 yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
         case LanePrinted():
-            for line in without_profiles(event.lines):
+            for line in (line for line in event.lines if not _OF_A_PROFILE.match(line)):
                 yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
@@ -118,9 +113,6 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"
 
 
-# ---------------- why its process ended
-
-
 MOST_CHARACTERS = 300
 """Of a script's own words in one line."""
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
@@ -137,9 +129,7 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None, *, began: bool) -
     """Return why a child ended that did not say so itself; None for an end that was requested and went well.
 
     Args:
-        event: Its end.
         stalled_since_ns: The last sign of life of a lane that had stalled, which is a failure however it ended.
-        began: Whether it has run tfmon's part.
     """
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     if stalled_since_ns is not None:
@@ -239,16 +229,7 @@ def reason_in(output: Sequence[str]) -> str:
 def explained(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
 ) -> LaneState:
-    """Return a lane that ran out of its GPU's memory with who else holds it; any other lane as it is.
-
-    A script that ended well without ever offering a knob that it was to be set to has failed.
-
-    Args:
-        lane: A lane that has just ended.
-        gpus: The latest samples of its GPUs; the first on which others hold much explains it.
-        own: The processes of all lanes on its machine.
-        knobs: What the lanes of the race offer.
-    """
+    """Return a lane that has just ended, with who holds its GPU's memory or the knob its script never offered."""
     if lane.command and lane.phase == DONE and lane.ending is None:
         offered = [knob.name for knob in knobs]
         for name in lane.in_effect:

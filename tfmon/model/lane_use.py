@@ -164,9 +164,6 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Re
     return HIDDEN if sample.foreign_pids else NO_SHARE
 
 
-# ---------------- by GPU, and of all together
-
-
 @dataclass(frozen=True, slots=True)
 class GpuPart:
     """What a lane uses of one of its GPUs."""
@@ -190,15 +187,7 @@ class GpuPart:
         only_lane: bool,
         peak_bytes: int | None,
     ) -> GpuPart:
-        """Return the lane's use after a sample of the GPU.
-
-        Args:
-            sample: The GPU's.
-            pids: Processes of the lane.
-            before: Whether the lane has not opened the GPU yet.
-            only_lane: Whether it is known that no other lane trains on it.
-            peak_bytes: Memory that the framework allocated on this GPU; None for unknown.
-        """
+        """Return the use after a sample, `before` the lane opened the GPU or not."""
         first = self.used_before
         if first is None and before:
             first = known(sample.used_bytes)

@@ -28,10 +28,7 @@ def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
 
 
 def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
-    """Return the knobs in which any two lanes differ now: those of the contrast first, then as the scenario lists.
-
-    A knob that a lane has not reported counts as its spec says.
-    """
+    """Return the knobs in which lanes differ now, as reported or else by their specs; the contrast's first."""
     started = contrast([lane.spec for lane in lanes])
     found = []
     for knob in {knob: None for lane in lanes for knob in lane.in_effect}:
@@ -76,7 +73,6 @@ def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
 # ---------------- files, folders and ports that several lanes use
 
 
-APART = 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
 PORTS = 'port = {} + int(os.environ["TFMON_LANE_NUMBER"]) gives each lane its own'
 OWN = "without --in-place each lane has its own"
 NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
@@ -110,7 +106,7 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
         if view is None or one.spec.host != other.spec.host:
             continue
         for path, text in _between(one, other):
-            name, helps = path, APART
+            name, helps = path, 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
             if path.startswith(PORT):
                 helps = PORTS.format(path.removeprefix(PORT))
             elif _is_in(path, view.folder):

@@ -162,7 +162,12 @@ class MemoryKills:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._group = _group_file(root)
+        files = (
+            folder / name
+            for folder in group_folders("memory", root)
+            for name in ("memory.events", "memory.oom_control")
+        )
+        self._group = next((file for file in files if _oom_kills(file) is not None), None)
         self._before = self._read()
         self._latest = self._before
 
@@ -203,13 +208,3 @@ def _oom_kills(path: Path) -> int | None:
         return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
     except (OSError, ValueError):
         return None
-
-
-def _group_file(root: Path) -> Path | None:
-    """Return the file that counts the kills of this process's control group; None where there is none."""
-    files = (
-        folder / name
-        for folder in group_folders("memory", root)
-        for name in ("memory.events", "memory.oom_control")
-    )
-    return next((file for file in files if _oom_kills(file) is not None), None)

@@ -29,10 +29,7 @@ class Controls(Protocol):
         """Set how the lanes share the machine; see `race.MODES`."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices, while the others pause; "" ends that.
-
-        A slice lasts `slice_s` seconds, or as long as in the race for None.
-        """
+        """Let one lane train by itself, in slices of `slice_s`, or the race's for None; "" ends that."""
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings in effect."""
@@ -76,9 +73,6 @@ class Experiments(Protocol):
 
     def stop(self) -> None:
         """End the running experiment, if any; the lanes get their settings back."""
-
-
-# ---------------- replays
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +136,6 @@ class ReplayControls(Protocol):
 
     def change_speed(self, direction: int) -> None:
         """Play faster, or slower."""
-
-
-# ---------------- recorded runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
-"""What is raced, on what machine, where it is recorded, and which experiment runs."""
+"""What is raced, on what machine, where it is recorded, and what people claim a race to show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
-from tfmon.model.readings import ALWAYS_VALID, IntervalKind
+from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
 from tfmon.model.views import View
 
 TURNS, CONCURRENT = "turns", "concurrent"
@@ -51,10 +52,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class BetweenProcesses:
-    """What is known before a race of how much two equal processes differ: its prior, as a scaled chi-squared.
-
-    Learnt in earlier races of the scenario on this machine.
-    """
+    """How much two equal processes differ, as earlier races on this machine told: a scaled chi-squared prior."""
 
     squares: float
     """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""
@@ -128,3 +126,56 @@ class RecordingState:
     """From when on nothing was recorded; None while all is well."""
     reason: str = ""
     """Why it stopped, in words."""
+
+
+Outcome = Literal["supported", "contradicted", "too close to call", "not testable here", "corrected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One statement and the comparison of two lanes that it predicts."""
+
+    id: str
+    source: str
+    """The article and the example it comes from."""
+    says: str
+    """The statement, in our words."""
+    first: str = ""
+    """Spec of the lane that is said to be faster, such as `cpu,graph=on`."""
+    second: str = ""
+    """Spec of the lane that it is compared with."""
+    at_least: float = 1.0
+    """By how much it is said to be faster."""
+    at_most: float | None = None
+    """By how much at most, for a claim that there is little or nothing between them."""
+    needs: Literal["", "gpu", "mac"] = ""
+    """What the machine must have."""
+    seconds: float | None = None
+    """How long its race takes, where steps take seconds: such a claim is measured where its scenario is named."""
+    corrected: str = ""
+    """For a statement that is technically wrong: what is true, and how it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """A claim and what came of it."""
+
+    scenario: str
+    claim: Claim
+    outcome: Outcome
+    ratio: Estimate | None = None
+    """Throughput of the claim's first lane over its second's."""
+    reason: str = ""
+    """Why it could not be tested; what is true instead of a corrected one."""
+
+
+def judge(claim: Claim, ratio: Estimate) -> Outcome:
+    """Return the outcome of a claim; only an interval that lies all on one side decides."""
+    if claim.at_most is not None:
+        if 1 / claim.at_most <= ratio.low and ratio.high <= claim.at_most:
+            return "supported"
+        outside = ratio.low > claim.at_most or ratio.high < 1 / claim.at_most
+        return "contradicted" if outside else "too close to call"
+    if ratio.low > claim.at_least:
+        return "supported"
+    return "contradicted" if ratio.high < claim.at_least else "too close to call"

@@ -41,9 +41,6 @@ def summed(readings: Iterable[Reading]) -> Reading:
     return total
 
 
-# ---------------- estimates
-
-
 IntervalKind: TypeAlias = Literal["always-valid", "spending", "fixed"]
 ALWAYS_VALID: IntervalKind = "always-valid"
 SPENDING: IntervalKind = "spending"
@@ -73,9 +70,6 @@ class Estimate:
         return self.low > value or self.high < value
 
 
-# ---------------- what a number may be
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """Limits of a number, both included, as metadata of a field's type; the codec refuses others."""
@@ -86,9 +80,6 @@ class Range:
 
 FINITE = Range(-sys.float_info.max, sys.float_info.max)
 """Neither nan nor infinite."""
-
-
-# ---------------- samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +263,6 @@ class HostSample:
     """Share of the last 10 s in which some process waited for memory."""
     throttled_pct: Reading = NOT_READ
     """Share of the quota's periods in which the lanes' control group had used it up."""
-
-
-# ---------------- the CPU in a slice
 
 
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]

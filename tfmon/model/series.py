@@ -204,9 +204,6 @@ class Combination:
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
 
-# ---------------- what happens to a combination
-
-
 @dataclass(frozen=True, slots=True)
 class VisitBegan:
     """A worker takes up a combination, with fresh processes."""
@@ -283,10 +280,7 @@ def kind_of(spec: LaneSpec) -> str:
 
 
 def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
-    """Return the knobs by which a combination learns something else than the baseline, for all that is known.
-
-    What a script or a scenario declares is not. More devices that share the batch learn the same.
-    """
+    """Return the known knobs, not a script's own, by which a combination learns other than the baseline."""
     changed = {**baseline, **settings}
     batch = step_batch(changed, devices_of(changed)) != step_batch(baseline, devices_of(baseline))
     precision = changed.get(MIXED_PRECISION.name) != baseline.get(MIXED_PRECISION.name)

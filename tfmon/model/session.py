@@ -99,10 +99,7 @@ class Snapshot:
 
     @property
     def has_result(self) -> bool:
-        """True when anything was measured, which no key may destroy once the race is over.
-
-        An experiment that runs may start its lane again, also the last one.
-        """
+        """True when anything was measured, which no key may destroy once the race and its experiment are over."""
         trying = self.experiment is not None and not self.experiment.over
         return not trying and any(lane.steady.windows for lane in self.lanes)
 
@@ -144,23 +141,12 @@ class Snapshot:
             return self.machine_of(lane).cpu_name
         return lane.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
-    def gpu_of(self, lane: LaneState) -> GpuSample | None:
-        """Return the latest sample of the GPU that a lane trains on, of several the first; or None."""
-        return next(iter(self.gpus_of(lane)), None)
-
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
         """Return the latest sample of each GPU that a lane trains on, by their indexes."""
         return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
-    def host_of(self, lane: LaneState) -> HostSample | None:
-        """Return the latest sample of the machine that a lane trains on, or None."""
-        return self.place_of(lane).sample
-
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return the age of a sample that should have been followed by others long ago, else None.
-
-        That happens when a driver hangs or the machine is too busy to sample.
-        """
+        """Return the age of a sample that others should have followed, as where a driver hangs; else None."""
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None
@@ -252,9 +238,6 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=race, lanes=lanes)
 
 
-# ---------------- the session
-
-
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
 """Called with an event and what is known after it."""
 
@@ -300,10 +283,7 @@ class Session:
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
-        """Set which lane has the machine for itself; "" for none.
-
-        Concurrent lanes then begin a new steady state: a lane is faster when it trains by itself.
-        """
+        """Set which lane has the machine for itself, "" for none; concurrent lanes begin a new steady state."""
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def set_experiment(self, experiment: Experiment) -> None:

@@ -115,10 +115,7 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
 
 
 def _device(text: str) -> str:
-    """Return a device as `LaneSpec.device` has it.
-
-    Raises: SpecError.
-    """
+    """Return a device as `LaneSpec.device` has it; raises SpecError."""
     if _INSTANCE.fullmatch(text):
         return INSTANCE + text[len(INSTANCE) :].lower()
     kind, colon, index = text.lower().partition(":")
@@ -192,7 +189,6 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """Write a lane's place and the settings that tell it apart, such as "gpu2/cpu batch_size=256 graph=off".
 
     Args:
-        spec: The lane.
         settings: Those in effect; None for those of the spec.
         differs: The knobs to write, where they are known; None for those that the spec sets apart.
     """
@@ -256,10 +252,7 @@ def obstacle(settings: Settings, devices: int) -> str:
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return which of these names counts devices: `gpus`, `cpus` or "".
-
-    Raises: KnobError for both.
-    """
+    """Return which of these names counts devices: `gpus`, `cpus` or ""; raises KnobError for both."""
     found = [name for name in names if name in KINDS]
     if len(set(found)) > 1:
         raise KnobError("gpus and cpus are on different devices; sweep one of them")

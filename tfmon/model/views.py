@@ -124,10 +124,6 @@ def entry(view: View) -> list[str]:
 def settle(view: View, age_s: float) -> View:
     """Leave in the store of a race that is over only what its lanes wrote, and return the view with what that is.
 
-    Args:
-        view: The view of the race.
-        age_s: How long ago it began.
-
     Thread: any; takes as long as looking at the files.
     """
     store, written = Path(view.store), {}

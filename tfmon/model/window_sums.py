@@ -99,9 +99,6 @@ def without_stop(window: Window, stopped_ns: int) -> Window:
     )
 
 
-# ---------------- sums
-
-
 @dataclass(frozen=True, slots=True)
 class WindowSums:
     """Sums over windows; `lane_events.Window` says what each field means."""

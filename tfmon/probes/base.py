@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 FIRST_SAMPLE = Missing("first sample")
 TOO_SOON = Missing("sampled again too soon")
-COUNTER_RESET = Missing("the system's counter was reset")
 SHORTEST_NS = 100_000_000
 """Shortest time between two samples of a counter. CPU time is counted in steps of 10 ms."""
 
@@ -129,7 +128,7 @@ class CounterRate:
         if before is None:
             return FIRST_SAMPLE
         grown = count - before[0]
-        return COUNTER_RESET if grown < 0 else grown * 1e9 / (at_ns - before[1])
+        return Missing("the system's counter was reset") if grown < 0 else grown * 1e9 / (at_ns - before[1])
 
 
 # ---------------- patience with a slow driver
@@ -156,10 +155,7 @@ class _Kept:
 
 
 class Backoff:
-    """Reads what is due and repeats what is not, each reading by its name.
-
-    Thread: the ticker's only.
-    """
+    """Reads what is due and repeats what is not, each reading by its name. Thread: the ticker's only."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
@@ -189,9 +185,6 @@ class Backoff:
         )
 
 
-# ---------------- the thread that samples
-
-
 Wait = Callable[[threading.Condition, float], object]
 """Waits on a locked condition, for a number of seconds at most."""
 
@@ -214,12 +207,7 @@ class Ticker:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         wait: Wait = threading.Condition.wait,
     ) -> None:
-        """Prepare a thread that samples `probe`.
-
-        Args:
-            sink: Called with every event, in the thread of the ticker.
-            wait: Waits for the next tick; a test passes one that follows its own clock.
-        """
+        """Prepare a thread that samples `probe`."""
         self.probe = probe
         self._sink = sink
         self._clock_ns = clock_ns

@@ -12,8 +12,6 @@ from typing import Any
 from tfmon.model.limits import read_text
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample
-from tfmon.probes.amd import AmdProbe, list_amd_gpus
-from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.interpreter import Wheel, read_wheel
@@ -39,6 +37,7 @@ from tfmon.probes.obstacles import (
     visible_instances_of,
     wheel_obstacle,
 )
+from tfmon.probes.other_gpus import AmdProbe, AppleProbe, list_amd_gpus
 
 _EXCLUSIVE = (1, 2, 3)
 """NVML's compute modes: one thread, none, one process."""
@@ -78,10 +77,7 @@ class GpuSearch:
 
 
 def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
-    """Return the GPUs that a lane run by `python` (this interpreter by default) could use.
-
-    Source, Thread: as `read_visibility`, called by default; the files of the TensorFlow of `python`.
-    """
+    """Return the GPUs that a lane run by `python` could use. Source, Thread: as `read_visibility`."""
     return conclude(visibility or read_visibility(), lambda: read_wheel(python))
 
 
@@ -238,23 +234,13 @@ TIMEOUT_S = 10.0
 
 
 def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
-    """Return a probe of the machine and of its lanes, and one of its GPUs if there are any.
-
-    Args:
-        lanes: As for `HostProbe`.
-        gpus: Those that are sampled, as `find_gpus` found them.
-    """
+    """Return a probe of the machine and of its lanes, and one of its GPUs if there are any."""
     gpu_probe = choose_gpu_probe(gpus)
     return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
 
 
 def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
-    """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none.
-
-    Args:
-        gpus: Those that are sampled.
-        before_s: How much of the time before the first sample that one covers, where the driver keeps it.
-    """
+    """Return a probe of GPUs of one maker, as `find_gpus` found them; None for none."""
     if not gpus:
         return None
     if gpus[0].uuid.startswith(("GPU-", "MIG-")):

@@ -79,10 +79,7 @@ def _living_ancestor(usage: Usage, before: Mapping[int, Usage], now: Mapping[int
 
 
 class Tree:
-    """One lane's processes, sampled again and again.
-
-    Thread: the ticker's only.
-    """
+    """One lane's processes, sampled again and again. Thread: the ticker's only."""
 
     def __init__(self, lane: str, pid: int) -> None:
         self.lane = lane
@@ -148,7 +145,6 @@ SCAN_EVERY_S = 3.0
 """How often the process table is read to find new children."""
 SCAN_SHARE = 300
 """On a machine with many processes the table is read less often: for at most 1 / 300 of the time."""
-NO_PROCESS = Missing("a lane has ended")
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
@@ -198,7 +194,6 @@ class HostProbe:
         Args:
             lanes: Returns the pid of each lane's first process by the lane's name. A blank name is a process
                 that is not a lane yet: it has no sample, and does not count as the load of others.
-            own_cpu_s: Returns the CPU time of tfmon itself.
         """
         self._lanes = lanes
         self._processes, self._no_processes = processes, Missing("")
@@ -228,7 +223,7 @@ class HostProbe:
             return
         processes = self._processes
         samples = [tree.measure(processes, self._clock_ns()) for tree in self._trees.values()]
-        yield self._host([NO_PROCESS if sample is None else sample.cpu_pct for sample in samples])
+        yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
         lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
         yield from lanes
         if len(lanes) > 1:

@@ -141,14 +141,7 @@ class Wheel:
 def run_script(
     python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script in an interpreter and return its output.
-
-    It is ended with all its processes when it takes longer than `timeout_s`.
-
-    Raises:
-        OSError: the interpreter cannot be started.
-        subprocess.TimeoutExpired: it took too long; has what was printed.
-    """
+    """Run a script and return its output; raises OSError, or TimeoutExpired with what was printed."""
     command = [str(python), "-c", script, *arguments]
     with subprocess.Popen(
         command,
@@ -297,10 +290,7 @@ def find_home(path: Sequence[str]) -> Path | None:
 
 
 def distributions(path: Sequence[str | Path]) -> Iterator[Distribution]:
-    """Yield the packages on an import path.
-
-    Source: names of the `*.dist-info` folders.
-    """
+    """Yield the packages on an import path. Source: names of the `*.dist-info` folders."""
     for folder in dict.fromkeys(path):
         try:
             with os.scandir(folder) as entries:

@@ -150,8 +150,7 @@ class Load:
 def need_psutil() -> Any:  # noqa: ANN401 - it has no types
     """Return the module psutil, which is not needed on Linux, and which a host may lack.
 
-    Raises:
-        NoReadingError: it is not there.
+    Raises: NoReadingError where it is not there.
     """
     try:
         return importlib.import_module("psutil")
@@ -162,11 +161,7 @@ def need_psutil() -> Any:  # noqa: ANN401 - it has no types
 def read_load(proc: Path | None = None) -> Load:
     """Read the machine's CPU time and memory.
 
-    Args:
-        proc: The folder to read; by default /proc on Linux, and psutil elsewhere.
-
-    Raises:
-        OSError: the system gives none; NoReadingError without psutil.
+    Raises: OSError where the system gives none; NoReadingError without psutil.
     Source: /proc/stat; elsewhere psutil `cpu_times()`; memory as in `read_memory`.
     """
     total, available = read_memory(proc)
@@ -186,8 +181,7 @@ def read_load(proc: Path | None = None) -> Load:
 def read_memory(proc: Path | None = None) -> tuple[int, int]:
     """Return the machine's memory, and how much of it a program could get now, in bytes.
 
-    Raises:
-        OSError: the system does not say; NoReadingError without psutil.
+    Raises: OSError where the system does not say; NoReadingError without psutil.
     Source: `limits.read_memory`; elsewhere psutil `virtual_memory()`.
     """
     if proc is None and sys.platform != "linux":
@@ -202,8 +196,6 @@ def read_memory(proc: Path | None = None) -> tuple[int, int]:
 def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
     """Return the bytes read from and written to swap since the machine was started; None if unknown.
 
-    Args:
-        proc: As for `read_load`.
     Source: /proc/vmstat, `pswpin` and `pswpout`; elsewhere psutil `swap_memory()`.
     """
     try:
@@ -226,15 +218,11 @@ def _read(proc: Path | None, name: str) -> str:
 
 
 CORES_EVERY_NS = 30_000_000_000
-_NO_PRESSURE = Missing("this system does not account for pressure")
 _NO_SWAP = Missing("this system does not report swapping")
 
 
 class Disturbances:
-    """Reads what disturbs a race from outside: quotas, swap, pressure.
-
-    Thread: the ticker's only.
-    """
+    """Reads what disturbs a race from outside: quotas, swap, pressure. Thread: the ticker's only."""
 
     def __init__(self, root: Path = Path("/"), *, platform: str = sys.platform) -> None:
         self._root = root
@@ -252,20 +240,17 @@ class Disturbances:
         Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`; usable cores every 30 s.
         """
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
+        if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
+            self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))
+            self._cores_at_ns = at_ns
         return {
-            "usable_cores": self._usable_cores(at_ns),
+            "usable_cores": self._cores,
             "swap_in_bytes_per_s": self._swapped_in.per_s(swapped[0], at_ns) if swapped else _NO_SWAP,
             "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
             "cpu_pressure_pct": self._pressure("cpu"),
             "memory_pressure_pct": self._pressure("memory"),
             "throttled_pct": self._throttling.read(at_ns, lanes),
         }
-
-    def _usable_cores(self, at_ns: int) -> Reading:
-        if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
-            self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))
-            self._cores_at_ns = at_ns
-        return self._cores
 
     def _pressure(self, kind: str) -> Reading:
         """Units: percent of the last 10 s, as the kernel averages it."""
@@ -274,7 +259,7 @@ class Disturbances:
                 words = file.readline().split()
             return float(words[1].removeprefix("avg10="))
         except (OSError, IndexError, ValueError):  # no such file, or accounting is switched off
-            return _NO_PRESSURE
+            return Missing("this system does not account for pressure")
 
 
 class _Throttling:

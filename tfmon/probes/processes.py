@@ -71,8 +71,7 @@ class Processes(Protocol):
 def process_table() -> Processes:
     """Return the table of this machine.
 
-    Raises:
-        NoReadingError: this system needs psutil, which is not there.
+    Raises: NoReadingError where this system needs psutil, which is not there.
     """
     return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
@@ -285,14 +284,7 @@ class ProcessNames:
         clock_s: Callable[[], float] = time.monotonic,
         user_of: Callable[[int], str] | None = None,
     ) -> None:
-        """Read below a root.
-
-        Args:
-            root: Where /proc is.
-            own_pid: The process whose children are ours; this one by default.
-            clock_s: The time.
-            user_of: Returns the name of a user by number; the system's by default.
-        """
+        """Read below a root; `own_pid` is the process whose children are ours; this one by default."""
         self._proc = str(root / "proc")
         self._own_pid = os.getpid() if own_pid is None else own_pid
         self._clock_s = clock_s

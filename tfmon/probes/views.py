@@ -29,14 +29,7 @@ TRIAL_S = 10.0
 
 
 def find_view(folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True) -> View:
-    """Return the best view of a folder that lanes can have on this machine; takes some tenths of a second.
-
-    Args:
-        folder: The working folder.
-        base: The folder of all stores.
-        copy_bytes: The most that is copied for each lane.
-        kept: Whether what the lanes write is kept.
-    """
+    """Return the best view of a folder that lanes can have on this machine; takes some tenths of a second."""
     folder, base = os.path.realpath(folder), Path(os.path.realpath(base))
     if folder == "/" or base in (Path(folder), *Path(folder).parents):
         return View(IN_PLACE, folder, "it is the root of all files, or in the folder of the recordings")

@@ -35,27 +35,15 @@ LONGEST_NAME = 300
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
 UNTOLD = Missing("the bottleneck of a GPU lane cannot be told without its GPU")
-NO_OPS = Missing("the trace shows no operation of the step")
 NO_BATCH = Missing("the trace does not show the loop taking a batch")
 NO_PYTHON = Missing("the trace shows no Python function in the input pipeline")
 NO_RUNTIME = Missing("the trace does not show TensorFlow's runtime apart from Python")
-LAUNCHES_ONLY = Missing("the step runs on the GPU")
 WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itself")
 WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
 
 
 def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
-    """Return the profile in a `.xplane.pb` file, see `profile_of`.
-
-    Args:
-        path: The file.
-        on_gpu: As in `profile_of`.
-        note: Said of it as well; may be empty.
-        chrome: A file that the whole trace is written to in Chrome's format; empty for none. A note says why it
-            could not be written.
-
-    Raises: TraceError.
-    """
+    """Return the profile in a `.xplane.pb` file, written to `chrome`, too, unless empty; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
     found, unwritten = profile_of(space, on_gpu=on_gpu), ""
     if chrome:
@@ -83,6 +71,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
     devices = tuple(sorted((gpu.busy(one, loop) for one in gpus), key=lambda device: -device.kernels_ns))
     runs = [run for one in gpus for run in one.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
+    starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
     profile = Profile(
         steps=steps,
         step_ns=total(loop.window) / 1000 / steps,
@@ -99,7 +88,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
         drain_ns=total(_drain(loop)) / 1000 / steps,
         devices=devices,
         ops=NO_GPU_EVENTS if host_only else _ops(runs, loop),
-        retraced_steps=_retraced(loop),
+        retraced_steps=sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps),
         retraces=_repeats(loop.tracings),
         compiles=_repeats(loop.compilings),
         bottleneck=UNTOLD,
@@ -132,7 +121,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
         total_ns=per_step(loop.calls),
         dispatch_ns=per_step(dispatch),
         python_ns=per_step(without(dispatch, loop.runtime)) if loop.runtime else NO_RUNTIME,
-        compute_ns=LAUNCHES_ONLY if runs is None else per_step(compute),
+        compute_ns=Missing("the step runs on the GPU") if runs is None else per_step(compute),
         tracing_ns=per_step(tracing),
         compile_ns=per_step(compiling),
     )
@@ -163,7 +152,7 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
     self_ps = sum(run.self_ps for run in inside)
     busy_ps = total(both(unite((run.start_ps, run.end_ps) for run in inside), loop.window))
     if not self_ps or not busy_ps:
-        return NO_OPS
+        return Missing("the trace shows no operation of the step")
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     for run in inside:
         key = (run.name, run.type, run.device)
@@ -175,12 +164,6 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
         for (name, kind, device), (count, spent) in ranked[:TOP]
     )
     return Ops(top, len(inside), self_ps / 1000 / steps, busy_ps / 1000 / steps, self_ps / busy_ps)
-
-
-def _retraced(loop: LoopThread) -> int:
-    """Count the steps in which a function was traced or compiled."""
-    starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
-    return sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps)
 
 
 def _repeats(builds: Sequence[FunctionBuild]) -> tuple[Repeat, ...]:

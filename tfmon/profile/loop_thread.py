@@ -75,12 +75,7 @@ class LoopThread:
 
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
-    """Return the thread that holds the markers of the steps.
-
-    The capture lasts until its last step has ended, and until `until_ps` if that is later: a device may work on.
-
-    Raises: TraceError when no step is marked.
-    """
+    """Return the thread that holds the markers of the steps, until `until_ps` at least; raises TraceError."""
     line, marks = _marked(space, marker)
     window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
     if window[0][0] >= window[0][1]:
@@ -92,7 +87,11 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
     marked = [event for event in line.events if event.name == CALL]
     waits = _before(marks, marked) if marked else times(lambda event: event.name in _INPUT)
     if not waits:
-        waits = both(_taken_in_calls(space, line), window)
+        called = {event.stats.get("id") for event in line.events if event.name == RUN}
+        taken = (event for line in host_lines(space) for event in line.events if event.name == TAKES_BATCH)
+        waits = both(
+            unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called), window
+        )
     calls = without(times(lambda event: CALL_STAT in event.stats), waits)
     single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
     eager = total(single) > total(calls)
@@ -123,13 +122,6 @@ def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
     """Return the time from the beginning of each step to that of its call, in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
     return unite((start, call.start_ps) for start, found in firsts for call in found)
-
-
-def _taken_in_calls(space: Space, loop: TraceLine) -> Times:
-    """Return the time in which functions that the loop's thread called took a batch, as those of Keras 3 do."""
-    called = {event.stats.get("id") for event in loop.events if event.name == RUN}
-    taken = (event for line in host_lines(space) for event in line.events if event.name == TAKES_BATCH)
-    return unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called)
 
 
 def host_lines(space: Space) -> list[TraceLine]:
@@ -188,11 +180,6 @@ def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
             yield FunctionBuild(call.name, (call.start_ps, call.end_ps), total(times))
     for one in found:
         if one.start_ps not in seen:
-            name = function_name(f"{one.name} {one.stats.get('name', '')}") or "a function"
+            match = _FUNCTION.search(f"{one.name} {one.stats.get('name', '')}")
+            name = (match[1] if match else "") or "a function"
             yield FunctionBuild(name, (one.start_ps, one.end_ps), one.end_ps - one.start_ps)
-
-
-def function_name(internal: str) -> str:
-    """Return the Python name of a function, which TensorFlow and XLA put numbers and settings around."""
-    match = _FUNCTION.search(internal)
-    return match[1] if match else ""

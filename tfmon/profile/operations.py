@@ -155,10 +155,7 @@ _ROUND = re.compile(r"\[\d+\]")
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Accept what tells of the pipeline's stages; on its own threads the operations in its functions do not.
-
-    The executor, most of a trace, does where a stage only starts its functions or a function calls Python.
-    """
+    """Accept what tells of the stages; of the executor only where a stage starts functions or they call Python."""
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
     runs = event in (PROCESS, RUN) and (_RUN_ASYNC in names or any(map(_is_python, names)))
@@ -178,10 +175,7 @@ class _Work:
 def stages(
     lines: Iterable[TraceLine], window: Interval, functions: Mapping[Stat | None, int], steps: int
 ) -> tuple[Stage, ...]:
-    """Return the stages, the busiest first.
-
-    `functions` tells how long the executor worked on a call of a function: a parallel stage only starts them.
-    """
+    """Return the stages, the busiest first; `functions` tells how long each call of a function was worked on."""
     work: dict[str, _Work] = {}
     for line in lines:
         _read_stages(line, window, functions, work)

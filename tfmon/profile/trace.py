@@ -31,10 +31,7 @@ class TraceError(TfmonError):
 
 
 class TraceEvent(NamedTuple):
-    """Something that took place on a line. A tuple, because a trace may have a million of them.
-
-    Units: picoseconds since the trace's `origin_ns`.
-    """
+    """Something that took place on a line, in ps since `origin_ns`; a tuple: a trace may have a million."""
 
     start_ps: int
     end_ps: int
@@ -140,10 +137,7 @@ _EXACT = 1 << 53
 
 
 def trace_events(space: Space) -> Iterator[dict[str, Any]]:
-    """Go through a trace: the names of its planes and lines, then their events.
-
-    Units: `ts` and `dur` are microseconds, as the format has it.
-    """
+    """Go through a trace: the names of its planes and lines, then their events, in microseconds."""
     for process, plane in enumerate(space.planes, start=1):
         if not any(line.events for line in plane.lines):
             continue

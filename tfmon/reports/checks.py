@@ -14,8 +14,7 @@ from tfmon.doctor.report import Diagnosis, Result
 from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.ray import RayNode
 from tfmon.lanes.remote.trouble import other_python
-from tfmon.model.claims import Claim, ClaimResult
-from tfmon.model.race import Machine
+from tfmon.model.race import Claim, ClaimResult, Machine
 from tfmon.model.readings import Estimate
 from tfmon.reports import head, link_json, machine_json, one_line, ratio_json, text
 from tfmon.reports.sections import QUIET, VERDICT, Block, Item, Items, Lines, Note, Report, Section, Table

@@ -69,11 +69,7 @@ class Bundle:
         """Note steps like the one that was just updated, until the lane's window is due.
 
         Args:
-            lane: What says, also by `waiting` and `traces`, that a step must be told by itself.
-            source: What the batch was pulled from.
             function: What made the update by `updater`: a function, an optimizer, or `updater` itself.
-            rows: Its examples.
-            loss: Its loss.
         """
         path = path_to(getattr(source.ref(), "element_spec", None), is_batch)
         mark = getattr(function, MARK, None)

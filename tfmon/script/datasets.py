@@ -103,10 +103,7 @@ def is_cut_by_map(dataset: Any) -> bool:  # noqa: ANN401
 
 
 def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:  # noqa: ANN401
-    """Return a dataset with the same elements in the same order under other settings.
-
-    Its own settings that `wanted` does not name stay; the same dataset where nothing differs.
-    """
+    """Return a dataset with the same elements in order under other settings; the same one if nothing differs."""
     own = settings_of(dataset)
     changed = {name: value for name, value in wanted.items() if name in own and own[name] != value}
     if not changed:

@@ -32,10 +32,7 @@ def wanted() -> bool:
 
 
 def unseen(error: BaseException) -> None:
-    """Remove tfmon's frames from the beginning of an error's traceback; call it before a bare `raise`.
-
-    A bare `raise` adds no frame, so that the traceback goes on in the caller of the hook.
-    """
+    """Remove tfmon's frames from the top of an error's traceback; call it before a bare `raise`: it adds none."""
     trace = error.__traceback__
     while trace is not None and str(trace.tb_frame.f_globals.get("__name__", "")).startswith(_OWN):
         trace = trace.tb_next

@@ -175,10 +175,7 @@ class Timed:
 
 
 class Watcher:
-    """Follows one call of `fit`, `evaluate` or `predict`.
-
-    Thread: the one that trains.
-    """
+    """Follows one call of `fit`, `evaluate` or `predict`. Thread: the one that trains."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:  # noqa: ANN401
         """Watch nothing yet; `shown`: a callback shows the script the graph of the train function."""
@@ -198,8 +195,6 @@ class Watcher:
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
-    # ------------------------------------------------------------ fit
-
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer the knobs that Keras has."""
         lane, model = self._lane, self._model()
@@ -215,7 +210,9 @@ class Watcher:
         lane.tell_step(f"{line_of(users_frame())}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
-        self._per_call = _steps_per_call(model)
+        # Legacy Keras keeps it in a variable.
+        steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
+        self._per_call = max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
         self._timed = model.train_function = Timed(own, self)
         self._updater = watching.updater_of(model.optimizer)
 
@@ -319,12 +316,6 @@ class Watcher:
             restored=_restored[0] if _restored else 0,
             backup=_restored[1] if _restored else "",
         )
-
-
-def _steps_per_call(model: Any) -> int:  # noqa: ANN401
-    """Return how many steps a call of the train function makes; legacy Keras keeps it in a variable."""
-    steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
-    return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401

@@ -25,10 +25,7 @@ class Offers(Protocol):
 
 
 class OfferedKnobs:
-    """The knobs that a script offers, and their values in effect.
-
-    Thread: the one that trains.
-    """
+    """The knobs that a script offers, and their values in effect. Thread: the one that trains."""
 
     def __init__(self) -> None:
         """Offer none yet; the environment has the values of the command line."""
@@ -47,10 +44,7 @@ class OfferedKnobs:
         return next((name for name in self._requested if name not in self._offered), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
-        """Return what the command line sets a knob to; None if it does not.
-
-        Raises: KnobError for an impossible value.
-        """
+        """Return what the command line sets a knob to, or None; raises KnobError for an impossible value."""
         requested = self._requested.get(knob.name)
         if requested is None:
             return None
@@ -77,10 +71,7 @@ class OfferedKnobs:
         return value
 
     def set(self, name: str, value: KnobValue) -> bool:
-        """Change a value, and return whether it takes effect later only.
-
-        Raises: KnobError for an unknown knob or an impossible value.
-        """
+        """Change a value, and return whether it takes effect only later; raises KnobError if impossible."""
         value = find([knob for knob, _ in self._offered.values()], name).check(value)
         later = bool(self._offered[name][1](value))
         if not later:
@@ -107,10 +98,7 @@ def rate_of(optimizer: Any) -> float | None:  # noqa: ANN401
 
 
 def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
-    """Set an optimizer's learning rate.
-
-    Raises: KnobError if it cannot be set.
-    """
+    """Set an optimizer's learning rate; raises KnobError if it cannot be set."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     try:
         inner.learning_rate = value
@@ -141,12 +129,7 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
 
 
 class LoopOptimizers:
-    """The optimizers that a loop applies; with one of them, its learning rate is a knob.
-
-    What the command line sets is in effect from the first update on.
-
-    Thread: the one that trains.
-    """
+    """The optimizers that a loop applies; if single, the learning rate is a knob. Thread: the one that trains."""
 
     def __init__(self) -> None:
         """Know none yet."""

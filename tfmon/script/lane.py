@@ -81,8 +81,6 @@ class Lane(Meter):
         """Whether the calling thread is the one that is measured."""
         return threading.get_ident() == self._thread and not self.reporter.closed
 
-    # ------------------------------------------------------------ reports
-
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self.reporter.send
         python, unlike = platform.python_version(), differences(os.environ)
@@ -131,11 +129,7 @@ class Lane(Meter):
         self.reporter.offer(progress())
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Offer a knob, and return its value; an impossible value of the command line ends the script.
-
-        `apply` is called with each new value between two steps; KnobError refuses it, and if it returns something
-        true, the value takes effect at `begin_pending`.
-        """
+        """Offer a knob, return its value, and end the script if impossible; `apply` as in `OfferedKnobs.offer`."""
         known = knob.name in self.knobs
         try:
             value = self.knobs.offer(knob, apply)
@@ -157,8 +151,6 @@ class Lane(Meter):
             )
         return value
 
-    # ------------------------------------------------------------ steps
-
     def forget_start(self) -> None:
         """Measure from the next step on: the one that was begun is reported in another way."""
         self.cancel_step()
@@ -168,11 +160,7 @@ class Lane(Meter):
             self.clock.last_end_ns = 0
 
     def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step as soon as the lane may train; return whether it was paused before.
-
-        Args:
-            at_ns: when it began, if that was before now; requests then wait for the next step.
-        """
+        """Begin a step, now or at `at_ns`, as soon as the lane may train; return whether it was paused before."""
         if self._clock_stopped_ns:
             self.start_clock(at_ns)
         paused = at_ns is None and self.obey()
@@ -235,8 +223,6 @@ class Lane(Meter):
         if uses is not None and (used := uses.take()):
             self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
-    # ------------------------------------------------------------ requests
-
     def _deliver(self, request: Request) -> None:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
@@ -263,9 +249,12 @@ class Lane(Meter):
         """Do what the monitor requests, unless it is out of date."""
         if isinstance(request, Run | RunSlice | Pause) and not self.warm:
             return  # it was meant for the process that was the lane before
-        super().handle(request)
+        if isinstance(request, SetKnob):
+            self._set_knob(request)
+        else:
+            super().handle(request)
 
-    def set_knob(self, request: SetKnob) -> None:
+    def _set_knob(self, request: SetKnob) -> None:
         """Set one of the script's knobs, or have it wait for `begin_pending`, or refuse the request."""
         try:
             waits = self.knobs.set(request.knob, request.value)
@@ -292,8 +281,6 @@ class Lane(Meter):
         """Report the end of a slice."""
         self._granted = None
         super().slice_ended(ended, at_ns)
-
-    # ------------------------------------------------------------ the end
 
     def _leave(self) -> None:
         """Send what is left of the last window, and let the other lanes train."""

@@ -43,14 +43,7 @@ class Meter(LaneControl):
         waiting: Sized = (),
         gpu_memory: GpuMemory = lambda: (None, None),
     ) -> None:
-        """Measure from the first step on.
-
-        Args:
-            reporter: takes the events; its lock guards the end of a window.
-            settings: the knobs in effect; read anew for each window.
-            waiting: true while a request waits, which ends the stretch.
-            gpu_memory: returns what the framework has allocated now and at its peak.
-        """
+        """Measure from the first step on."""
         super().__init__(reporter, settings, Sampler(), gpu_memory)
         self.reporter = reporter
         self.feed: TensorFlowFeed | None = None
@@ -74,18 +67,17 @@ class Meter(LaneControl):
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker = contextlib.ExitStack()
 
-    # ------------------------------------------------------------ steps
-
     def start_step(self, at_ns: int | None = None) -> None:
-        """Begin a step; a sampled or profiled one if that is due.
-
-        Args:
-            at_ns: when it began, if that was before now.
-        """
+        """Begin a step, now or at `at_ns`; a sampled or profiled one if that is due."""
         clock = self.clock
         in_window = self._uncounted or self._sampling or self._capture is not None
         if not in_window and clock.last_end_ns and self.steady:
-            self._begin_steps_in_no_window()
+            if self.profile_request is not None:
+                request, self.profile_request = self.profile_request, None
+                self._begin_capture(request)
+            elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
+                self._sampling = True
+                self.take_feed()
         if self._capture is not None:
             self._marker.enter_context(self._capture[0].step())
         self._began_ns = at_ns or time.monotonic_ns()
@@ -151,10 +143,7 @@ class Meter(LaneControl):
         return self.slices.due_ns(self.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the step that was begun and others, each of which began where the one before ended.
-
-        The loss is that of the last one; `examples` and `input_ns` are sums.
-        """
+        """End the step that was begun and those right after it; the loss is the last one's, the rest are sums."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
         self._add(times_ns, ends_ns[-1], loss, examples, input_ns, call_ns)
@@ -224,8 +213,6 @@ class Meter(LaneControl):
         except (TypeError, ValueError, AttributeError, RuntimeError):
             return None
 
-    # ------------------------------------------------------------ windows
-
     def end_stretch(self) -> None:
         """Wait for the device, and close the window if it is time; do nothing while a profile is taken."""
         if self._capture is not None:
@@ -286,14 +273,6 @@ class Meter(LaneControl):
         self.clock.examples += examples
 
     # ------------------------------------------------------------ steps in no window
-
-    def _begin_steps_in_no_window(self) -> None:
-        if self.profile_request is not None:
-            request, self.profile_request = self.profile_request, None
-            self._begin_capture(request)
-        elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
-            self._sampling = True
-            self.take_feed()
 
     def _finish_sample(self) -> None:
         """End a step between two barriers; the barrier before it is the end of the window before."""

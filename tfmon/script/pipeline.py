@@ -27,7 +27,6 @@ from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
-FIXED_BY_FIT = "`fit` trains a fixed number of batches an epoch, so their size cannot be changed"
 FILES.add(__file__)
 
 
@@ -78,10 +77,7 @@ class Reads:
 
 
 class Pipeline:
-    """Changes the datasets that the script's training thread iterates over.
-
-    Thread: the one that trains.
-    """
+    """Changes the datasets that the script's training thread iterates over. Thread: the one that trains."""
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepWatcher) -> None:
         """Change nothing yet; `joined` returns this process's lane, None before its first step."""
@@ -142,13 +138,10 @@ class Pipeline:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
-        """Return whether a value that differs takes effect at the next epoch.
-
-        Raises: KnobError where there is no next epoch.
-        """
+        """Return whether a value that differs takes effect at the next epoch; raises KnobError without one."""
         in_fit = bool(self._loop.aside)
         if knob.name == BATCH_SIZE.name and in_fit:
-            raise KnobError(FIXED_BY_FIT)
+            raise KnobError("`fit` trains a fixed number of batches an epoch, so their size cannot be changed")
         if value == self._values.get(knob.name, self._own.get(knob.name)):
             return False
         dataset = getattr(self._loop.sources.reads, "_dataset", None)

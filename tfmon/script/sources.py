@@ -124,13 +124,7 @@ def is_batched(dataset: Any) -> bool:  # noqa: ANN401
 
 
 def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> int | str:
-    """Return the examples of a step, or why they are not known.
-
-    Args:
-        pulled: The batches that were read for it.
-        given: What gradients were computed of.
-        updates: How many updates it consists of.
-    """
+    """Return the examples of a step, or why they are not known."""
     read = frozenset[int]().union(*(rows for _, rows in pulled))
     total, each = 0, set[int]()
     for dims, calls in given.items():

@@ -166,7 +166,13 @@ class StepWatcher(Followed):
         if not self.updates:
             self._fed = self.sources.feed(self._step)
         if not self._begun:
-            self._begin_late()
+            # It is known to be a step only now; it began with the pull of its first batch.
+            assert self.lane is not None
+            self._began_ns = min((source.first_ns for source in self._fed), default=time.monotonic_ns())
+            self.lane.begin_step(self._began_ns)
+            self._begun = True
+            if self.report.doing != TRAINING:
+                self._say(TRAINING)
         self._updating = True
         return True
 
@@ -177,7 +183,6 @@ class StepWatcher(Followed):
 
         Args:
             calls: How many calls of the optimizer that was; with 0 it was no update.
-            mark: What is known of the function that did it.
             function: What did it, if the next steps may be noted in `bundle` where they are like this one.
         """
         assert self.lane is not None
@@ -288,15 +293,6 @@ class StepWatcher(Followed):
         assert self.lane is not None
         self.lane.begin_step()
         self._begun, self._began_ns = True, time.monotonic_ns()
-
-    def _begin_late(self) -> None:
-        """Begin the step with the pull of its first batch: that it is one is known only at its update."""
-        assert self.lane is not None
-        self._began_ns = min((source.first_ns for source in self._fed), default=time.monotonic_ns())
-        self.lane.begin_step(self._began_ns)
-        self._begun = True
-        if self.report.doing != TRAINING:
-            self._say(TRAINING)
 
     def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
         """End the step, now or with its last update, and tell the lane what it was; more may come of its batch."""

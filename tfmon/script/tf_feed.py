@@ -110,7 +110,7 @@ class TensorFlowFeed:
         from tensorflow.python.framework import config
 
         if config.is_op_determinism_enabled():
-            self.unknown.update(input=DETERMINISTIC)
+            self.unknown.update(input="determinism is on")
             return []
         with tf.name_scope(SCOPE), tf.device("CPU:0"):
             return [tf.timestamp()]
@@ -157,9 +157,6 @@ class TensorFlowFeed:
 def the_feed() -> TensorFlowFeed:
     """Return the one of this process."""
     return TensorFlowFeed()
-
-
-DETERMINISTIC = "determinism is on"
 
 
 def cannot_run() -> str:

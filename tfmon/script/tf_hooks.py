@@ -144,8 +144,6 @@ class TensorFlowHooks(EagerHooks):
             loss, self._target = loss or self._target, None
         watcher.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
 
-    # ------------------------------------------------------------ pulls
-
     def _next(self, own: Any) -> Any:  # noqa: ANN401
         """Return a pull that notes what the bundle expects, and has the rest told."""
         watcher, hooks, tell = self.watcher, self.hooks, self._pull(own)

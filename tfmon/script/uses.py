@@ -142,9 +142,6 @@ def _send(taken: list[tuple[str, str]]) -> None:
         os.close(fd)
 
 
-# ---------------- ports
-
-
 def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any]:
     """Return a method of sockets that takes the lane's own port in place of one that another lane has.
 
@@ -156,7 +153,10 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
 
     @wraps(plain)
     def call(sock: Any, address: Any, /) -> Any:  # noqa: ANN401
-        link = _link_of(sock, address)
+        module = sys.modules["socket"]
+        tcp = sock.type == module.SOCK_STREAM and sock.family in (module.AF_INET, module.AF_INET6)
+        port = address[1] if tcp and isinstance(address, tuple) and len(address) > 1 else 0
+        link = f"{PORTS}/{port}" if isinstance(port, int) and port else ""
         if not link:
             return plain(sock, address)
         first = binds and _made(link, LANE)
@@ -173,14 +173,6 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
         return done
 
     return call
-
-
-def _link_of(sock: Any, address: Any) -> str:  # noqa: ANN401
-    """Return the link for a TCP port, which names the lane that has it; nothing for any other address."""
-    module = sys.modules["socket"]
-    tcp = sock.type == module.SOCK_STREAM and sock.family in (module.AF_INET, module.AF_INET6)
-    port = address[1] if tcp and isinstance(address, tuple) and len(address) > 1 else 0
-    return f"{PORTS}/{port}" if isinstance(port, int) and port else ""
 
 
 def _made(link: str, text: str) -> bool:

@@ -38,7 +38,12 @@ def loaded(module: Any) -> None:  # noqa: ANN401
     """Watch a library that the script has just loaded."""
     global _tensorflow, pipeline
     if module.__name__ == "tensorflow":
-        _split_cpu()
+        from tfmon.trainer.runtime import split_cpu
+
+        pipes = read_pipes(os.environ)
+        if pipes is not None and pipes.kind == "cpu" and pipes.devices > 1 and is_open(pipes):
+            with contextlib.suppress(RuntimeError, ValueError):  # TensorFlow is in use already
+                split_cpu(pipes.devices)
     if not wanted():
         return
     if module.__name__ == "tensorflow":
@@ -64,16 +69,6 @@ def loaded(module: Any) -> None:  # noqa: ANN401
     watch(module)
     if _tensorflow is not None:
         _tensorflow.watch_optimizers(module)
-
-
-def _split_cpu() -> None:
-    """Give a script the logical CPU devices of its lane; it may still split the CPU in its own way."""
-    from tfmon.trainer.runtime import split_cpu
-
-    pipes = read_pipes(os.environ)
-    if pipes is not None and pipes.kind == "cpu" and pipes.devices > 1 and is_open(pipes):
-        with contextlib.suppress(RuntimeError, ValueError):  # TensorFlow is in use already
-            split_cpu(pipes.devices)
 
 
 def let_report() -> None:

@@ -51,10 +51,7 @@ class Capture:
         self._running = False
 
     def start(self) -> None:
-        """Start to record.
-
-        Errors: CaptureError; nothing is recorded then.
-        """
+        """Start to record. Raises: CaptureError; nothing is recorded then."""
         import tensorflow as tf
 
         self._before = self._files()
@@ -77,10 +74,7 @@ class Capture:
     def follow(
         self, batches: Iterator[Any], step: Callable[..., Any]
     ) -> tuple[Generator[Any, None, None], Callable[..., Any]]:
-        """Return the batches and the step with markers around each step and around its call.
-
-        A step lasts until the next batch is taken; close the generator after the last step.
-        """
+        """Return batches and step with markers around each step and its call; close the generator at the end."""
         import tensorflow as tf
 
         trace = tf.profiler.experimental.Trace

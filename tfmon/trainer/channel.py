@@ -111,11 +111,7 @@ def start_inbox(
     A lane does not outlive its monitor. Unreadable lines are skipped, because a newer monitor may say more.
 
     Args:
-        fd: The request pipe.
-        deliver: Takes each request, in that thread.
-        failed: Takes the reason if the thread dies.
         end: Ends the process instead, and leaves the rest of its group alone.
-        start: Starts the thread.
     """
     file = identity(fd)
 
@@ -171,9 +167,6 @@ class Mailbox(Generic[Message]):
         while not self._messages:
             self._posted.wait()
             self._posted.clear()
-
-
-# ---------------------------------------------------------------- the end of the process
 
 
 def exit_now(code: int) -> NoReturn:

@@ -13,7 +13,6 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.knobs import KnobError
@@ -190,14 +189,8 @@ def _set_up_device(assign: Assign) -> LibrariesLoaded:
     )
 
 
-# ---------------------------------------------------------------- failures in words
-
-
 def _in_user_code(path: Path, work: Callable[[], None]) -> None:
-    """Run what may fail because of the user's file or the size of the machine.
-
-    Errors: Failure.
-    """
+    """Run what may fail because of the user's file or the size of the machine; raises Failure."""
     import tensorflow as tf
 
     try:
@@ -209,16 +202,11 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise Failure(OUT_OF_MEMORY, f"out of memory: {explain(error, path)}", LOWER_THE_BATCH) from error
     except Exception as error:
-        traceback.print_exception(error.with_traceback(_from_file(error, path)))
+        found = error.__traceback__  # from the user's file on
+        while found is not None and Path(found.tb_frame.f_code.co_filename) != path:
+            found = found.tb_next
+        traceback.print_exception(error.with_traceback(found or error.__traceback__))
         raise Failure("scenario", explain(error, path)) from error
-
-
-def _from_file(error: BaseException, path: Path) -> TracebackType | None:
-    """Return the traceback from the first frame in the user's own file on; the whole one if there is none."""
-    found = error.__traceback__
-    while found is not None and Path(found.tb_frame.f_code.co_filename) != path:
-        found = found.tb_next
-    return found or error.__traceback__
 
 
 def explain(error: BaseException, path: Path) -> str:
@@ -227,7 +215,11 @@ def explain(error: BaseException, path: Path) -> str:
         return f"{_place_of(str(error), path)}{error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    line, what = _last_line_in(error, path), _essence(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.lineno and Path(frame.filename) == path]
+    # An error in a traced function has its place in its text: AutoGraph replaced the frames.
+    lines += [int(line) for line in re.findall(rf'File "{re.escape(str(path))}", line (\d+)', str(error))]
+    line, what = (lines[-1] if lines else None), _essence(error)
     if line is None:
         return f"{path.name}: {what}" if path.suffix == ".py" else what
     code = linecache.getline(str(path), line).strip()
@@ -240,14 +232,6 @@ def _place_of(text: str, path: Path) -> str:
     lines = enumerate(linecache.getlines(str(path)), 1)
     found = [number for number, line in lines if named and re.match(rf"\s+def {named[1]}\(", line)]
     return f"{path.name}:{found[0]}: " if found else f"{path.name}: " if named else ""
-
-
-def _last_line_in(error: BaseException, path: Path) -> int | None:
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.lineno and Path(frame.filename) == path]
-    # An error in a traced function has its place in its text: AutoGraph replaced the frames.
-    lines += [int(line) for line in re.findall(rf'File "{re.escape(str(path))}", line (\d+)', str(error))]
-    return lines[-1] if lines else None
 
 
 def _essence(error: BaseException) -> str:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +25,15 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer.slices import CpuMeter, Slices
-from tfmon.trainer.step_clock import KNOB_CHANGE, OutlierWindows, Sampler, Samples, StepClock, TraceWatch
+from tfmon.trainer.step_clock import (
+    COMPILING,
+    KNOB_CHANGE,
+    MOST_OUTLIER_WINDOWS,
+    Sampler,
+    Samples,
+    StepClock,
+    TraceWatch,
+)
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
 """Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
@@ -44,7 +51,7 @@ class EventSink(Protocol):
         """Send events together if there is room for them; return whether they were sent."""
 
 
-class LaneControl(ABC):
+class LaneControl:
     """Closes windows, obeys slices and pauses, and confirms knobs; a subclass trains the steps or watches them.
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
@@ -61,15 +68,7 @@ class LaneControl(ABC):
         gpu_memory: GpuMemory,
         device: str = "cpu",
     ) -> None:
-        """Start paused.
-
-        Args:
-            device: `cpu` or `gpu`; a GPU's clocks take longer to rise after a switch.
-            sink: takes the events.
-            settings: the knobs in effect; read for each window.
-            sampler: adds up the steps that are run between two barriers.
-            gpu_memory: returns what TensorFlow has allocated now and at its peak.
-        """
+        """Start paused."""
         self.clock = StepClock()
         self.sampler = sampler
         self.slices = Slices(device)
@@ -86,12 +85,11 @@ class LaneControl(ABC):
         self._gpu_memory = gpu_memory
         self.measured_steps = 0
         """Steps in windows that were sent without a mark."""
-        self._outliers = OutlierWindows()
+        self._traced_windows = 0
+        """Windows that were marked for a trace since the last knob change."""
         self._steps_when_ready = 0
         self._cpu = CpuMeter()
         self._examples_reported = self._examples_before = 0
-
-    # ------------------------------------------------------------ phases and requests
 
     def enter(self, phase: str) -> None:
         """Report the phase that begins now."""
@@ -103,10 +101,8 @@ class LaneControl(ABC):
         self.enter(READY)
 
     def handle(self, request: Request) -> None:
-        """Do what the monitor requests, between two steps."""
+        """Do what the monitor requests, between two steps; the subclass knows how to set a knob."""
         match request:
-            case SetKnob():
-                self.set_knob(request)
             case Run():
                 self.slices.current = None
                 self.resume(PAUSE if self.clock.done > self._steps_when_ready else "")
@@ -134,15 +130,9 @@ class LaneControl(ABC):
             self.clock.marks.update([KNOB_CHANGE] if self.unconfirmed else [])
         self.enter(RACING)
 
-    # ------------------------------------------------------------ knobs
-
-    @abstractmethod
-    def set_knob(self, request: SetKnob) -> None:
-        """Change a knob, or refuse the request; the subclass knows how."""
-
     def knob_changed(self, request: SetKnob) -> None:
         """Record that the next step is the first under a requested value."""
-        self._outliers = OutlierWindows()
+        self._traced_windows = 0
         self.unconfirmed.append(request)
         self.clock.marks.add(KNOB_CHANGE)
 
@@ -173,8 +163,6 @@ class LaneControl(ABC):
             )
         )
 
-    # ------------------------------------------------------------ windows
-
     @property
     def steady(self) -> bool:
         """Whether a steady window begins with the next step, so that steps in no window may come before it."""
@@ -194,11 +182,10 @@ class LaneControl(ABC):
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
-        """Account for a stretch of steps, and close the window when it is time; return whether it was.
+        """Account for a stretch of steps, and send the window when it is time; return whether it was.
 
         Args:
             at_ns: when the device had finished the steps.
-            loss: that of the last step.
             last: no step follows, so the window is closed in any case.
         """
         clock = self.clock
@@ -208,13 +195,26 @@ class LaneControl(ABC):
         elif self.slices.starting:
             clock.marks.add(SLICE_START)
             if not last:
-                if not self.slices.stretch_over(at_ns - self.stretch_began_ns):
-                    return False
+                if at_ns - self.stretch_began_ns < self.slices.stretch_ns:
+                    return False  # a request has interrupted it
                 if self.slices.still_rising(at_ns, self.stretch_began_ns, clock.steps, clock.examples):
                     self.stretch_began_ns = at_ns
                     return False
         ended = self.slices.window_closed(at_ns)
-        self.close_window(at_ns, loss, ended)
+        window = self.window(at_ns, loss, ended)
+        self.step_ns = window.span_ns / max(1, window.steps)
+        # A window that was not sent grows, and is due again a whole window later.
+        self.stretch_began_ns = at_ns
+        sent = self._sink.offer(window, *self.beside_window())
+        if ended is not None and not sent:
+            self._sink.send(window)  # a pause follows, and nothing may grow over it
+        if ended is not None or sent:
+            self._examples_reported += window.examples + window.sampled_examples
+            self.measured_steps += 0 if window.marks else window.steps
+            clock.reset(at_ns)
+            self.sampler.sums = Samples()
+            self.window_sent()
+        clock.report_ns += time.monotonic_ns() - at_ns
         if ended is not None:
             self.slice_ended(ended, at_ns)
         return True
@@ -228,31 +228,11 @@ class LaneControl(ABC):
     def _examples_trained(self) -> int:
         return self._examples_reported + self.clock.examples + self.sampler.sums.examples
 
-    def close_window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> None:
-        """Send the window if the pipe has room, and begin the next one; otherwise the window grows.
-
-        The last one of a slice is sent in any case: a pause follows, and nothing may grow over it.
-        """
-        window = self.window(at_ns, loss, ended)
-        self.step_ns = window.span_ns / max(1, window.steps)
-        # A window that was not sent is due again a whole window later.
-        self.stretch_began_ns = at_ns
-        sent = self._sink.offer(window, *self.beside_window())
-        if ended is not None and not sent:
-            self._sink.send(window)
-        if ended is not None or sent:
-            self._examples_reported += window.examples + window.sampled_examples
-            self.measured_steps += 0 if window.marks else window.steps
-            self.clock.reset(at_ns)
-            self.sampler.sums = Samples()
-            self.window_sent()
-        self.clock.report_ns += time.monotonic_ns() - at_ns
-
     def beside_window(self) -> Iterable[FromLane]:
         """Return what is sent with each window."""
         return ()
 
-    def window_sent(self) -> None:  # noqa: B027 - a subclass may have nothing to do
+    def window_sent(self) -> None:
         """Do what belongs to the report of a window; its time is reporting time."""
 
     def own_figures(self) -> dict[str, Any]:
@@ -262,8 +242,10 @@ class LaneControl(ABC):
     def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
         """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
-        if not clock.marks & {KNOB_CHANGE, WARM_UP}:
-            self._outliers.mark(clock)
+        traced = clock.traced_steps and not clock.marks & {KNOB_CHANGE, WARM_UP}
+        if traced and self._traced_windows < MOST_OUTLIER_WINDOWS:
+            clock.marks.add(COMPILING)
+            self._traced_windows += 1
         own = self.own_figures()
         allocated, peak = self._gpu_memory()
         return Window(
@@ -294,8 +276,6 @@ class LaneControl(ABC):
             round=self.slices.round if ended is None else ended.round,
             **own,
         )
-
-    # ------------------------------------------------------------ profiles
 
     def report_profile(self, request: TakeProfile, path: Path, note: str = "") -> None:
         """Read a profile and report what it says; `note` is said of it as well."""

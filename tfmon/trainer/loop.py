@@ -50,15 +50,7 @@ class Loop(LaneControl):
     def __init__(
         self, pipelines: Pipelines, steps: Steps, assign: Assign, mailbox: Mailbox[Message], reporter: Reporter
     ) -> None:
-        """Build what the assignment asks for.
-
-        Args:
-            pipelines: makes the scenario's input.
-            steps: makes its training step.
-            assign: the settings, the device, and after how many steps the lane finishes.
-            mailbox: where requests and finished setups arrive.
-            reporter: takes the events.
-        """
+        """Build what the assignment asks for."""
         sampler = Sampler(drop_first=True)
         super().__init__(
             reporter,
@@ -83,8 +75,6 @@ class Loop(LaneControl):
         self._requests = 0
         """How many wait for their setup."""
         self._stopped = False
-
-    # ------------------------------------------------------------ the life of a lane
 
     def run(self) -> None:
         """Warm up, wait for the start signal, and train until the end."""
@@ -144,7 +134,7 @@ class Loop(LaneControl):
             self._find_computing_share(PROFILED_STEPS)
             if self.slices.current is None:
                 clock.marks.add(PROFILE)
-        if self._may_sample():
+        if self.steady and self.sampler.due(time.monotonic_ns()):
             self._stepper.sample(self.sampler, self.step_ns)
             self.begin_window(clock.last_end_ns)
         end_ns = self.slices.due_ns(self.stretch_began_ns)
@@ -213,25 +203,18 @@ class Loop(LaneControl):
         self._calls_ns.clear()
         self.discard_steps()
 
-    def _may_sample(self) -> bool:
-        return self.steady and self.sampler.due(time.monotonic_ns())
-
-    # ------------------------------------------------------------ messages
-
     def _read_messages(self) -> None:
         while (message := self._mailbox.take()) is not None:
             match message:
                 case SetupReady():
                     self._use_setup(message)
+                case SetKnob():
+                    self._requests += 1
+                    self._builder.request(message)
                 case Stop():
                     self._stopped = True
                 case _:
                     self.handle(message)
-
-    def set_knob(self, request: SetKnob) -> None:
-        """Have the setup for a request built; `_use_setup` takes the answer."""
-        self._requests += 1
-        self._builder.request(request)
 
     def _use_setup(self, ready: SetupReady) -> None:
         """Train with another pipeline or step from now on; the weights stay as they are."""

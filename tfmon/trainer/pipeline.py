@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +36,7 @@ class BatchFeed:
 
 
 class Pipelines:
-    """Makes the pipelines of one scenario.
-
-    Thread: any, one at a time.
-    """
+    """Makes the pipelines of one scenario. Thread: any, one at a time."""
 
     def __init__(self, scenario: Scenario, devices: int = 1) -> None:
         """Make the data; each batch is for that many devices together."""
@@ -61,8 +58,17 @@ class Pipelines:
             if data is not None and not isinstance(data, tf.data.Dataset):
                 # Pipelines share a tensor; each would copy an array.
                 arrays = tuple(data) if isinstance(data, list) else data
-                check_lengths(tf.nest.flatten(arrays))
-                check_copy(tf.nest.flatten(arrays))
+                lengths = [len(array) for array in tf.nest.flatten(arrays) if getattr(array, "shape", ())]
+                if len(set(lengths)) > 1:
+                    told = " and ".join(map(str, dict.fromkeys(lengths)))
+                    raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
+                needed = sum(int(getattr(array, "nbytes", 0)) for array in tf.nest.flatten(arrays))
+                free = free_bytes()
+                if free is not None and needed > free:
+                    raise MemoryShortageError(
+                        f"the data take {memory(needed)}, and TensorFlow's copy of them as much again, "
+                        f"but {memory(free)} of memory are free: {SMALLER}"
+                    )
                 data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
         self._source = data
         if data is not None and (cardinality := int(data.cardinality())) >= 0:
@@ -187,27 +193,6 @@ def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
         raise ScenarioError("`data` returns batches; return single examples, as the knob batch_size makes batches")
     if isinstance(data, Iterator):
         raise ScenarioError(f"`data` returns a {type(data).__name__}, which can be read once; {EXAMPLES}")
-
-
-def check_lengths(arrays: Iterable[Any]) -> None:
-    """Raise ScenarioError for arrays of unlike lengths."""
-    lengths = [len(array) for array in arrays if getattr(array, "shape", ())]
-    if len(set(lengths)) > 1:
-        told = " and ".join(map(str, dict.fromkeys(lengths)))
-        raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
-
-
-def check_copy(arrays: Iterable[Any]) -> None:
-    """Check that TensorFlow's copy of these arrays fits into the free memory.
-
-    Errors: MemoryShortageError; none if the free memory is unknown.
-    """
-    needed, free = sum(int(getattr(array, "nbytes", 0)) for array in arrays), free_bytes()
-    if free is not None and needed > free:
-        raise MemoryShortageError(
-            f"the data take {memory(needed)}, and TensorFlow's copy of them as much again, "
-            f"but {memory(free)} of memory are free: {SMALLER}"
-        )
 
 
 def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401

@@ -23,9 +23,6 @@ from tfmon.trainer.scenario import ScenarioError
 LOWEST_NICE = 19
 
 
-# ---------------------------------------------------------------- import
-
-
 def load_everything() -> None:
     """Import TensorFlow and Keras; no device is touched.
 
@@ -34,9 +31,15 @@ def load_everything() -> None:
 
     Errors: whatever the import raises.
     """
-    with _no_collections():
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
         import tensorflow  # noqa: F401, I001 - first, so that its absence is the one that is reported
         import keras  # noqa: F401
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 def load_yielding(load: Callable[[], None] = load_everything) -> bool:
@@ -75,21 +78,6 @@ def _priorities() -> Iterator[tuple[int, int]]:
             yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
 
 
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
-
-
-# ---------------------------------------------------------------- the device
-
-
 class DeviceMissingError(Exception):
     """TensorFlow does not have the lane's device; the text says why."""
 
@@ -101,9 +89,7 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
     devices of the kind `cpu` are logical ones, which share the machine's cores.
 
     Args:
-        kind: `cpu` or `gpu`.
         threads: most CPU threads that one operation may use; anything but an int for no limit.
-        count: on how many devices the lane trains.
 
     Errors: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs.
     Source: `tf.config.experimental.get_device_details`.
@@ -134,10 +120,7 @@ def gpu_names(gpus: Sequence[Any]) -> str:
 
 
 def split_cpu(count: int) -> None:
-    """Make so many logical devices of the CPU.
-
-    Errors: RuntimeError where TensorFlow has used the CPU already.
-    """
+    """Make so many logical devices of the CPU; raises RuntimeError where TensorFlow has used the CPU already."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -223,10 +206,7 @@ class Replicas:
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     def check(self, settings: Settings) -> None:
-        """Check that the devices can train together under these settings.
-
-        Errors: KnobError.
-        """
+        """Check that the devices can train together under these settings; raises KnobError."""
         reason = obstacle(settings, self.count)
         if reason:
             raise KnobError(reason)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfmon.model.claims import Claim
 from tfmon.model.knobs import Knob, KnobValue, Settings
+from tfmon.model.race import Claim
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 

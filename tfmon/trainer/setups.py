@@ -25,10 +25,7 @@ _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_f
 
 
 class Steps:
-    """Makes the training step of one scenario.
-
-    Thread: one at a time.
-    """
+    """Makes the training step of one scenario. Thread: one at a time."""
 
     def __init__(self, scenario: Scenario, signature: list[Any], replicas: Replicas | None = None) -> None:
         """Make the model, on each of the `replicas`; None for one device."""
@@ -51,10 +48,7 @@ class Steps:
         return sum(int(weight.shape.num_elements()) for weight in self._model.trainable_weights)
 
     def check(self, settings: Settings) -> None:
-        """Check that a step can be made for these settings.
-
-        Errors: KnobError.
-        """
+        """Check that a step can be made for these settings; raises KnobError."""
         if settings.get("xla") and not settings.get("graph", True):
             raise KnobError("xla=on compiles a graph; it needs graph=on")
         self._replicas.check(settings)
@@ -64,23 +58,22 @@ class Steps:
 
         Errors: ScenarioError for a step that several devices cannot share.
         """
-        with self._replicas.scope():
-            return self._make_in_scope(settings)
-
-    def _make_in_scope(self, settings: Settings) -> Callable[..., Any]:
         import tensorflow as tf
 
         graph, xla = bool(settings.get("graph", True)), bool(settings.get("xla", False))
         policy = _POLICIES[str(settings.get("mixed_precision", "off"))]
-        self._set_policy(policy)
         key = (graph, xla, policy)
-        if key not in self._made:
-            step = self._replicas.together(self._scenario.step(self._model_for(policy)))
-            if graph and not getattr(step, "runs_in_python", False):
-                step = tf.function(step, input_signature=self._signature or None, jit_compile=xla)
-                step.get_concrete_function()
-            self._made[key] = step
-        return self._made[key]
+        with self._replicas.scope():
+            for layer in () if self._model is None else self._model._flatten_layers():
+                if layer.dtype_policy.name != policy:
+                    layer.dtype_policy = policy
+            if key not in self._made:
+                step = self._replicas.together(self._scenario.step(self._model_for(policy)))
+                if graph and not getattr(step, "runs_in_python", False):
+                    step = tf.function(step, input_signature=self._signature or None, jit_compile=xla)
+                    step.get_concrete_function()
+                self._made[key] = step
+            return self._made[key]
 
     def _build(self) -> None:
         """Create the variables of the model and of its optimizer, before a tf.function needs them."""
@@ -90,13 +83,6 @@ class Steps:
         if not model.built:
             model.build(self._signature[0].shape)
         model.optimizer.build(model.trainable_variables)
-
-    def _set_policy(self, policy: str) -> None:
-        if self._model is None:
-            return
-        for layer in self._model._flatten_layers():
-            if layer.dtype_policy.name != policy:
-                layer.dtype_policy = policy
 
     def _model_for(self, policy: str) -> Any:  # noqa: ANN401
         """Give the model the optimizer that a precision needs: 16-bit floats underflow without loss scaling."""
@@ -112,9 +98,6 @@ class Steps:
         elif policy != "mixed_float16" and scaled:
             model.optimizer = model.optimizer.inner_optimizer
         return model
-
-
-# ---------------------------------------------------------------- setups, built in the background
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +167,7 @@ class SetupBuilder:
         deliver: Callable[[SetupReady], object],
         failed: Failed,
     ) -> None:
-        """Build with `pipelines` and `steps`.
-
-        Args:
-            pipelines: Makes the input.
-            steps: Makes the step.
-            deliver: Takes the answer to each request.
-            failed: Takes the reason if a thread dies.
-        """
+        """Build with `pipelines` and `steps`."""
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver
@@ -232,10 +208,7 @@ class SetupBuilder:
         return Setup(dict(settings), feed, step)
 
     def request(self, request: SetKnob) -> None:
-        """Build a setup with another value as soon as possible, and deliver it with the request.
-
-        It is built on the requests before it that succeeded; one that failed leaves nothing.
-        """
+        """Build a setup with another value, on those before that succeeded, and deliver it with the request."""
 
         def job() -> None:
             try:

@@ -82,15 +82,10 @@ class Slices:
             return since_ns + self.stretch_ns
         return since_ns + WINDOW_NS if self.ends_ns - since_ns >= 1.5 * WINDOW_NS else self.ends_ns
 
-    def stretch_over(self, span_ns: int) -> bool:
-        """Return whether a stretch of the start has lasted long enough; a request may have interrupted it."""
-        return span_ns >= self.stretch_ns
-
     def keeps(self, span_ns: int, steps: int) -> bool:
         """End the start with its first stretch if that is one long step, which counts; return whether it did.
 
         Args:
-            span_ns: How long the stretch has lasted.
             steps: Those of the window, from before the slice included.
         """
         long = self.starting and self._speed is None and span_ns >= self._kept_ns and steps == self._steps + 1

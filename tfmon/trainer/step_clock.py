@@ -160,19 +160,6 @@ class Sampler:
         sums.tail_ns += sample.tail_ns
 
 
-class OutlierWindows:
-    """Marks windows with a trace, unless the lane's steps are like that."""
-
-    def __init__(self) -> None:
-        self._marked = 0
-
-    def mark(self, clock: StepClock) -> None:
-        """Mark the window if it is an outlier."""
-        if clock.traced_steps and self._marked < MOST_OUTLIER_WINDOWS:
-            clock.marks.add(COMPILING)
-            self._marked += 1
-
-
 class CollectorWatch:
     """Detects garbage collections that are long enough to show in a window.
 

@@ -27,15 +27,7 @@ class Stepper:
     def __init__(
         self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"
     ) -> None:
-        """Train `step` on `feed`.
-
-        Args:
-            feed: gives the batches.
-            step: takes a batch and returns its loss.
-            clock: takes the times.
-            waiting: true while a message waits, which ends the loop.
-            device: `cpu` or `gpu`; a sampled batch is copied to a GPU first, so that the copy has its own time.
-        """
+        """Train `step` on `feed`; on a `gpu` a sampled batch is copied first, so that the copy has its time."""
         self.feed = feed
         self.step = step
         self.reads_loss = False

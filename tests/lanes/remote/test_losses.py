@@ -33,7 +33,7 @@ def test_a_thread_of_the_connection_that_dies_ends_it_with_the_reason(ssh, monke
     link = ssh.connect()
     child, line = link.start("a_beat"), link._line
     if dies == "host":
-        monkeypatch.setattr(line.link, "_beat", raise_error)
+        monkeypatch.setattr(line.link, "_ping", raise_error)
     else:
         line.deliver(raise_error)
     lost = link.wait_for_loss()

@@ -84,8 +84,15 @@ class Agent:
         try:
             while self._over is None:
                 self._write()
-                self._control_flow()
-                for key, _ in self._selector.select(self._wait_s()):
+                flowing = self._outbox.waiting_bytes < WAITING_BYTES
+                if flowing != self._flowing:
+                    self._flowing = flowing
+                    for lane in self._lanes.values():
+                        if lane.metric_fd in lane.open:
+                            self._watch(lane, lane.metric_fd, on=flowing)
+                due = [1.0 + time.monotonic()]
+                due += [at for lane in self._lanes.values() if (at := lane.output_due_s) is not None]
+                for key, _ in self._selector.select(max(0.0, min(due) - time.monotonic())):
                     key.data()
                 self._look_after_lanes()
                 if not self._held and time.monotonic() - self._heard_s > SILENCE_S:
@@ -105,14 +112,6 @@ class Agent:
         """Send a reading, unless much waits for the link. Thread: any."""
         if self._outbox.waiting_bytes < WAITING_BYTES:
             self._outbox.put(Kind.EVENT, 0, line)
-
-    # ---------------------------------------------------------------- the loop
-
-    def _wait_s(self) -> float:
-        """Return how long there is nothing to do unless something comes."""
-        due = [1.0 + time.monotonic()]
-        due += [at for lane in self._lanes.values() if (at := lane.output_due_s) is not None]
-        return max(0.0, min(due) - time.monotonic())
 
     def _hear(self) -> None:
         try:
@@ -150,15 +149,6 @@ class Agent:
             else:
                 self._selector.unregister(self._out_fd)
 
-    def _control_flow(self) -> None:
-        """Read the metric pipes only while not too much waits for the link."""
-        flowing = self._outbox.waiting_bytes < WAITING_BYTES
-        if flowing != self._flowing:
-            self._flowing = flowing
-            for lane in self._lanes.values():
-                if lane.metrics_open:
-                    self._watch(lane.metric_fd, lane.read_metrics, on=flowing)
-
     def _look_after_lanes(self) -> None:
         now_s = time.monotonic()
         for lane in list(self._lanes.values()):
@@ -166,18 +156,17 @@ class Agent:
             if due_s is not None and due_s <= now_s and self._outbox.waiting_bytes < WAITING_BYTES:
                 lane.pass_output()
             ended = lane.poll()
-            if ended or not lane.metrics_open:
-                self._watch(lane.metric_fd, lane.read_metrics, on=False)
-            if ended or not lane.output_open:
-                self._watch(lane.output_fd, lane.read_output, on=False)
+            for fd in (lane.metric_fd, lane.output_fd):
+                if ended or fd not in lane.open:
+                    self._watch(lane, fd, on=False)
             if ended:
                 lane.reap()
                 del self._lanes[lane.number]
 
-    def _watch(self, fd: int, read: Callable[[], bool], *, on: bool) -> None:
+    def _watch(self, lane: HostedLane, fd: int, *, on: bool) -> None:
         with contextlib.suppress(KeyError, ValueError):
             if on:
-                self._selector.register(fd, selectors.EVENT_READ, read)
+                self._selector.register(fd, selectors.EVENT_READ, lambda: lane.read(fd))
             else:
                 self._selector.unregister(fd)
 
@@ -222,8 +211,8 @@ class Agent:
         else:
             self._lanes[frame.number] = lane
             if self._flowing:
-                self._watch(lane.metric_fd, lane.read_metrics, on=True)
-            self._watch(lane.output_fd, lane.read_output, on=True)
+                self._watch(lane, lane.metric_fd, on=True)
+            self._watch(lane, lane.output_fd, on=True)
             if self._held:
                 lane.hold()
             answer = {"pid": lane.pid}
@@ -297,9 +286,6 @@ def _memory_bytes() -> int:
         return int(os.read(descriptor, 256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
     finally:
         os.close(descriptor)
-
-
-# ---------------------------------------------------------------- the process
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:

@@ -18,8 +18,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
-from tfmon.lanes.remote.line import HostLine
-from tfmon.lanes.remote.process import RemoteProcess
+from tfmon.lanes.remote.line import HostLine, RemoteProcess
 from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Greeting, Wire
@@ -41,19 +40,10 @@ DOCTOR_S = 120.0
 
 
 class Connection:
-    """One host. It is the `Place` of its lanes.
-
-    Thread: any; those that may block say so.
-    """
+    """One host. It is the `Place` of its lanes. Thread: any; those that may block say so."""
 
     def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            host: How it is reached.
-            sink: Takes the events about the host, in a thread of the connection.
-            launcher: Starts ssh; None for the calling thread, whose priority ssh then has.
-        """
+        """Connect to nothing yet; without `launcher` ssh has the calling thread's priority."""
         self.host = host
         self.machine = Machine()
         """What machine it is; known from `ensure` on."""
@@ -82,15 +72,12 @@ class Connection:
         """Why there is no connection; empty while there is one."""
         return self._line.lost if self._line is not None else "it was not connected"
 
-    # ---------------------------------------------------------------- made and ended
-
     def ensure(self) -> None:
         """Connect unless it is connected, and tell which machine it is.
 
         It may block for as long as the launcher lets it.
 
-        Raises:
-            TfmonError: The host cannot be used; the text says why, and what to do.
+        Raises: TfmonError where the host cannot be used; the text says why, and what to do.
         """
         with self._opening:
             if self.lost:
@@ -131,8 +118,7 @@ class Connection:
     def ask(self, question: str, timeout_s: float = ASK_S, **words: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return the answer of `hosts.questions` there. It blocks; not for the thread of the sink.
 
-        Raises:
-            TfmonError: There is no answer; the text says why.
+        Raises: TfmonError where there is no answer; the text says why.
         """
         return self._connected().ask(question, words, timeout_s)
 
@@ -150,8 +136,6 @@ class Connection:
             raise line.loss()
         return line
 
-    # ---------------------------------------------------------------- lanes
-
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
     ) -> RemoteProcess:
@@ -160,9 +144,12 @@ class Connection:
             line = self._connected()
         except TfmonError as error:
             raise ConnectionError(str(error)) from error
+        nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
+        if nice is not None:  # the launcher changes what the lane should have
+            environment = {**environment, **expected(nice, os.environ, environment)}
         words: dict[str, Any] = {
             "name": lane.spec.name,
-            "environment": {**lane.environment, **self._surroundings(lane)},
+            "environment": environment,
             "python": "",
             "script": "" if script == BOOTSTRAP else str(script),
             "command": None,
@@ -178,11 +165,6 @@ class Connection:
         process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line.link, sink, ended)
         line.begin(process, words, START_S)
         return process
-
-    def _surroundings(self, lane: LanePlan) -> dict[str, str | None]:
-        """Return the environment that a lane should have, where the launcher changes it."""
-        nice = self.host.ray.nice if self.host.ray is not None else None
-        return {} if nice is None else expected(nice, os.environ, lane.environment)
 
     @staticmethod
     def _ship(line: HostLine, scenario: Path) -> str:
@@ -264,16 +246,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
-    """Return the doctor's report of a host.
-
-    Args:
-        host: The host.
-        python: The interpreter there; by default the one that would train.
-        imports: Import TensorFlow, too.
-
-    Raises:
-        TfmonError: the host cannot be used.
-    """
+    """Return the doctor's report of a host; raises TfmonError where the host cannot be used."""
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()

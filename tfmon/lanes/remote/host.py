@@ -26,12 +26,7 @@ HOSTS_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What is asked of a Ray cluster, and how the bridge is told.
-
-    `ray/gpu` is a GPU of any node, `ray:H100/gpu` one of that kind, `ray:node7/cpu` is on that node. A number
-    makes another reservation: `ray:2/gpu`, `ray:H100:2/gpu`. All lanes with one such name are on one node, and
-    share its devices.
-    """
+    """What is asked of Ray: `ray/gpu`, a kind `ray:H100/gpu`, on a node `ray:node7/cpu`, another `ray:2/gpu`."""
 
     python: str
     """The Python with Ray that runs the bridge."""
@@ -116,9 +111,6 @@ def word_of(host: str) -> str:
     """Return the kind of GPU or the node that a name asks for; empty for any."""
     _, *words = host.split(":")
     return ":".join(word for word in words if word and not word.isdigit())
-
-
-# ---------------------------------------------------------------- the settings file
 
 
 def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:

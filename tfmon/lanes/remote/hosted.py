@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tfmon.lanes.child import Child
-from tfmon.lanes.launch import BOOTSTRAP, Command, Launched, launch
+from tfmon.lanes.launch import BOOTSTRAP, Child, Command, Launched, launch
 from tfmon.lanes.remote.frames import ENDED, Kind, Outbox
 from tfmon.model.views import View
 
@@ -27,7 +26,7 @@ class HostedLane(Child):
         self, number: int, name: str, launched: Launched, outbox: Outbox, *, own_command: bool = False
     ) -> None:
         """Take over a process; a user's own command is ended by its guard, which gives it time to save."""
-        super().__init__(launched)
+        super().__init__(launched, lambda chunk: outbox.put(Kind.METRICS, number, chunk), self._take_output)
         self.number, self.name, self.own_command = number, name, own_command
         self._outbox = outbox
         self._suspended = False
@@ -35,8 +34,6 @@ class HostedLane(Child):
         self._dropped = 0
         self._output_sent_s = 0.0
         self.ended = False
-
-    # ---------------------------------------------------------------- from the monitor
 
     def signal(self, number: int, alone: int) -> None:
         """Signal the group of the child, or the child alone, and remember whether it is suspended."""
@@ -60,11 +57,6 @@ class HostedLane(Child):
         self._end_requests()
         self.kill(signal.SIGCONT)
         self.kill(signal.SIGTERM)
-
-    # ---------------------------------------------------------------- to the monitor
-
-    def _take_metrics(self, chunk: bytes) -> None:
-        self._outbox.put(Kind.METRICS, self.number, chunk)
 
     def _take_output(self, chunk: bytes) -> None:
         self._output += chunk
@@ -96,13 +88,7 @@ class HostedLane(Child):
 
 
 def start_lane(number: int, words: dict[str, Any], outbox: Outbox) -> HostedLane:
-    """Start the process of a lane; raises OSError where it does not start.
-
-    Args:
-        number: That of its frames.
-        words: What `Connection.start_lane` says of it.
-        outbox: Takes its frames.
-    """
+    """Start the process of a lane; raises OSError where it does not start."""
     environment = dict(words["environment"])
     if words["path_first"]:
         own = str(Path(sys.executable).parent)

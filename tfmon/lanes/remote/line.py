@@ -1,10 +1,11 @@
-"""What goes over one link: the lanes, the questions and the readings."""
+"""What goes over one link: the processes of lanes there, the questions and the readings."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -14,16 +15,94 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tfmon.errors import TfmonError
+from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.remote.frames import ENDED, Frame, Kind
 from tfmon.lanes.remote.link import CLOSE_S, Link
-from tfmon.lanes.remote.process import RemoteProcess
 from tfmon.lanes.remote.questions import decode
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Wire
 from tfmon.model.codec import CodecError, clean
-from tfmon.model.events import Event, HostLost, LinkMeasured
+from tfmon.model.events import Event, HostLost
+from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.readings import GpuSample
+from tfmon.model.requests import Assign, Request, TakeProfile
 from tfmon.model.threads import start_thread
+
+
+class RemoteProcess(LaneProcess):
+    """A child of an agent.
+
+    Thread: what comes from there is taken in the connection's telling thread; the rest any.
+    """
+
+    stack_poll_s = 0.3
+
+    def __init__(
+        self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
+    ) -> None:
+        """Take over a process that is about to be started, of the `scenario` there, if any."""
+        super().__init__(lane, sink, self._here)
+        self.number = number
+        self.pid = 0  # until the agent has started it; nobody is told of it before
+        self._scenario = scenario
+        self._link = link
+        self._note_end = ended
+        self._profiles: dict[str, str] = {}
+        """Folders as profiles were requested, by their names in the agent's folder."""
+
+    def send(self, request: Request) -> bool:
+        """Send a request with the paths of that machine; return False when nobody reads it."""
+        if isinstance(request, Assign) and self._scenario:
+            request = replace(request, scenario=self._scenario)
+        elif isinstance(request, TakeProfile):
+            there = f"{self._link.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            self._profiles[there] = request.folder
+            request = replace(request, folder=there)
+        return super().send(request)
+
+    def write(self, data: bytes) -> bool:
+        """Put it on the link; return False when that is lost, or the child has ended."""
+        if self.ended or self._link.lost:
+            return False
+        self._link.put(Kind.REQUEST, self.number, data)
+        return True
+
+    def kill(self, number: signal.Signals, *, alone: bool = False) -> None:
+        """Have the agent signal the child and its process group, or the child alone."""
+        if not self.ended:
+            self._link.put(Kind.SIGNAL, self.number, bytes([number, alone]))
+
+    def suspend_with_monitor(self) -> None:
+        """Do nothing: the connection suspends all lanes of the host."""
+
+    def continue_with_monitor(self) -> None:
+        """Do nothing: the connection continues all lanes of the host."""
+
+    # ---------------------------------------------------------------- what comes from there
+
+    def end(self, code: int, at_ns: int) -> None:
+        """Tell that the child has ended, at a stamp of that machine."""
+        self._tell_end(code, self._link.here(at_ns))
+        self._note_end()
+
+    def lose(self, why: TfmonError, at_ns: int) -> None:
+        """Tell that the connection is lost, and the child with it."""
+        if self.ended:
+            return
+        if not self.end_requested:
+            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=why.message, hint=why.hint)
+            self._tell(failed)
+        self._tell_end(None, at_ns)
+        self._note_end()
+
+    def _here(self, event: FromLane) -> FromLane:
+        """Return an event with the stamp, and the folder of a profile, that it has on this machine."""
+        if isinstance(event, Profiled | ProfileFailed):
+            event = replace(event, folder=self._profiles.get(event.folder, event.folder))
+        return replace(event, at_ns=self._link.here(event.at_ns))
+
 
 MOST_UNTOLD = 2_000
 """No more is read while so much waits to be told: memory is bounded, and the agent sees a slow link."""
@@ -39,12 +118,7 @@ class HostLine:
     """
 
     def __init__(self, wire: Wire, tell: Callable[[Event], None]) -> None:
-        """Take over a wire whose agent is ready.
-
-        Args:
-            wire: The wire.
-            tell: Takes the events about the host.
-        """
+        """Take over a wire whose agent is ready."""
         self.host, self._called = wire.host.name, wire.host.called
         self.over = threading.Event()
         """Set once the link has ended and all is told."""
@@ -54,7 +128,9 @@ class HostLine:
         self._questions: dict[int, Future[Frame]] = {}
         self._processes: dict[int, RemoteProcess] = {}
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self.link = Link(wire, self._take, self._crowded, self._tell_measured, self._end)
+        self.link = Link(
+            wire, self._take, self._crowded, lambda measured: self.deliver(lambda: tell(measured)), self._end
+        )
         start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
         self.link.start()
 
@@ -147,21 +223,15 @@ class HostLine:
                 code, ended_ns = ENDED.unpack(frame.payload)
                 self.deliver(lambda: self._end_process(process, code, ended_ns))
             case Kind.STARTED | Kind.ANSWER:
-                self._take_answer(frame)
+                answered = self._questions.get(frame.number)
+                if answered is not None and not answered.done():
+                    answered.set_result(frame)
             case Kind.EVENT:
                 self.deliver(lambda: self._tell_reading(frame.payload))
-
-    def _take_answer(self, frame: Frame) -> None:
-        answered = self._questions.get(frame.number)
-        if answered is not None and not answered.done():
-            answered.set_result(frame)
 
     def _crowded(self) -> bool:
         """Return whether too much waits to be told; an answer is read all the same: someone waits."""
         return self._works.qsize() > MOST_UNTOLD and not self._questions
-
-    def _tell_measured(self, measured: LinkMeasured) -> None:
-        self.deliver(lambda: self._tell_of_host(measured))
 
     def _end(self, at_ns: int) -> None:
         for answered in list(self._questions.values()):

@@ -37,7 +37,6 @@ QUICKEST = 0.1
 """Share of the pings that counts: the others waited somewhere on their way, and not for equally long both ways."""
 DRIFT = 15e-6
 """How much two clocks may drift apart in the time since a ping. Source: RFC 5905, PHI."""
-NO_MEMORY = Missing("that system does not say how much memory a process has")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +107,7 @@ class Link:
         measured: Callable[[LinkMeasured], None],
         ended: Callable[[int], None],
     ) -> None:
-        """Take over a wire whose agent is ready.
-
-        Args:
-            wire: The wire.
-            take: Takes each frame, but for those of the clock and the end.
-            crowded: Whether nothing more should be read for now.
-            measured: Takes what the pings say.
-            ended: Called last, with the stamp of the end; `lost` says why then.
-        """
+        """Take over a wire; `take` gets each frame but clock and end, `ended` the stamp of its end."""
         self.host = wire.host.name
         self.folder = wire.greeting.folder
         """The agent's folder."""
@@ -176,8 +167,6 @@ class Link:
         """Start the thread; if it dies, the link has ended."""
         start_thread(f"tfmon-host-{self.host}", lambda: self._end(self._serve()), self._end)
 
-    # ---------------------------------------------------------------- frames
-
     def _end(self, reason: str) -> None:
         self._wire.kill()
         self.lost = " ".join(clean(self._last_word or reason, 400).split()) or "the connection was closed"
@@ -216,7 +205,10 @@ class Link:
                 wire.read_errors()
             if now_s >= beat_s:
                 beat_s = now_s + BEAT_S
-                self._beat()
+                self._ping()
+                self._beats += 1
+                if self._beats % SETTLE_BEATS == 0:
+                    self._settle()
             self._write()
             if self._closing and not self._close_s:
                 self._close_s = now_s + CLOSE_S
@@ -265,12 +257,6 @@ class Link:
 
     # ---------------------------------------------------------------- heartbeat and clock
 
-    def _beat(self) -> None:
-        self._ping()
-        self._beats += 1
-        if self._beats % SETTLE_BEATS == 0:
-            self._settle()
-
     def _ping(self) -> None:
         self.put(Kind.PING, 0, STAMP.pack(time.monotonic_ns()))
 
@@ -278,7 +264,7 @@ class Link:
         if not self._clock.settle():
             return
         cpu_pct: Reading = NOT_READ
-        memory: Reading = NO_MEMORY
+        memory: Reading = Missing("that system does not say how much memory a process has")
         if self._agent is not None:
             there_ns, cpu_ns, memory_bytes = self._agent
             if memory_bytes >= 0:

@@ -52,11 +52,7 @@ def answer(question: str, words: Mapping[str, Any]) -> Answer:
 
 
 def read_part(found: Answer, name: str, kind: type[Part]) -> Part:
-    """Return a part of an answer, of that type.
-
-    Raises:
-        HostError: it is something else.
-    """
+    """Return a part of an answer, of that type; raises HostError where it is something else."""
     try:
         part: Part = read(found.get(name), kind, strict=False)
     except CodecError as error:
@@ -99,18 +95,8 @@ def _own(python: str) -> str | None:
     return os.path.expanduser(python) if python else None  # noqa: PTH111 - it may be a bare command
 
 
-# ---------------- a user's own command
-
-
 def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
-    """Say what is not there, and which content files have.
-
-    Args:
-        paths: Files and folders.
-        programs: Commands; those without a slash are looked for in PATH.
-        folder: Where a path begins that is not absolute.
-        path_first: Whether the folder of this Python is first in PATH, as it is for lanes of a host with `python`.
-    """
+    """Say what is not there, and which content files have."""
     own = [str(Path(sys.executable).parent)] if path_first else []
     path = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
     missing = [] if Path(folder).is_dir() else [folder]
@@ -128,9 +114,6 @@ def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 
 
-# ---------------- views of its working folder
-
-
 def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
     from tfmon.probes.views import find_view
 
@@ -140,9 +123,6 @@ def _view(folder: str, copy_bytes: int, *, kept: bool) -> Answer:
 
 def _settle(view: object, age_s: float) -> Answer:
     return {"view": plain(settle(read(view, View, strict=False), age_s))}
-
-
-# ---------------- the doctor
 
 
 def _doctor(
@@ -182,10 +162,7 @@ _QUESTIONS: dict[str, Callable[..., Answer]] = {
 
 
 class Readings:
-    """The probes of this machine, each in a thread of its own.
-
-    Stamps are those of this machine, and samples name no host: both are for the monitor to say.
-    """
+    """The probes of this machine, each in a thread of its own; samples have its stamps, and name no host."""
 
     def __init__(
         self,
@@ -195,13 +172,7 @@ class Readings:
         *,
         every_s: float = EVERY_S,
     ) -> None:
-        """Start the probes.
-
-        Args:
-            lanes: Returns the pid of each lane's first process by the lane's name.
-            emit: Called with every sample as a line, in the thread of its probe.
-            gpus: Those that are sampled, as the machine itself found them.
-        """
+        """Start the probes."""
         self._tickers = [
             Ticker(probe, lambda event: emit(encode(event)), interval_s=every_s)
             for probe in choose_probes(lanes, gpus)
@@ -216,9 +187,6 @@ class Readings:
 
 
 def decode(line: bytes, host: str) -> Sample:
-    """Return the sample that a host sent, with its name and its own stamps.
-
-    Raises: CodecError for anything else. Text is cleaned, and what a newer agent adds is ignored.
-    """
+    """Return the sample that a host sent, with its name and its own stamps; raises CodecError."""
     sample: Sample = read(parse(line), Sample, strict=False)
     return sample if isinstance(sample, TreeSample) else replace(sample, host=host)

@@ -53,11 +53,7 @@ class RayCluster:
         return Host(name, python=python, ray=self._reservation(word_of(name), gpus))
 
     def nodes(self) -> tuple[RayNode, ...]:
-        """Return the nodes that are alive.
-
-        Raises:
-            HostError: The cluster cannot be used.
-        """
+        """Return the nodes that are alive; raises HostError where the cluster cannot be used."""
         try:
             found: tuple[RayNode, ...] = read(
                 self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False
@@ -110,11 +106,7 @@ class RayCluster:
 
 
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:
-    """Return how many GPUs a reservation needs for its lanes: they number those that it has from 0.
-
-    Raises:
-        UsageError: a lane is to have all GPUs, of a node that is not known yet.
-    """
+    """Return how many GPUs, numbered from 0, a reservation needs for its lanes; raises UsageError for gpu:all."""
     lanes = [spec for spec in specs if spec.kind == "gpu"]
     for spec in lanes:
         if spec.device.endswith(f":{ALL}"):

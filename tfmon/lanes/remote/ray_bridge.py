@@ -84,10 +84,6 @@ class Channel:
         """End because a thread has died. Thread: that one."""
         self.fail(Refusal(reason))
 
-    def close_out(self) -> None:
-        """Close stdout; what is written to it from now on is lost. Thread: any."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.out_fd)
-
     def end_with_monitor(self) -> NoReturn:
         """End a little after the monitor's end of stdin is closed, whatever else is going on. Thread: its own."""
         ends = select.poll()
@@ -113,13 +109,7 @@ class Shell:
     """
 
     def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
-        """Start the command, and return where it runs.
-
-        Args:
-            command: Its words.
-            given: Variables that it has besides the node's.
-            nice: The nice value that it ought to have.
-        """
+        """Start the command, and return where it runs."""
         import ray
 
         context = ray.get_runtime_context()
@@ -173,7 +163,6 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
     """Return the variables of a command: those of Ray's worker without what Ray added, and with what is given.
 
     Args:
-        worker: The variables of Ray's worker.
         given: What the monitor's own lanes have of those that Ray sets.
         visible: The GPUs that are reserved, as Ray names them: it counts them as the driver does.
     """
@@ -187,9 +176,6 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
         "CUDA_VISIBLE_DEVICES": visible or "-1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-
-
-# ---------------------------------------------------------------- the way to it
 
 
 class RayLane:
@@ -312,7 +298,7 @@ class RayLane:
             if not why_silent(address):
                 answered_s = time.monotonic()
         self._channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
-        self._channel.close_out()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._channel.out_fd)  # what is written from now on is lost
         if self._shell is not None:
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(self._end(), timeout=HEAD_EVERY_S)

@@ -38,19 +38,8 @@ class Refusal(Exception):
         self.error, self.hint = error, hint
 
 
-# ---------------------------------------------------------------- the way in
-
-
 def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
-    """Return Ray, connected to a cluster that is there.
-
-    Args:
-        fail: Called in another thread where Ray does not answer, and ends the process.
-        words: Those of the reservation.
-
-    Raises:
-        Refusal: There is none, or it does not take this process.
-    """
+    """Return Ray, connected; `fail` ends the process where it does not answer; raises Refusal for none."""
     given = words["address"] or os.environ.get("RAY_ADDRESS", "")
     address = "" if given == "auto" else given
     named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
@@ -144,9 +133,6 @@ def first_line(error: Exception) -> str:
     return (told or [type(error).__name__])[0][:200]
 
 
-# ---------------------------------------------------------------- the nodes
-
-
 def has_left(ray: Any, node_id: str) -> bool:  # noqa: ANN401
     """Return whether a node is dead: Ray itself notices some seconds later than its port."""
     node = next((node for node in ray.nodes() if node["NodeID"] == node_id), None)
@@ -187,12 +173,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a reservation could be on; raises Refusal where there is none.
-
-    Args:
-        nodes: Those of the cluster, as `list_nodes` returns them.
-        words: Those of the reservation.
-    """
+    """Return the nodes that a reservation could be on; raises Refusal where there is none."""
     word, gpus, cpus = words["word"], words["gpus"], words["cpus"]
     have = have_text(nodes)
     found = [node for node in nodes if words["node"] in ("", node["id"])]
@@ -227,11 +208,7 @@ def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> int:
-    """Return how many such reservations have room now; raises Refusal where there never is any.
-
-    On the CPU there is room for one a node: its lanes use all cores. What a node has counts where Ray does not say
-    what of it is free.
-    """
+    """Return how many such reservations have room, on the CPU one a node; raises Refusal where none ever has."""
     rooms = 0
     for node in matching(nodes, words):
         room = int(node["gpus"]) if words["gpus"] else 1
@@ -244,11 +221,7 @@ def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> 
 
 
 def lacking(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any], waited_s: float) -> Refusal:
-    """Return why a reservation got no room for so long.
-
-    Args:
-        nodes: Those that it could be on, as they are now.
-    """
+    """Return why a reservation got no room for so long."""
     for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
         amount = words[key]
         known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]

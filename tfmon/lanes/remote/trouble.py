@@ -52,14 +52,7 @@ def no_launcher(host: Host, program: str, error: OSError) -> HostError:
 
 
 def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> HostError:
-    """Return the error for a launcher that ended before Python's first word.
-
-    Args:
-        host: The host.
-        code: The launcher's exit code.
-        said: What it wrote to stderr.
-        printed: What came on stdout.
-    """
+    """Return the error for a launcher that ended before Python's first word."""
     text = "\n".join(said)
     # ssh knows under which name and port, and in which file, the key is.
     forget = re.search(r"ssh-keygen -f .*", text)
@@ -129,13 +122,7 @@ def other_python(host: Host) -> str:
 
 
 def no_agent(host: Host, why: str, folder: str = "") -> HostError:
-    """Return the error for code that could not be unpacked or run there.
-
-    Args:
-        host: The host.
-        why: What was raised there.
-        folder: The one that could not be written to, if that is the reason.
-    """
+    """Return the error for code that could not be unpacked or run there, in `folder` if that is the reason."""
     message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
     if not folder:
         return HostError(message)

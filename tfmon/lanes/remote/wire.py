@@ -89,11 +89,7 @@ class Wire:
     """A launcher and its pipes. Thread: one, but for `kill`."""
 
     def __init__(self, host: Host) -> None:
-        """Start the launcher.
-
-        Raises:
-            TfmonError: It did not start.
-        """
+        """Start the launcher; raises TfmonError where it did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
         words = words_of(host)
@@ -131,8 +127,7 @@ class Wire:
     def greet(self) -> None:
         """Start the agent, and wait for its greeting.
 
-        Raises:
-            TfmonError: There is no agent there; the launcher has ended.
+        Raises: TfmonError where there is no agent there; the launcher has ended.
         """
         try:
             self._greet()
@@ -259,8 +254,7 @@ class Wire:
 def words_of(host: Host) -> list[str]:
     """Return the command that starts a shell on a host, whose stdin and stdout are passed.
 
-    Raises:
-        UsageError: The name would be read as an option.
+    Raises: UsageError where the name would be read as an option.
     """
     if host.ray is not None:
         return [*host.ray.command("lane"), SHELL]
@@ -272,10 +266,7 @@ def words_of(host: Host) -> list[str]:
 
 
 def script_of(host: Host, marker: str) -> bytes:
-    """Return the lines that the shell reads: they replace it by Python, or say that there is none.
-
-    Nothing is sent behind them until Python has said its first word: a shell may read ahead.
-    """
+    """Return the lines by which the shell becomes Python; send no more before its word: a shell reads ahead."""
     pythons = " ".join(map(_path, [host.python] if host.python else PYTHONS))
     code = shlex.quote(FIRST_WORD.read_text("utf-8"))
     missing = shlex.quote(f'{marker} {{"missing": true}}')

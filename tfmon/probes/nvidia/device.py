@@ -177,12 +177,7 @@ class NvidiaDevice:
         whole: Any = None,  # noqa: ANN401 - opaque
         part_of: str = "",
     ) -> None:
-        """Read through this handle from now on, and restart all rates.
-
-        Args:
-            whole: For an instance the handle of its GPU, which reports power, clocks and the link.
-            part_of: For an instance the UUID of its GPU.
-        """
+        """Read through this handle from now on, and restart all rates; `whole` is an instance's GPU."""
         self.close()
         own = DeviceCalls(nvml, handle)
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), context)

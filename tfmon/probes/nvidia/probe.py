@@ -70,10 +70,7 @@ class NvidiaProbe:
         """Sample these GPUs, or all that the driver lists.
 
         Args:
-            gpus: Empty for all.
             before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
-            root: Where /proc, /sys and /dev are read.
-            survives: Called under WSL2 before the library is opened; `survives_sampling` by default.
         """
         self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
         self._takes_all = not gpus

@@ -20,7 +20,6 @@ _BUSY_PCT, _BUSY_SAMPLES = 50, 3
 _NO_MAXIMUM = Missing("the driver reports only the mean of its window")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
-_NO_LIST = Missing("this driver's list of processes is unreliable")
 _INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
 """Words in the names of GPUs that have no memory of their own."""
 _VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
@@ -38,12 +37,7 @@ class BusyMeter:
     """
 
     def __init__(self, calls: DeviceCalls, *, before_s: float = 0.0) -> None:
-        """Read the load through the driver.
-
-        Args:
-            calls: The device.
-            before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
-        """
+        """Read the load through the driver."""
         self._calls = calls
         self._before_us = round(before_s * 1e6)
         self._cursor: int | None = None
@@ -156,7 +150,7 @@ class MemoryMeter:
         Source: `nvmlDeviceGetComputeRunningProcesses`, versions 3 and 2.
         """
         if not self._lists_processes:
-            return _NO_LIST
+            return Missing("this driver's list of processes is unreliable")
         answer = self._calls.first(
             "processes",
             lambda: self._calls.call("nvmlDeviceGetComputeRunningProcesses_v3"),

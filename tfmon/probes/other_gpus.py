@@ -1,26 +1,29 @@
-"""Readings of the GPU of Apple Silicon, without root, from the kernel's registry of devices (`ioreg`)."""
+"""GPUs of Apple, by `ioreg` without root, and of AMD, by the kernel's files: those never tried on a real one."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
-from tfmon.model.readings import GpuFault, Missing, Reading
+from tfmon.model.limits import read_text
+from tfmon.model.readings import GpuFault, GpuSample, Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.machine import memory_bytes
+from tfmon.probes.obstacles import is_number
 
 EVERY_S, SELDOM_S = 2.0, 5.0
 """Seconds between samples: the driver updates about once a second, and a slow `ioreg` is run less often."""
 SLOW_NS = 50_000_000
 TIMEOUT_S = 3.0
 IOREG = "ioreg"
-NEEDS_ROOT = "macOS reports it to root only"
 NO_PROCESSES = "tfmon does not read the processes of Apple GPUs"
 NO_GPU = Missing("ioreg lists no GPU")
 _KEPT_FAULTS = 8
@@ -29,10 +32,25 @@ _DEVICE = "IOAccelerator"
 Node = Mapping[str, Any]
 
 
-class AppleProbe:
-    """Samples the GPU of an Apple Silicon machine.
+class _Probe:
+    """Reads GPUs without a driver's library. Thread: the ticker's only."""
 
-    Thread: the ticker's only; a call of `ioreg` may take 3 s.
+    def __init__(self, gpus: Sequence[Gpu], clock_ns: Callable[[], int]) -> None:
+        self._gpus = tuple(gpus)
+        self._clock_ns = clock_ns
+
+    def missing(self, reason: str) -> Iterable[Event]:
+        """Return every reading of every GPU as missing for that reason."""
+        at_ns = self._clock_ns()
+        return [absent_gpu(gpu, at_ns, reason) for gpu in self._gpus]
+
+    def close(self) -> None:
+        """Release nothing: no driver is open."""
+
+
+class AppleProbe(_Probe):
+    """Samples the GPU of an Apple Silicon machine; a call of `ioreg` may take 3 s.
+
     Source: `ioreg -c IOAccelerator` (PerformanceStatistics).
     """
 
@@ -40,9 +58,9 @@ class AppleProbe:
 
     def __init__(self, gpu: Gpu, *, program: str = "", clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         """Sample this GPU by `program`, by default the `ioreg` of the system."""
+        super().__init__((gpu,), clock_ns)
         self._gpu = gpu
         self._program = program or shutil.which(IOREG) or f"/usr/sbin/{IOREG}"
-        self._clock_ns = clock_ns
         self._every_s = EVERY_S
         self._due_ns = 0
         self._resets: Reading = NO_GPU
@@ -68,7 +86,7 @@ class AppleProbe:
         self._note_resets(_number(statistics, "recoveryCount"), begun_ns)
         busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
         yield replace(
-            absent_gpu(self._gpu, begun_ns, NEEDS_ROOT, faults=self._faults),
+            absent_gpu(self._gpu, begun_ns, "macOS reports it to root only", faults=self._faults),
             name=_name(device) or self._gpu.name,
             every_s=self._every_s,
             busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),
@@ -80,13 +98,6 @@ class AppleProbe:
             busy_by_pid=Missing(NO_PROCESSES),
             no_processes_reason=NO_PROCESSES,
         )
-
-    def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading as missing for that reason."""
-        return [absent_gpu(self._gpu, self._clock_ns(), reason)]
-
-    def close(self) -> None:
-        """Release nothing: no driver is open."""
 
     def _device(self) -> Node | Missing:
         nodes = self._ioreg()
@@ -138,3 +149,76 @@ def _number(values: Node, *keys: str) -> Reading:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return Missing("not reported by this macOS")
+
+
+NOT_READ = "tfmon does not read it of AMD GPUs"
+NO_FILE = Missing("the kernel does not report it for this GPU")
+NOT_LISTED = "the kernel no longer lists this GPU"
+_NODES = "sys/class/kfd/kfd/topology/nodes"
+_AMD = 0x1002
+
+
+def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
+    """Return all AMD GPUs that this user may compute on, each with its folder in /sys, as ROCm counts.
+
+    Source: /sys/class/kfd/kfd/topology/nodes, which lists processors, too; /sys/class/drm.
+    """
+    nodes = sorted((root / _NODES).glob("[0-9]*"), key=lambda node: int(node.name) if is_number(node.name) else 0)
+    found: list[tuple[Gpu, Path]] = []
+    for node in nodes:
+        listed = re.findall(r"^(\w+) (\d+)$", read_text(node / "properties"), re.MULTILINE)
+        facts = {name: int(value) for name, value in listed}
+        if facts.get("simd_count", 0) and facts.get("vendor_id", _AMD) == _AMD:
+            folder = root / f"sys/class/drm/renderD{facts.get('drm_render_minor', 0)}/device"
+            name = read_text(folder / "product_name").strip() or "AMD GPU"
+            unique = facts.get("unique_id", 0)
+            uuid = f"AMD-{unique:016x}" if unique else f"AMD-{node.name}"
+            found.append((Gpu(len(found), uuid, name, physical_gpu=len(found)), folder))
+    return found
+
+
+class AmdProbe(_Probe):
+    """Samples AMD GPUs; a file is read when its value is asked for, which may wake a sleeping GPU."""
+
+    name = "amd"
+
+    def __init__(
+        self, gpus: Sequence[Gpu], *, root: Path = Path("/"), clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        """Sample these GPUs; `root` is where /sys is."""
+        super().__init__(gpus, clock_ns)
+        self._root = root
+
+    def sample(self) -> Iterable[Event]:
+        """Sample each GPU; busy is what its firmware averages, the temperature the first of several."""
+        listed = {one.uuid: folder for one, folder in list_amd_gpus(self._root)}
+        for gpu in self._gpus:
+            folder = listed.get(gpu.uuid)
+            yield absent_gpu(gpu, self._clock_ns(), NOT_LISTED) if folder is None else self._sample(gpu, folder)
+
+    def _sample(self, gpu: Gpu, folder: Path) -> GpuSample:
+        busy = _number_in(folder / "gpu_busy_percent")
+        sensors = next(iter(sorted((folder / "hwmon").glob("hwmon*"))), folder / "hwmon/none")
+        average = sensors / "power1_average"
+        power = _number_in(average if average.exists() else sensors / "power1_input", 1e-6)
+        return replace(
+            absent_gpu(gpu, self._clock_ns(), NOT_READ),
+            busy_pct=busy,
+            busy_source="" if isinstance(busy, Missing) else "sysfs",
+            used_bytes=_number_in(folder / "mem_info_vram_used"),
+            total_bytes=_number_in(folder / "mem_info_vram_total"),
+            power_w=power,
+            power_source="" if isinstance(power, Missing) else "driver",
+            power_limit_w=_number_in(sensors / "power1_cap", 1e-6),
+            temperature_c=_number_in(sensors / "temp1_input", 1e-3),
+        )
+
+
+def _number_in(path: Path, scale: float = 1.0) -> Reading:
+    """Return the number in a file times `scale`; a file that is there may still fail, as with a sleeping GPU."""
+    try:
+        return float(path.read_text(encoding="utf-8")) * scale
+    except FileNotFoundError:
+        return NO_FILE
+    except (OSError, ValueError) as error:
+        return Missing(f"the kernel does not report it now: {error}")
