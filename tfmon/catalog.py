@@ -26,7 +26,6 @@ PACKAGE = Path(__file__).resolve().parent
 _ATTRIBUTES = {
     "knobs", "variants", "without", "contrast", "claims", "examples", *(knob.name for knob in COMMON),
 }  # fmt: skip
-"""Class attributes that are read."""
 _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 
@@ -41,7 +40,6 @@ class ScenarioInfo:
     title: str
     """First line of the file's docstring."""
     doc: str = ""
-    """The rest of the docstring."""
     knobs: tuple[Knob, ...] = ()
     """All knobs, with this scenario's defaults."""
     contrast: tuple[str, ...] = ()
@@ -49,7 +47,6 @@ class ScenarioInfo:
     examples: int | None = None
     """Number of examples; None if the file does not say it."""
     claims: tuple[Claim, ...] = ()
-    """Claims that `tfmon verify` measures."""
     command: tuple[str, ...] = ()
     """The user's own command, raced instead of a scenario; empty for a scenario."""
 
@@ -86,11 +83,7 @@ def list_scenarios() -> list[ScenarioInfo]:
 
 
 def find_scenario(name: str) -> ScenarioInfo:
-    """Return the scenario of that name or at that path.
-
-    Raises:
-        UsageError: there is none (the hint has the nearest names), or the file is not a scenario.
-    """
+    """Return the scenario of that name or at that path; raises UsageError, with the nearest names for none."""
     path = Path(os.path.expanduser(name))  # noqa: PTH111 - an unknown user raises nothing
     if name.endswith(".py") or ("/" in name and not _holds(path.is_dir)):
         if not _holds(path.is_file):
@@ -107,11 +100,7 @@ def find_scenario(name: str) -> ScenarioInfo:
 
 
 def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
-    """Return the info of a user's own command.
-
-    Raises:
-        UsageError: its program is not there.
-    """
+    """Return the info of a user's own command; raises UsageError where its program is not there."""
     if shutil.which(words[0]) is None:
         hint = "name the program first, as in: tfmon race -- python train.py"
         if words[0].endswith(".py"):
@@ -138,11 +127,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def read_scenario(path: Path, origin: str) -> ScenarioInfo:
-    """Return the info of a scenario file.
-
-    Raises:
-        UsageError: the file is not Python, or does not define one scenario with literal attributes.
-    """
+    """Return the info of a scenario file; raises UsageError unless it defines one with literal attributes."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:

@@ -60,9 +60,7 @@ class Step:
 
     def __init__(self, examples: int, loss: object, lane: Lane | None = None) -> None:
         self.examples = examples
-        """Number of examples it trains."""
         self.loss: object = loss
-        """A number or a tensor; None for a step without a loss."""
         self.entered = False
         self._lane = lane
         self._began_ns = self._call_ns = 0

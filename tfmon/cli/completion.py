@@ -84,4 +84,3 @@ _BY_NAME: dict[str, Complete] = {
     "host": _hosts,
     **dict.fromkeys(("html", "output", "record", "resume", "chrome", "python", "ray_python"), _files),
 }
-"""What completes a parameter, by its name."""

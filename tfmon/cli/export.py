@@ -100,18 +100,7 @@ def write_html(
     force: bool,
     err: bool = False,
 ) -> None:
-    """Write a report as a page, and say where.
-
-    Args:
-        make: Returns the report; meanwhile the script of the charts is put together.
-        target: The file.
-        everything: Whether names and secrets stand in it.
-        force: Whether a file that is there is replaced.
-        err: Whether stdout is for something else.
-
-    Raises:
-        TfmonError: there is no report, or no script.
-    """
+    """Write a report as a page, and say where; the script of the charts is put together while it is made."""
     import platform
     from concurrent.futures import ThreadPoolExecutor
 

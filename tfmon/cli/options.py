@@ -81,7 +81,6 @@ ray = _all(
         help="How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
     ),
 )
-"""The options that name a Ray cluster."""
 lanes = _all(
     click.option(
         "--lane",
@@ -193,11 +192,7 @@ def unwritable(error: OSError, hint: str = "") -> TfmonError:
 
 
 def print_result(result: object, path: str) -> None:
-    """Print a result, as JSON unless it is text, that is also in the file `path`, if there is one.
-
-    Raises:
-        TfmonError: standard output cannot be written; the hint says where the result is.
-    """
+    """Print a result, as JSON unless it is text; where that fails, the hint says that it is in the file `path`."""
     from tfmon.reports.text import fitted
 
     text = fitted(result) if isinstance(result, str) else json.dumps(result, indent=2, allow_nan=False)

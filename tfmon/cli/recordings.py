@@ -17,7 +17,6 @@ from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
 MOST_SWEEPS = 5
-"""Sweeps that `tfmon runs` lists, the latest."""
 
 if TYPE_CHECKING:
     from tfmon.model.ports import RunInfo

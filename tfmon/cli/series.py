@@ -124,14 +124,7 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    """Run an experiment until it is over or a signal comes, and print its report.
-
-    Args:
-        info: The scenario.
-        race_options: The lanes and their settings.
-        planned: Returns the experiment to run on the lanes.
-        as_json: Whether the result is printed as JSON.
-    """
+    """Run an experiment until it is over or a signal comes, and print its report."""
     from tfmon.analysis.analysis import analyse
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over

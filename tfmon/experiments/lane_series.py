@@ -124,13 +124,7 @@ class Tuning:
     # ---------------------------------------------------------------- measuring
 
     def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
-        """Train under both settings alternately until it is decided.
-
-        Args:
-            attempt: The two settings.
-            tell: Takes the attempt whenever it got further.
-            starts_changed: The new settings are in effect before, and stay whatever is measured.
-        """
+        """Train under both settings alternately until it is decided; `starts_changed`: the new ones stay."""
         self._epoch_trained = starts_changed
         self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
         waits = bool(self._lane().command)

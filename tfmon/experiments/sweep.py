@@ -39,10 +39,7 @@ LATEST_VISITS = 40
 
 
 class Sweep:
-    """One sweep.
-
-    Thread: its own, one a machine; every method may be called from any.
-    """
+    """One sweep. Thread: its own, one a machine; every method may be called from any."""
 
     def __init__(
         self,
@@ -66,7 +63,6 @@ class Sweep:
         self._final: SweepState | None = None
         """The state that all figures were made of again, before it counts as the end."""
         self.failure = ""
-        """What went wrong in it, beside its lanes; empty while all is well."""
         self._stopped = ""
         self._working = 0
         """Machines that still have something to do."""

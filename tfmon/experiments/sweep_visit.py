@@ -24,7 +24,6 @@ from tfmon.model.spec import KINDS
 PATIENCE_S = 600.0
 """How long the lanes may take to get ready, and from one pair to the next."""
 HANGS_S = 60.0
-"""The same once a lane is known to hang."""
 OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
 """Failures of either lane for which no setting is to blame."""
 
@@ -43,11 +42,7 @@ class Station(Protocol):
     session: Session
 
     def begin(self, settings: Settings) -> tuple[str, str]:
-        """Start fresh processes, and return the names of the lanes: the baseline and the combination.
-
-        Raises:
-            TfmonError: The place cannot be used.
-        """
+        """Start fresh processes, and return the names of the lanes, the baseline first; raises TfmonError."""
 
     def end(self) -> None:
         """End both lanes, and return when their processes are gone."""
@@ -70,10 +65,7 @@ class PlaceError(Exception):
 
 
 class Visit:
-    """One visit of a combination.
-
-    Thread: the worker's; `stop` may be called from any.
-    """
+    """One visit of a combination. Thread: the worker's; `stop` may be called from any."""
 
     def __init__(self, station: Station, settings: Settings, add: Callable[[Pair], bool]) -> None:
         """Measure settings at a station; `add` takes each pair, and returns whether more are wanted."""
@@ -93,10 +85,7 @@ class Visit:
         self._news.put(None)
 
     def run(self) -> Figures:
-        """Start both lanes, add pairs until no more are wanted, end the lanes, and return the other readings.
-
-        Raises: one of the errors above, or TfmonError where the place cannot be used.
-        """
+        """Start both lanes, add pairs until no more are wanted, end the lanes, and return the other readings."""
         forget = self._station.session.listen(self._hear)
         try:
             self._lanes = self._station.begin(self._settings)
@@ -167,10 +156,7 @@ class Visit:
                 raise RefusedError(lane.refused or there)
 
     def _over(self, event: Event) -> bool:
-        """Return whether a lane's end ends the visit well; its process may end later than what it says last.
-
-        Raises: what that end means for the combination, or for the place.
-        """
+        """Return whether a lane's end ends the visit well; if not, raise what it means."""
         lane, baseline = self._lane(event.lane), event.lane == self._lanes[0]
         said, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
         if not said and self._pairs:

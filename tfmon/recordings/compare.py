@@ -58,7 +58,6 @@ class Comparison:
     """Of the ratio between the lanes; None where one of the races has none, or another winner."""
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
-    """What makes the figures less sure."""
 
 
 def compare(first: RaceFigures, second: RaceFigures) -> Comparison:
@@ -77,11 +76,7 @@ def compare(first: RaceFigures, second: RaceFigures) -> Comparison:
 
 
 def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> list[Comparison]:
-    """Compare several races, each with that of the other side in the same place.
-
-    Raises:
-        UsageError: there are not as many.
-    """
+    """Compare several races pair by pair; raises UsageError where one side has more than the other."""
     if len(first) != len(second):
         raise UsageError(
             f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"

@@ -87,13 +87,7 @@ def change_of(
     prior: BetweenProcesses | None = None,
     looks: Looks = AT_THE_END,
 ) -> Change | None:
-    """Return the throughput after over that before, with its interval; None from too few slices or races.
-
-    Args:
-        races: What was measured of the lane before and after, once or several times.
-        prior: What is known of how much equal processes differ; several races tell it themselves.
-        looks: How the interval is looked at.
-    """
+    """Return the throughput after over that before, with its interval; None from too few slices or races."""
     first = [before.center for before, _ in races if before.center is not None]
     second = [after.center for _, after in races if after.center is not None]
     if len(races) == 1 and first and second:
@@ -125,7 +119,6 @@ def _mean_cores(readings: Sequence[Reading]) -> Reading:
 
 
 LARGEST_BYTES = 64 * 2**20
-"""A larger file is not a result."""
 WRITES_ONE = "tfmon race --json writes one of this version"
 
 
@@ -134,7 +127,6 @@ class Lead:
     """Which lane of a race is faster, and by what factor."""
 
     winner: str | None
-    """Its name."""
     ratio: float | None
     low: float | None
     """End of the 95 % interval; None where there is none."""
@@ -195,20 +187,13 @@ class RaceFigures:
     machines: dict[str, Machine]
     """By host; the monitor's own is that of ""."""
     contended: bool
-    """Whether lanes trained at once on the same cores."""
     between: BetweenProcesses | None
     lanes: tuple[LaneFigures, ...]
     lead: Lead
 
     @classmethod
     def of(cls, id: str, header: Header, end: Snapshot) -> RaceFigures:
-        """Return those of a recorded race.
-
-        Args:
-            id: What the race is called.
-            header: Of its recording.
-            end: What was known at its end.
-        """
+        """Return those of a recorded race; `end` is what was known at its end."""
         found = find_verdict(end)
         low, high = (found.interval.low, found.interval.high) if found.interval is not None else (None, None)
         return cls(
@@ -252,16 +237,7 @@ def read_races(folder: Path) -> list[tuple[RaceFigures, bool]]:
 
 
 def read_json(told: Any, id: str, where: str) -> RaceFigures:  # noqa: ANN401 - whatever a file holds
-    """Return the race of a JSON result, or of what `tfmon export --json` wrote, that is read already.
-
-    Args:
-        told: The JSON object.
-        id: What the race is called.
-        where: What it is called where it cannot be used.
-
-    Raises:
-        RecordingError: it is not a result.
-    """
+    """Return the race of a JSON result that is read; raises RecordingError, which names `where` it was."""
     if isinstance(told, dict) and isinstance(told.get("result"), dict):
         told = told["result"]
     if not isinstance(told, dict) or "lanes" not in told or "verdict" not in told:

@@ -21,7 +21,6 @@ CANNOT_TELL: GateKind = "cannot tell"
 BESIDE = 0.5
 """Share of its time that a thread loses at most to one other on its core: the scheduler lets them take turns."""
 LEAST_EXPLAINED = 1.01
-"""A smaller factor is not mentioned."""
 TOO_LITTLE = (
     "too few slices were measured: race for longer",
     f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
@@ -51,7 +50,6 @@ class Gate:
     """What the gate says of a race: the worst of what it says of its lanes."""
 
     limit: float
-    """A lane is slower when its throughput fell by more than this share."""
     lanes: tuple[LaneGate, ...]
 
     @property
@@ -77,15 +75,7 @@ class Gate:
 
 
 def judge(races: Sequence[Comparison], limit: float) -> Gate:
-    """Return whether any lane became slower by more than a share of its speed.
-
-    Args:
-        races: A baseline and a run, or several of each.
-        limit: The share.
-
-    Raises:
-        UsageError: the races are of different scenarios, or have no lane in common.
-    """
+    """Return whether any lane lost more than a share of its speed; raises UsageError for unlike races."""
     for one in races:
         before, after = one.first.scenario, one.second.scenario
         if before != after:

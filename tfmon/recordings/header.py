@@ -62,14 +62,12 @@ class Header:
     scenario: str
     title: str
     source: str
-    """Digest of the scenario file."""
     mode: str
     lanes: tuple[LaneSpec, ...]
     knobs: dict[str, KnobValue]
     """Every knob of the scenario with its default; LaneStarted has what a lane started with."""
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
-    """Those of `ENVIRONMENT` that were set."""
     hosts: dict[str, Machine] = field(default_factory=dict)
     """The other machines of the lanes, as `LaneSpec.host` calls them."""
     between: BetweenProcesses | None = None
@@ -210,7 +208,6 @@ MARKING = {
     kind.__name__
     for kind in (Interrupted, KnobApplied, KnobRefused, LaneEnded, LaneFailed, ModeChanged, UserRequested)
 }
-"""Names of the events that may have a mark."""
 
 
 def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:

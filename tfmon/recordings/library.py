@@ -17,11 +17,8 @@ from tfmon.recordings.header import Closed, Header, RecordingError
 from tfmon.recordings.reader import peek
 
 LIMIT_BYTES = 512 * 2**20
-"""Most that all recordings in the folder take together."""
 FOLDER_VARIABLE = "TFMON_RECORDINGS"
-"""Environment variable that names another folder."""
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
-"""A race that comes with tfmon."""
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
 """The rest of an interrupted rewriting is dropped after so long."""
@@ -38,13 +35,7 @@ def folder() -> Path:
 
 
 def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
-    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError.
-
-    Args:
-        scenario: Its name, which is in that of the file after the time.
-        place: The folder; None for that of recordings.
-        suffix: The end of the name.
-    """
+    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError."""
     place = place or folder()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
@@ -57,10 +48,7 @@ def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") 
 
 
 def create_file(path: Path) -> int:
-    """Make a new file, private to the user, and open it, locked for writing.
-
-    Raises: OSError; FileExistsError, because no file is overwritten.
-    """
+    """Make a new file, private to the user, open and locked for writing; raises OSError, also where it exists."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(fd)
     return fd
@@ -105,9 +93,7 @@ class RecordedRun:
     closed: Closed | None = None
     """None for one that was not closed."""
     running: bool = False
-    """True while it is written."""
     problem: str = ""
-    """Why it cannot be read."""
 
     @property
     def started_s(self) -> float:
@@ -181,10 +167,7 @@ def find(word: str) -> Path:
 
 
 def delete(path: Path) -> None:
-    """Delete a recording for good.
-
-    Raises: RecordingError for one that is being written, or that cannot be deleted.
-    """
+    """Delete a recording for good; raises RecordingError for one that is being written."""
     if path.is_file() and is_locked(path):
         raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
     try:

@@ -15,7 +15,6 @@ from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 SEARCHED_EVENTS = 2_000
-"""Among so many events the start signal is looked for."""
 KEEP_EVERY = 1_000
 """A snapshot is kept after so many events, to seek back to."""
 TICK_S = 0.15
@@ -25,10 +24,7 @@ MARK_LEAD_NS = 1_000_000_000
 
 
 class Player:
-    """Plays a recording in a session of its own.
-
-    Thread: one.
-    """
+    """Plays a recording in a session of its own. Thread: one."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording

@@ -43,7 +43,6 @@ LARGEST_BYTES = 4 * 2**30
 MOST_MARKS = 5_000
 _GZIP = b"\x1f\x8b"
 _MEMBER = _GZIP + b"\x08" + bytes(5)
-"""How a member of a packed recording begins."""
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
@@ -58,10 +57,7 @@ class Recording:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a recording and index it.
-
-        Raises: RecordingError for another file, another schema, and damage anywhere but at the end.
-        """
+        """Open a recording and index it; raises RecordingError for another file, another schema, and damage."""
         self.path = path
         self.torn = False
         """True when its last line is cut off: by a crash or a full disk, or because it is still being written."""

@@ -28,7 +28,6 @@ CHECK_BYTES = 2 * 2**20
 SETTLED_S = 2.0
 """A race whose lanes have ended is closed when it tells no more for so long: processes end a little later."""
 PATIENCE_S = 10.0
-"""How long `close` waits for a disk."""
 
 
 @dataclass(slots=True)
@@ -55,7 +54,6 @@ class Recorder:
         self._file = None if file is None else file.absolute()
         self._first_fd: int | None = None if file is None else _open(file)
         self.header: Header | None = None
-        """Of the latest race; None before one begins."""
         self._entries: deque[_Entry] = deque()
         self._waiting = threading.Lock()
         self._overrun = False

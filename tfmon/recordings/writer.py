@@ -142,7 +142,6 @@ class Writer:
         self._packed = path.name.endswith(".gz")
         self._pending: list[bytes] = []
         self._blocks: list[_Block] = []
-        """Those that are over, oldest first."""
 
     def begin(self, header: Header) -> None:
         """Write the first line."""

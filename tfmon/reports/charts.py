@@ -18,7 +18,6 @@ Point = tuple[float, float | None, str, str]
 """Place on the axis, value (None ends a stretch), the value in words, and a note on it."""
 TALL, LOW = 300, 190
 COLOURS = 4
-"""Colours of lanes; more lanes repeat them with another dash."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MOST_TICKS = 12
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 36_000)
@@ -109,18 +108,7 @@ def over_time(
     zero: bool = True,
     labels: bool = True,
 ) -> Spec:
-    """Return a chart of values over time.
-
-    Args:
-        series: Its lines.
-        title: Of the axis of the values, with the unit.
-        about: What a screen reader says of it.
-        shades: Stretches that are shaded.
-        lines: Moments that are marked.
-        tall: Whether it is the main chart.
-        zero: Whether the axis begins at 0.
-        labels: Whether the marks have their text beside them.
-    """
+    """Return a chart of values over time; `about` is for screen readers, `labels` writes on the marks."""
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
@@ -163,16 +151,7 @@ def curve(
     crossings: Sequence[float] = (),
     spans: Iterable[tuple[str, float, float, float]] = (),
 ) -> Spec:
-    """Return a chart of figures over the values of a knob.
-
-    Args:
-        series: Its lines.
-        title: Of the axis of the figures, with the unit.
-        knob: The knob; its values are above 0.
-        about: What a screen reader says of it.
-        crossings: Values at which the lead changes.
-        spans: Intervals: the key of the series, the value of the knob, and both ends.
-    """
+    """Return a chart of figures over a knob's values; a span is a series' key, a value, and two ends."""
     ticks = sorted({point[0] for one in series for point in one.points})
     axis = {"format": "~g", "labelOverlap": True, "values": ticks}
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)

@@ -29,10 +29,7 @@ _WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
 def to_text(
     report: Diagnosis, *, verbose: bool = False, ascii_only: bool = False, paint: Paint = text.unpainted
 ) -> str:
-    """Write the report in lines; `paint` may colour a mark by its status.
-
-    With `verbose`, checks that do not apply and the evidence are written, too.
-    """
+    """Write the report in lines; `verbose` adds the evidence, and the checks that do not apply."""
     written = text.write(describe(report, verbose=verbose, ascii_only=ascii_only), last=True, paint=paint)
     return text.plain(written) if ascii_only else written
 
@@ -118,12 +115,7 @@ def hosts_to_text(found: Sequence[Surveyed], here: Machine, *, ascii_only: bool 
 
 
 def describe_hosts(found: Sequence[Surveyed], here: Machine) -> Report:
-    """Return a table of the hosts that can be used, a line for each other one, and what to know about them.
-
-    Args:
-        found: The hosts.
-        here: The monitor's own machine.
-    """
+    """Return a table of the hosts that can be used, a line for each other one, and what to know about them."""
     usable = [one for one in found if not one.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []

@@ -50,13 +50,7 @@ class Quantity:
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return the course of the race over time.
-
-    Args:
-        course: Of the race.
-        names: What each lane is called in full, by its name.
-        keys: By which it is hidden in charts.
-    """
+    """Return the course of the race over time; `names` are the lanes' full names, `keys` hide them in charts."""
     drawer = _Drawer(course, names, keys)
     read = [(what, drawer.sampled(what)) for what in _READINGS]
     missing = [_READINGS[what].title for what, chart in read if chart is None]
@@ -107,7 +101,6 @@ class _Drawer:
         self._course, self._names, self._keys = course, names, keys
         self._total_s = course.seconds(course.until_ns)
         self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
-        """How many seconds each point stands for."""
         self._idle = list(_idle(course))
         rare = (round(2e9 * every_s) for age_s, every_s in writer.STAGES if age_s < self._total_s)
         self._unsampled_ns = max([LONGEST_REST_NS, *rare])

@@ -26,7 +26,6 @@ _QUANTITIES = {
     "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
     "temperature_c": HEAT,
 }  # fmt: skip
-"""What the numbers of a recording are of, by their names."""
 LEAD_NS = 10_000_000_000
 """How long before the start signal samples are shown; a recording begins with those of a minute."""
 
@@ -77,9 +76,7 @@ class Course:
 
     header: Header
     torn: bool
-    """Whether the recording is cut off at its end."""
     end: Snapshot
-    """What was known at the end."""
     windows: dict[str, list[Measured]]
     """By the name of the lane, oldest first."""
     samples: dict[str, dict[str, list[Sample]]]

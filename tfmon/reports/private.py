@@ -16,7 +16,6 @@ from tfmon.model.session import Snapshot
 from tfmon.reports.sections import Report
 
 HIDDEN = "•••"
-"""Stands where something was taken out."""
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
 """A name that contains this names a secret, also outside of a command line."""
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
@@ -62,23 +61,12 @@ def keep(text: str) -> str:
 
 
 def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
-    """Return a function that hides in a text whose machines they were, and what looks like a secret.
-
-    Args:
-        report: What is written.
-        host: Name of this machine, which is hidden, too.
-        everything: Hide nothing.
-    """
+    """Return a function that hides in a text whose machines they were, and what looks like a secret."""
     return keep if everything else hider({host, *report.hosts}, report.others)
 
 
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
-    """Return a function that removes names of machines and users, and secrets, from a text.
-
-    Args:
-        hosts: Names of the machines that took part.
-        processes: Other people's, whose users and command lines are taken out.
-    """
+    """Return a function that removes hosts, users, other people's command lines, and secrets from a text."""
     # Command lines go first: what another pattern takes out of one would keep it from being found.
     patterns = [*_of_processes(processes), *_PATTERNS]
     home, user = str(Path.home()), _user()

@@ -47,7 +47,6 @@ NOTABLE_PEAK = 1.05
 """A peak of a lane's memory is told from this many times its mean on."""
 _OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(script|trainer|lanes|hosts)/\w+\.py", line ')
 OUTPUT_LINES = 12
-"""Lines of the output of a lane that failed."""
 
 
 def to_text(found: Analysis) -> str:
@@ -62,15 +61,7 @@ def report(
     again: str = "",
     examined: Diagnosis | None = None,
 ) -> Report:
-    """Return all that is known of a race.
-
-    Args:
-        found: What it came to.
-        header: Of its recording; None for a race that is not read from one.
-        course: How it went; None leaves out what is drawn over time.
-        again: The command that repeats it, or why there is none.
-        examined: What the doctor finds on its machine; None where that is another one.
-    """
+    """Return all that is known of a race: of a recorded one with its `header`, and its `course` over time."""
     snapshot = found.snapshot
     names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
     keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
@@ -103,13 +94,7 @@ def report(
 
 
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
-    """Return the report of a recording, and whether that is cut off; raises RecordingError.
-
-    Args:
-        path: The recording.
-        again: Returns the command that repeats a race; raises TfmonError where there is none.
-        host: Name of this machine: the doctor examines it, without TensorFlow, where it is that of the race.
-    """
+    """Return the report of a recording, and whether that is cut off; the doctor examines `host` if it is this one."""
     course = gather(path)
     found, header = analyse(course.end), course.header
     try:

@@ -29,7 +29,6 @@ NO_STEP = "no steady step was measured"
 NO_UPDATE = "no update of an own loop of TensorFlow was seen"
 FEW_SLICES = "too few slices were measured in turns"
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
-"""Parts of the time of a step."""
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
@@ -240,10 +239,7 @@ def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
 
 
 def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
-    """Return the use of the lane's GPU by others; of several GPUs, the one that they used most.
-
-    None where that is not known.
-    """
+    """Return the use of the lane's GPU by others, of several GPUs the one used most; None for unknown."""
     others = gpu_others(lane)
     if others is None:
         return None

@@ -12,10 +12,8 @@ from typing import Any, Literal, TypeAlias
 from tfmon.model.readings import ProcessName
 
 DASH = "–"
-"""Stands for a figure that is not known."""
 NoteKind: TypeAlias = Literal["", "verdict", "trouble", "quiet"]
 VERDICT: NoteKind = "verdict"
-"""What the report says above all."""
 TROUBLE: NoteKind = "trouble"
 QUIET: NoteKind = "quiet"
 
@@ -47,7 +45,6 @@ class Item:
     """Something that was checked."""
 
     label: str
-    """Such as its outcome."""
     title: str
     text: str = ""
     details: tuple[str, ...] = ()
@@ -132,8 +129,5 @@ class Report:
     keys: Sequence[tuple[str, str]] = ()
     """Keys and names of the series that a reader of a page can hide in all charts."""
     hosts: Collection[str] = ()
-    """Names of the machines that took part."""
     others: Collection[ProcessName] = ()
-    """Processes of other people that took part."""
     data: dict[str, Any] = field(default_factory=dict)
-    """The same for programs."""

@@ -35,7 +35,6 @@ from tfmon.reports.sections import (
 from tfmon.reports.series_json import sweep_to_json
 
 CHART = (90, 16)
-"""Cells and rows of a chart in characters."""
 
 
 def table_of(table: SeriesTable, about: str = "") -> Table:

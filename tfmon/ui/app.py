@@ -56,16 +56,7 @@ class MonitorApp(TerminalApp[Ending]):
         readonly: bool = False,
         characters: Charset | None = None,
     ) -> None:
-        """Prepare the screen.
-
-        Args:
-            source: What is shown.
-            on_terminal: Called in the main thread when the terminal is taken.
-            suspend: Suspends the process until `fg`; None where no shell could continue it.
-            theme: Name of a Textual theme.
-            readonly: Whether keys may change nothing.
-            characters: What the terminal can show; None for what the locale says.
-        """
+        """Prepare the screen; `suspend` suspends the process until `fg`, None where no shell could continue it."""
         colourless = without_colour()
         characters = characters or charset(sys.stdout.encoding or "", os.environ)
         super().__init__(ansi_color=True if colourless else None)

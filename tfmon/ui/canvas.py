@@ -165,7 +165,6 @@ def _unlike(before: Row, after: Row) -> tuple[int, Row, Row]:
 
 
 _Cells: TypeAlias = tuple[str, Sequence[str]]
-"""The characters of a row, and the style of each."""
 
 
 def _cells(row: Row) -> _Cells | None:

@@ -1,7 +1,4 @@
-"""Every key, declared once, and how keys are written.
-
-The screens bind these keys; the bottom line, the help and the command palette show them.
-"""
+"""Every key, declared once, and how keys are written."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ class Key:
     """A binding: what is pressed, what it does, and what it is for."""
 
     id: str
-    """Name of the binding."""
     keys: str
     """As Textual names them, with commas between."""
     action: str
@@ -68,7 +64,6 @@ RACE_KEYS = (
     Key("help", "question_mark,f1", "open('help')", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
-"""Keys of the race screen."""
 
 PAGE_KEYS = (
     Key("close", "escape,q", "dismiss", "back to the race; so does the key that opened the page", "On a page"),
@@ -108,7 +103,6 @@ REPLAY_KEYS = (
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
 )
-"""Keys that only a replay has."""
 
 _WATCHING = (
     "show_crossover", "save_picture", "save_report",
@@ -122,11 +116,9 @@ _WATCHING = (
 SWEEP_KEYS = (
     Key("sweep.curve", "c", "toggle_curve", "the ratio over the values of a knob; then of the next one", "Sweep"),
 )
-"""Keys that only a sweep has."""
 
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
-"""All of them."""
 
 BY_ID = {key.id: key for key in KEYS}
 

@@ -51,28 +51,15 @@ class Monitor:
         readonly: bool = False,
         below: Monitor | None = None,
     ) -> None:
-        """Show nothing yet.
-
-        Args:
-            app: Where its screens are shown.
-            source: What it shows.
-            make: Makes the screen of that name.
-            palette: The styles of the theme.
-            charset: What the terminal can show.
-            keys: Keys that differ from the built-in ones, by the binding's id.
-            readonly: Whether keys may change nothing.
-            below: What is shown again once this one is left; None for what the app began with.
-        """
+        """Show nothing yet; `below` is what is shown again once this one is left."""
         self.app, self.source, self.below, self.palette = app, source, below, palette
         self._make = make
         self.analysis = analyse(source.snapshot())
         """What is known, and what follows from it; computed once for each snapshot."""
         self.sweep = source.sweep()
-        """What is known of a sweep; None for a race."""
         self.lane = 0
         """Place of the lane that the pages show."""
         self.said = 0
-        """How many messages there were."""
         self.view = Display(
             charset=charset,
             keys=keys,
@@ -250,13 +237,7 @@ class Monitor:
         return not self.refusal
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
-        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time.
-
-        Args:
-            key: The id of the key.
-            lanes: The lanes that it would end or start again.
-            what: The question; the time that the command has run follows.
-        """
+        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
         own = [lane for lane in lanes if lane.command]
         if not own:
             return True
@@ -299,13 +280,7 @@ class Monitor:
         then: Callable[[Found], object] | None = None,
         failed: Callable[[str], object] | None = None,
     ) -> None:
-        """Do what may take long in a thread; the screen stays responsive.
-
-        Args:
-            do: Is called in the thread.
-            then: Takes what it returns; by default the screen is drawn.
-            failed: Takes the line of a TfmonError; by default it is said.
-        """
+        """Call `do` in a thread, then `then` with its result, or `failed` with the line of a TfmonError."""
         self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
 
     def save_report(self) -> None:

@@ -16,7 +16,6 @@ from tfmon.units import Charset
 SHARED, OWN = "shared", "own"
 """Which scale the charts have: one for all lanes, or one for each."""
 SPANS_S = (60, 300, 1_800)
-"""How much time the charts show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +32,12 @@ class Display:
     """State of the screen itself."""
 
     focused: str | None = None
-    """Name of the lane that keys act on; None for all."""
     message: str = ""
     """What the last key press did, or why it did nothing."""
     message_until_ns: int = 0
     message_done: Callable[[Snapshot], bool] | None = None
     """Whether what the message announces has happened; None where it announces nothing."""
     race: int = 0
-    """Number of the race that was drawn last."""
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()
@@ -48,25 +45,18 @@ class Display:
     no_race: str = ""
     """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
-    """True once the user has quit and the lanes are ending."""
     metric: str = "throughput"
     """What the charts show: an id of `tfmon.ui.render.series`."""
     scale: str = SHARED
-    """SHARED or OWN."""
     span_s: int = SPANS_S[0]
-    """How much time the charts show."""
     scales: Mapping[str, Scale] = field(default_factory=dict)
     """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
     zoomed: bool = False
-    """True while the focused lane has the whole width."""
     zoomed_from: str | None = None
     """The focus before that."""
     readonly: bool = False
-    """True where keys may not change the race."""
     replay: bool = False
-    """True where a recording is shown."""
     tabs: tuple[str, ...] = ()
-    """Names of the race and of the pages beside it."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""
@@ -98,7 +88,6 @@ def acknowledged(view: Display) -> Display:
 
 
 Say: TypeAlias = Callable[[str], object]
-"""Shows a line."""
 
 
 class ScenarioRow(Protocol):
@@ -133,7 +122,6 @@ class Source:
     """
 
     snapshot: Callable[[], Snapshot]
-    """Returns what is known of the race."""
     controls: Controls | None = None
     """Takes requests to the lanes; None where nothing can be changed."""
     experiments: Experiments | None = None
@@ -151,7 +139,6 @@ class Source:
     file: str = ""
     """Where it is recorded; empty for where the snapshot says."""
     tabs: tuple[str, ...] = TAB_NAMES
-    """The pages beside it."""
     runs: Runs | None = None
     """The recorded runs; None where there is no list of them."""
     scenarios: Callable[[], Sequence[ScenarioRow]] = tuple
@@ -171,15 +158,10 @@ class Source:
     stop: Callable[[], object] = _do_nothing
     """Ends every lane and waits until all are gone, or closes what is played. May block."""
     end_now: Callable[[], object] = _do_nothing
-    """Waits no longer for lanes that are ending."""
 
 
 class Runs(Protocol):
-    """The recordings of the user, each named by its id.
-
-    Every method may read the disk for a second: call them off the screen's thread. All raise TfmonError, whose
-    text says what was wrong: the folder cannot be read, or a run is gone or damaged.
-    """
+    """The user's recordings by their ids. Every method may block, and raises TfmonError with what was wrong."""
 
     def list(self) -> Sequence[RunInfo]:
         """Return all recordings by their start, the oldest first."""

@@ -84,10 +84,7 @@ class TerminalOutput:
 
 
 class TerminalApp(App[Result]):
-    """An app whose output is delayed while the terminal is slow.
-
-    Thread: the app's only.
-    """
+    """An app whose output is delayed while the terminal is slow. Thread: the app's only."""
 
     def __init__(self, *, ansi_color: bool | None) -> None:
         super().__init__(ansi_color=ansi_color)

@@ -28,7 +28,6 @@ from tfmon.reports.sections import Block, Chart, Code, Item, Items, Lines, Note,
 _HERE = Path(__file__).parent
 _ALONE = {"meta", "br", "input"}
 VEGA_LITE = "6.4"
-"""Version of Vega-Lite that the charts are written for."""
 
 
 class Html(str):
@@ -67,13 +66,7 @@ def write_charts_script() -> None:
 
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
-    """Return the whole file: nothing in it is loaded from anywhere, and no other script may run.
-
-    Args:
-        report: The report.
-        hide: Takes out of a text what must not be handed on.
-        script: Defines `vegaEmbed`; see `charts_script`.
-    """
+    """Return the whole file: nothing in it is loaded from anywhere, and no other script may run."""
     return _HtmlWriter(hide).page(report, script)
 
 

@@ -85,16 +85,7 @@ def _area(
     colours: tuple[str, str],
     about: str,
 ) -> tuple[Row, ...]:
-    """Return the area under the values, with the scale at its left; cached until a value changes.
-
-    Args:
-        shares: How high each column is.
-        labels: The values at the top of the scale and half way up.
-        height: Rows.
-        charset: What it is drawn with.
-        colours: Styles of the tops of the columns, and of what is below.
-        about: What is drawn, written over the beginning of the top row; "" for nothing.
-    """
+    """Return the area under the values with its scale, and `about` over its top; cached until a value changes."""
     edge, inside = colours
     lines = clipped(plot(shares, 1.0, height, charset), shares)
     blank_label = " " * (LABEL_CELLS - 1) + "│"
@@ -232,15 +223,7 @@ def scale_label(words: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
-    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
-
-    The latest ones stand before the word at the right end until they have moved there.
-
-    Args:
-        marks: The changes.
-        axis: The time.
-        ends: The words at its ends.
-    """
+    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first."""
     line = ["─"] * axis.width
     taken = [False] * axis.width
     ticks = [(axis.cell_of(mark.at_ns), _mark_words(mark)) for mark in marks]

@@ -20,10 +20,7 @@ from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN, banded, strong
 
 
 def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
-    """Return the machines that the lanes train on, each once, by the first name that a lane has for it.
-
-    Before there are lanes it is the monitor's own.
-    """
+    """Return the machines that the lanes train on, each once; before there are lanes, the monitor's own."""
     by_machine: dict[str, tuple[str, HostState]] = {}
     for lane in snapshot.lanes:
         by_machine.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
@@ -255,10 +252,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
 
 
 def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
-    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
-
-    Readings that should be younger are not shown, but their age.
-    """
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane."""
     if lane.spec.kind != "gpu":
         return labelled("gpu", (units.absent(NO_GPU), DIM))
     if gpu is None:

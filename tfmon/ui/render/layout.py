@@ -24,7 +24,6 @@ LEAST_HEIGHT_WITH_TABS = 30
 LEAST_HEIGHT_WITH_LEAD = 22
 """Lower terminals need the line that says what is compared for the panes."""
 MIN_LINE_WIDTH = 24
-"""Narrower terminals show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,6 @@ class Zone:
     rect: Rect
     action: str
     knob: str = ""
-    """The knob that the wheel turns here; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,6 @@ class Layout:
     kind: Literal["panes", "lines", "tiny"]
     """`lines` is one line a lane or less; `tiny` only reports that the terminal is too small."""
     tabs: Rect
-    """The pages beside the race."""
     header: Rect
     lead: Rect
     """The line that says what is compared."""
@@ -75,7 +72,6 @@ class Layout:
     status: Rect
     keys: Rect
     per_page: int = 0
-    """Lanes that are visible at once."""
 
     @property
     def result_on_top(self) -> bool:
@@ -173,7 +169,6 @@ class Hint:
     """Ids of the keys, in the order in which they are written."""
     word: str
     action: str = ""
-    """What a click on it does; empty for nothing."""
 
 
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
@@ -211,9 +206,7 @@ class KeyItem:
     """0 always stays; the highest goes first when the line is too long."""
     spans: tuple[Span, ...]
     action: str = ""
-    """What a click on it does; empty for nothing."""
     knob: str = ""
-    """The knob that the wheel turns on it; empty for none."""
 
 
 def item(importance: int, pressed: str, word: str, action: str = "") -> KeyItem:

@@ -22,7 +22,6 @@ from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
 
 STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
-"""The stages of getting ready, in order."""
 _WORDS = (
     "starting Python", "loading TensorFlow", "building model and data", "tracing the training step", "warming up",
     "ready, waiting for the start",
@@ -48,16 +47,7 @@ def progress_rows(
     accent: str,
     first: str = _WORDS[0],
 ) -> list[Row]:
-    """Return at which stage the lane is, and for how long.
-
-    Args:
-        lane: A lane that gets ready.
-        now_ns: The moment that is shown.
-        width: Cells of each row.
-        height: Rows at most; from `LIST_ROWS` on, all stages are listed.
-        accent: Name of the lane's style.
-        first: What its first stage is called.
-    """
+    """Return at which stage the lane is, and for how long; from `LIST_ROWS` rows on, all stages are listed."""
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.command and lane.phase == STARTING:
         if first.startswith("connecting"):

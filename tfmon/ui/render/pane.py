@@ -36,7 +36,6 @@ class Pane:
     bottleneck: Bottleneck | None
     view: Display
     accent: str
-    """Name of the lane's style."""
     lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     found: LaneAnalysis

@@ -25,9 +25,7 @@ _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
 UNKNOWN = "–"
 DIFFERS = "≠ "
-"""Mark of a knob in which the lanes differ."""
 REFUSED_NS = 20_000_000_000
-"""How long a refused request is shown."""
 
 
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
@@ -168,7 +166,6 @@ _PARTS = (
     ("other", "other_pct", "░"),
 )
 _LEAST_PCT = 2.0
-"""Smaller shares have no words in the pane."""
 
 
 def time_parts(shares: Shares) -> list[tuple[str, float, str]]:

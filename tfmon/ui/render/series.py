@@ -54,7 +54,6 @@ METRICS = (
     Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct, sampled=True, full=100.0),
     Metric("memory", "memory", lambda one: one.private_bytes, sampled=True, binary=True),
 )
-"""In the order in which a key goes through them."""
 BY_ID = {metric.id: metric for metric in METRICS}
 
 
@@ -94,7 +93,6 @@ class TimeAxis:
     """Which stretch of time the cells of a chart cover."""
 
     width: int
-    """Cells."""
     first: int
     """Number of the leftmost cell, counted in cells since the clock's zero."""
     cell_ns: int

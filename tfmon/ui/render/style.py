@@ -55,10 +55,7 @@ def strong(style: str) -> str:
 
 
 def banded(style: str, share: float) -> str:
-    """Return the variant of a style for a load: quiet below 10 %, bold from 75 % on.
-
-    Source: the bands of nvitop for utilisation.
-    """
+    """Return the variant of a style for a load: bold from 75 % on. Source: the bands of nvitop for utilisation."""
     return faint(style) if share < 0.10 else strong(style) if share >= 0.75 else style
 
 

@@ -28,7 +28,6 @@ class Column:
 
     name: str
     most: int = 40
-    """Cells that it takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,6 @@ class Entry:
     id: Hashable
     """What it is known by while the list changes."""
     cells: tuple[Span, ...]
-    """A text for every column."""
     ranks: tuple[Any, ...] = ()
     """What each column sorts by; empty for the texts."""
     whole: str = ""

@@ -187,7 +187,6 @@ def elapsed(snapshot: Snapshot) -> str:
 # ---------------------------------------------------------------- the verdict
 
 _LEAD_CELLS = 6
-"""Cells before the text."""
 
 
 def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:

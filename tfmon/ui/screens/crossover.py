@@ -31,10 +31,7 @@ _ALIKE = (
 
 
 def candidates(snapshot: Snapshot) -> list[tuple[Knob, str]]:
-    """Return the knobs of the race that are numbers, each with why there is no crossover over it, or "".
-
-    Those first over which there can be one.
-    """
+    """Return the race's numeric knobs, each with why no crossover can vary it or ""; these come first."""
     lanes = [replace(lane.spec, settings=lane.in_effect) for lane in snapshot.lanes if not lane.over][:2]
     numeric = []
     for knob in snapshot.race.knobs:
@@ -65,7 +62,6 @@ class NewCrossoverPage(SeriesPage):
         self._end = 1
         """The end of the range that the keys change: 0 the lowest value, 1 the highest."""
         self._ranges: dict[str, list[int]] = {}
-        """The range of each knob."""
 
     def _lanes(self) -> list[LaneState]:
         return [lane for lane in self.monitor.snapshot.lanes if not lane.over][:2]

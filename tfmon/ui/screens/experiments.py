@@ -34,7 +34,6 @@ from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer
 
 MOST_CHART = 20
-"""Rows of a curve at most."""
 LEAST_CHART = 9
 """Free rows needed for a curve that was not requested."""
 
@@ -81,7 +80,6 @@ class SeriesPage(ListPage):
         self._places: tuple[int, ...] = ()
         self._entries: list[Entry] = []
         self._above = 0
-        """Rows above the list."""
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
         """Return the table of what is known now, None for none; `before` is the one before it."""

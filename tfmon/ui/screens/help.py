@@ -111,10 +111,7 @@ class Palette(CommandPalette):
 
 
 def palette_of(monitor: Monitor) -> Palette:
-    """Return the palette with all that the keys of the race do, after those of the page that is shown.
-
-    What is chosen is done there.
-    """
+    """Return the palette with all that the keys of the race do, after those of the page that is shown."""
     keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:

@@ -50,7 +50,6 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 """Readings that are drawn over time, and how their peak is written."""
 _CODE_CELLS = 6
-"""Cells before a line of code."""
 Lines = Iterator[tuple[str, str]]
 
 

@@ -35,10 +35,7 @@ ABOUT_ROWS = 6
 
 
 class ScrollPage(Page):
-    """A page of rows that scrolls; a filter leaves the entries that match, with the heads of their sections.
-
-    A page implements `rows`.
-    """
+    """A page of `rows` that scrolls; a filter leaves the entries that match, with the heads of their sections."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter"),
@@ -48,7 +45,6 @@ class ScrollPage(Page):
     """Whether keys are characters of the filter now."""
     words = ""
     wheel_rows = WHEEL_ROWS
-    """How far a turn of the wheel moves."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -211,7 +207,6 @@ class ListPage(ScrollPage):
     wraps: ClassVar[bool] = False
     """Whether the last column is wrapped where it is cut."""
     noun: ClassVar[str] = ""
-    """What an entry is."""
     nothing: str = "nothing is here"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -220,11 +215,9 @@ class ListPage(ScrollPage):
         self.chosen: Hashable | None = None
         """Id of the chosen entry; None for the first."""
         self.shown: list[Entry] = []
-        """The entries that match, as sorted."""
         self._rows: list[int] = []
         """Place of the entry that each row of the body shows; negative for none."""
         self._sizes: list[int] = []
-        """Cells of the columns as last drawn."""
         self._arranged: list[Entry] = []
         self._arranged_by: tuple[object, ...] = ()
         """What `_arranged` was made from, and of which entries."""

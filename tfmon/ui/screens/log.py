@@ -29,7 +29,6 @@ VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     ("output", ("output",)),
     ("TensorFlow", ("tensorflow",)),
 )
-"""What can be shown, each with its sources."""
 _COLUMNS = (Column("time", 9), Column("from", 10), Column("line"))
 _WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}

@@ -42,7 +42,6 @@ def closer(binding: str) -> Binding:
 
 
 EVERYWHERE: tuple[BindingType, ...] = (bound("close"), bound("picture"))
-"""Bindings of pages and dialogs."""
 
 
 class MonitorScreen(Screen[str | None]):
@@ -190,7 +189,6 @@ class Page(MonitorScreen):
     Textual 8.2 keeps the lines of the last 1,024 widgets that it drew: 160 kB for every page that was opened.
     """
     tab = ""
-    """Name of its tab; empty for a page that has none."""
     title_text = ""
 
     def on_mount(self) -> None:

@@ -54,7 +54,6 @@ class RaceScreen(MonitorScreen):
     """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
 
     foot = 0
-    """Rows that stand below the race."""
 
     def redraw(self) -> None:
         """Draw the latest snapshot, and keep what the next key press and frame need; only changes are painted."""

@@ -25,7 +25,6 @@ from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
 TAKEN = ("pause",)
-"""Keys of a race that a replay has for something else."""
 _FOOT = (
     ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
     ("replay.slower", "replay.faster", "speed", 2), ("replay.mark.back", "replay.mark", "mark", 4),
