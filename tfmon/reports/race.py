@@ -94,7 +94,7 @@ def report(
 
 
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
-    """Return the report of a recording, and whether that is cut off; the doctor examines `host` if it is this one."""
+    """Return the report of a recording, and whether that is cut off; the doctor examines `host`, this machine."""
     course = gather(path)
     found, header = analyse(course.end), course.header
     try:
