@@ -39,7 +39,7 @@ from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.source import Say, Source
+from tfmon.ui.source import Say, ScenarioRow, Source
 
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
@@ -77,7 +77,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         lanes,
         program.experiments,
         runs=RecordedRuns(),
-        scenarios=list_scenarios,
+        scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
         table=lambda: to_text(analyse(session.snapshot())),
         repeat=program.repeat,
         examine=program.examine,

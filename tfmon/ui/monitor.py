@@ -20,7 +20,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import Key, key_of, listed_keys
+from tfmon.ui.keys import key_of
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.source import Display, Source, focused_index, with_failures
 from tfmon.ui.textual_compat import TerminalApp
@@ -99,11 +99,6 @@ class Monitor:
         """What is known."""
         return self.analysis.snapshot
 
-    @property
-    def help_keys(self) -> tuple[Key, ...]:
-        """The keys that the help lists after those of a page."""
-        return listed_keys(replay=self.source.playback is not None, sweep=self.sweep is not None)
-
     def moves(self) -> bool:
         """Return whether to draw: while a lane may train, and once a second when only clocks change."""
         snapshot = self.source.snapshot()
@@ -124,16 +119,12 @@ class Monitor:
             self._played_s = now_s
         self.sweep = self.source.sweep()
         self.analysis = analyse(self.source.snapshot(), self.analysis)
-        if self.view.race != self.snapshot.race.number:
-            self.view = self._of_another_race()
+        if self.view.race != self.snapshot.race.number:  # focus, scales and failures were those of another race
+            fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
+            self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
         if self.below is not None:
             self._tell_of(self.below)
         self.app.draw(self)
-
-    def _of_another_race(self) -> Display:
-        """Return the view for a race that began since: without focus, scales and failures of the one before."""
-        fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
-        return replace(fresh, focused=None, scales={}, seen=(), unseen=())
 
     def _tell_of(self, below: Monitor) -> None:
         """Show that a lane of the race below has failed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from tfmon.analysis.sweep import Found
 from tfmon.model.lane_state import ABSENT, FAILED
@@ -90,24 +90,15 @@ def acknowledged(view: Display) -> Display:
 Say: TypeAlias = Callable[[str], object]
 
 
-class ScenarioRow(Protocol):
+class ScenarioRow(NamedTuple):
     """One scenario as the picker shows it."""
 
-    @property
-    def name(self) -> str:
-        """What `race` takes."""
-
-    @property
-    def title(self) -> str:
-        """One line."""
-
-    @property
-    def doc(self) -> str:
-        """A paragraph; may be empty."""
-
-    @property
-    def origin(self) -> str:
-        """Where it comes from, such as "built in" or a path."""
+    name: str
+    title: str
+    doc: str
+    """A paragraph; may be empty."""
+    origin: str
+    """Where it comes from, such as "built in" or a path."""
 
 
 def _do_nothing(*_: object) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -114,12 +113,10 @@ class Picker(ListPage, Dialog):
 
     def action_choose(self) -> None:
         """Close, and race the chosen scenario."""
-        if self.entry is not None:
-            self.dismiss(None)
-            self._race(str(self.entry.id))
-
-    def _race(self, scenario: str) -> None:
-        monitor, before = self.monitor, self.monitor.snapshot.race.number
+        if self.entry is None:
+            return
+        self.dismiss(None)
+        monitor, before, scenario = self.monitor, self.monitor.snapshot.race.number, str(self.entry.id)
 
         def change() -> None:
             monitor.experiments.stop()
@@ -133,14 +130,6 @@ def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
     note = " (this race)" if one.name == racing else ""
     cells = ((f"{one.name}{note}", TEXT), (one.title, TEXT), (one.origin, DIM))
     return Entry(one.name, cells, whole=f"{one.title.rstrip('.')}. {' '.join(one.doc.split())}".rstrip())
-
-
-@dataclass(slots=True)
-class _Question:
-    """What the page asks: y or n."""
-
-    text: str
-    act: Callable[[], None]
 
 
 class RunsPage(ListPage):
@@ -162,7 +151,8 @@ class RunsPage(ListPage):
         super().__init__(monitor)
         self._runs: tuple[RunInfo, ...] = ()
         self._every: list[Entry] = []
-        self._question: _Question | None = None
+        self._doomed = ""
+        """The run that is deleted if the user says so; empty where nothing is asked."""
 
     @property
     def port(self) -> Runs:
@@ -180,9 +170,6 @@ class RunsPage(ListPage):
     def _take(self, runs: Sequence[RunInfo]) -> None:
         self._runs = tuple(reversed(runs))
         self.nothing = "no race was recorded yet"
-        self._list()
-
-    def _list(self) -> None:
         self._every = [run_entry(run) for run in self._runs]
         self.redraw()
 
@@ -197,7 +184,7 @@ class RunsPage(ListPage):
 
     def own_hints(self) -> list[Hint]:
         """Return the actions of the keys now."""
-        if self._question is not None:
+        if self._doomed:
             return []
         hints = super().own_hints()
         if self.entry is None:
@@ -209,62 +196,49 @@ class RunsPage(ListPage):
 
     def hints(self) -> list[Hint]:
         """Return the actions of the keys now; only the answers while a question is shown."""
-        return super().hints() if self._question is None else [Hint(("close",), "no; y: yes")]
+        return [Hint(("close",), "no; y: yes")] if self._doomed else super().hints()
 
     def message(self, snapshot: Snapshot) -> str:
         """Return the question, or the message."""
-        return super().message(snapshot) if self._question is None else self._question.text
+        return f"delete {self._doomed} for good?  y: yes   n: no" if self._doomed else super().message(snapshot)
 
     # ------------------------------------------------------------ what keys do
 
     def act(self, entry: Entry) -> None:
         """Replay the chosen run."""
-        self.monitor.say("opening the recording…")
-        self.monitor.work(lambda: self.port.replay(str(entry.id)), self._replay)
+        monitor = self.monitor
 
-    def _replay(self, opened: Source) -> None:
-        self.monitor.unsay()
-        self.app.push_screen(self.monitor.over(opened).screen)
+        def show(opened: Source) -> None:
+            monitor.unsay()
+            self.app.push_screen(monitor.over(opened).screen)
+
+        monitor.say("opening the recording…")
+        monitor.work(lambda: self.port.replay(str(entry.id)), show)
 
     def action_delete(self) -> None:
         """Ask whether the chosen run is to be deleted."""
-        if self.entry is not None and self._may_write():
-            id = str(self.entry.id)
-            question = f"delete {id} for good?  y: yes   n: no"
-            self._ask(_Question(question, lambda: self._do(self.port.delete, id)))
-
-    def _may_write(self) -> bool:
+        if self.entry is None:
+            return
         if self.monitor.view.readonly:
             self.monitor.say("read only: this screen changes nothing (--readonly)")
-        return not self.monitor.view.readonly
-
-    def _do(self, change: Callable[..., None], *words: str) -> None:
-        self.monitor.work(lambda: change(*words), lambda _: self._read())
-
-    # ------------------------------------------------------------ questions
-
-    def _ask(self, question: _Question) -> None:
-        self._question = question
-        self.redraw()
-
-    def _answered(self, *, yes: bool) -> None:
-        question, self._question = self._question, None
-        if question is not None and yes:
-            question.act()
+            return
+        self._doomed = str(self.entry.id)
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:
         """Take the answer to a question; every other key waits until then."""
-        question = self._question
-        if question is None:
+        if not self._doomed:
             return  # Textual calls the handler of the base class, too
         event.stop()
-        self._answered(yes=event.key == "y")
         event.prevent_default()
+        doomed, self._doomed = self._doomed, ""
+        if event.key == "y":
+            self.monitor.work(lambda: self.port.delete(doomed), lambda _: self._read())
+        self.redraw()
 
     def on_screen_suspend(self) -> None:
         """Remove the question: another page is shown."""
-        self._question = None
+        self._doomed = ""
 
 
 def run_entry(run: RunInfo) -> Entry:

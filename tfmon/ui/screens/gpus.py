@@ -51,18 +51,13 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
                 device = sample.key[:SHORT_INSTANCE] if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
                 place = f"{host}/{device}" if host else device
-                by_key[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))
+                lanes = tuple(
+                    (at, lane)
+                    for at, lane in enumerate(snapshot.lanes)
+                    if not lane.over and snapshot.machine_key(lane) == key[0] and has_device(lane, sample)
+                )
+                by_key[key] = GpuRow(sample, place, lanes, snapshot.stale_s(sample))
     return list(by_key.values())
-
-
-def lanes_on(snapshot: Snapshot, sample: GpuSample) -> tuple[tuple[int, LaneState], ...]:
-    """Return the lanes that train on a GPU, with their places."""
-    machine = machine_key(snapshot.hosts, sample.host)
-    return tuple(
-        (at, lane)
-        for at, lane in enumerate(snapshot.lanes)
-        if not lane.over and snapshot.machine_key(lane) == machine and has_device(lane, sample)
-    )
 
 
 # ---------------- a row for each GPU
@@ -211,16 +206,13 @@ def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     for one in rows:
         sample = one.sample
         own = own_pids(snapshot.hosts, snapshot.lanes, sample.host)
-        processes = [_entry(one, pid, own=pid in own) for pid in _pids(sample)]
+        shares = {} if isinstance(sample.busy_by_pid, Missing) else sample.busy_by_pid
+        pids = sorted({*sample.used_by_pid, *(pid for pid, share in shares.items() if share)})
+        processes = [_entry(one, pid, own=pid in own) for pid in pids]
         entries += sorted(
             processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
         )
     return entries
-
-
-def _pids(sample: GpuSample) -> list[int]:
-    shares = {} if isinstance(sample.busy_by_pid, Missing) else sample.busy_by_pid
-    return sorted({*sample.used_by_pid, *(pid for pid, share in shares.items() if share)})
 
 
 def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:

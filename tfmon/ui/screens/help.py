@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -37,7 +38,9 @@ class HelpPage(ScrollPage):
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the whole help."""
-        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
+        monitor = self.monitor
+        listed = listed_keys(replay=monitor.view.replay, sweep=monitor.sweep is not None)
+        return help_rows(monitor.view.keys, width, listed, self._first, self._of)
 
     def action_choose(self) -> None:
         """Keep the words that are typed, or go back."""
@@ -115,14 +118,21 @@ def palette_of(monitor: Monitor) -> Palette:
     keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
-        actions_of = [(shown, *one) for one in _page_actions(shown, keys)] + actions_of
+        actions_of = [
+            *((shown, _line(key.help, keys.get(key.id, key.keys)), key.action)
+              for key in keys_of_page(shown) if not key.id.startswith("move.")),
+            *actions_of,
+        ]  # fmt: skip
     actions: dict[str, tuple[Screen[Any], str]] = {}
     for place, text, action in actions_of:
         if charset == "ascii":
             text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
         if action not in ("open('palette')", "show_tab('race')"):
             actions.setdefault(text, (place, action))
-    commands: list[Any] = [SimpleCommand(text, _doing(*one)) for text, one in actions.items()]
+    commands: list[Any] = [
+        SimpleCommand(text, partial(screen.call_next, screen.run_action, action))
+        for text, (screen, action) in actions.items()
+    ]
     provider: Any = SimpleProvider(
         shown, commands
     )  # as Textual's own `search_commands` does; its type says a class
@@ -137,24 +147,15 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
     lines = []
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":
-            key = keys.get(binding.id or "", binding.key).split(",")[0]
             tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
-            lines.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
+            shown = _line(f"{tab}{binding.description}", keys.get(binding.id or "", binding.key))
+            lines.append((shown, binding.action))
     themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
     return lines + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
 
 
-def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the actions of a page's keys, without those that move in it or that every page has."""
-    return [
-        (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
-        for key in keys_of_page(page)
-        if not key.id.startswith("move.")
-    ]
-
-
-def _doing(screen: Screen[Any], action: str) -> Callable[[], None]:
-    return lambda: screen.call_next(screen.run_action, action)
+def _line(help: str, keys: str) -> str:
+    return f"{help}  ({label(keys.split(',')[0])})"
 
 
 # ---------------- what every number is: its unit, its window and its source

@@ -184,7 +184,7 @@ class ScrollPage(Page):
         """Move to the last line."""
         self.go_to(self.last())
 
-    def wheel(self, direction: int) -> None:
+    def wheel(self, event: events.MouseEvent, direction: int) -> None:
         """Move by some lines."""
         self.go_to(self.cursor + direction * self.wheel_rows)
 

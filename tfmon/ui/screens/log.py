@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from textual.binding import BindingType
@@ -29,7 +29,6 @@ VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     ("output", ("output",)),
     ("TensorFlow", ("tensorflow",)),
 )
-_COLUMNS = (Column("time", 9), Column("from", 10), Column("line"))
 _WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
 """Colour is never the only cue."""
@@ -60,7 +59,7 @@ class LogPage(OneLanePage, ListPage):
         bound("log.view"),
     ]
     tab = "log"
-    columns = _COLUMNS
+    columns = (Column("time", 9), Column("from", 10), Column("line"))
     noun = "line"
     wheel_rows = WHEEL_ROWS
     wraps = True
@@ -154,22 +153,22 @@ def source_of(line: LogLine) -> tuple[Source, Level]:
 def log_entries(lines: Sequence[LogLine], view: int, origin_ns: int) -> list[Entry]:
     """Return the lines of a view as entries, each with its time since the race began."""
     sources = VIEWS[view % len(VIEWS)][1]
-    return list(_entries(lines, sources, origin_ns))
-
-
-def _entries(lines: Sequence[LogLine], sources: tuple[Source, ...], origin_ns: int) -> Iterator[Entry]:
     alike: Counter[LogLine] = Counter()
+    entries = []
     for place, line in enumerate(lines):
         source, level = source_of(line)
         if source not in sources:
             continue
         alike[line] += 1
-        since_s = (line.at_ns - origin_ns) / 1e9
+        since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
         style = _STYLES.get(level, DIM if source == "event" else TEXT)
-        yield Entry(
-            (line, alike[line]),
-            ((f"{units.signed_clock(since_s):>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
-            ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
-            mark=_MARKS[level],
-            searched=line.text,
+        entries.append(
+            Entry(
+                (line, alike[line]),
+                ((f"{since:>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
+                ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
+                mark=_MARKS[level],
+                searched=line.text,
+            )
         )
+    return entries

@@ -73,6 +73,17 @@ class MonitorScreen(Screen[str | None]):
         """Draw for the new size."""
         self.redraw()
 
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Go down."""
+        self.wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Go up."""
+        self.wheel(event, -1)
+
+    def wheel(self, event: events.MouseEvent, direction: int) -> None:
+        """Act on a turn of the wheel: 1 is down, -1 is up."""
+
     def on_screen_resume(self) -> None:
         """Draw what happened while another screen was shown."""
         self.canvas.dress(self.monitor.palette)
@@ -259,9 +270,6 @@ class Page(MonitorScreen):
     def clicked(self, row: int) -> None:
         """Act on a click into a row of the body."""
 
-    def wheel(self, direction: int) -> None:
-        """Act on a turn of the wheel: 1 is down, -1 is up."""
-
     def on_click(self, event: events.Click) -> None:
         """Show the tab, or do what the words at the bottom say; the rest is for the body."""
         y, zone = event.screen_y, self.zone_at(event)
@@ -269,14 +277,6 @@ class Page(MonitorScreen):
             self.call_next(self.run_action, zone.action)
         elif 2 <= y < self.app.size.height - 2:
             self.clicked(y - 2)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Go down."""
-        self.wheel(1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Go up."""
-        self.wheel(-1)
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Go back: from a page that has a tab to the race, from another one to where it was opened."""

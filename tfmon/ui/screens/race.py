@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.lane_state import FAILED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
@@ -19,7 +19,7 @@ from tfmon.ui.render import hosts, series
 from tfmon.ui.render.layout import Zone, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
 from tfmon.ui.render.rows import Row
-from tfmon.ui.screens.page import MonitorScreen
+from tfmon.ui.screens.page import MonitorScreen, bound
 from tfmon.ui.source import (
     OWN,
     SHARED,
@@ -33,22 +33,11 @@ RIGHT_BUTTON = 3
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
 
 
-def _racing(snapshot: Snapshot, names: Collection[str]) -> bool:
-    return any(lane.phase == RACING for lane in snapshot.lanes if lane.spec.name in names)
-
-
-def _started_since(snapshot: Snapshot, began_ns: Mapping[str, int]) -> bool:
-    """Return whether each of the lanes has started since, or is gone."""
-    return all(lane.started_ns > began_ns.get(lane.spec.name, -1) for lane in snapshot.lanes)
-
-
 class RaceScreen(MonitorScreen):
     """Shows the race. Thread: the app's only."""
 
     CSS = "RaceScreen { overflow: hidden; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in RACE_KEYS
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound(key.id) for key in RACE_KEYS]
 
     _clicked_at = (-1, -1)
     """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
@@ -79,15 +68,8 @@ class RaceScreen(MonitorScreen):
         elif zone is not None:
             self.call_next(self.run_action, zone.action)
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Step the knob below the pointer up; elsewhere show the lanes before."""
-        self._wheel(event, -1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Step the knob below the pointer down; elsewhere show hidden lanes."""
-        self._wheel(event, 1)
-
-    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
+    def wheel(self, event: events.MouseEvent, direction: int) -> None:
+        """Step the knob below the pointer; elsewhere show hidden lanes, or those before."""
         zone = self.zone_at(event)
         if zone is not None and zone.knob:
             self.action_step_knob(zone.knob, -direction)
@@ -104,7 +86,11 @@ class RaceScreen(MonitorScreen):
         if pause:
             self.monitor.controls.pause([lane.spec.name for lane in pause])
             names = {lane.spec.name for lane in pause}
-            self.monitor.say(f"pause requested: {requests.titles(pause)}", lambda now: not _racing(now, names))
+
+            def paused(now: Snapshot) -> bool:
+                return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
+
+            self.monitor.say(f"pause requested: {requests.titles(pause)}", paused)
         elif resume:
             self.monitor.controls.resume([lane.spec.name for lane in resume])
             self.monitor.say(f"resumed: {requests.titles(resume)}")
@@ -133,7 +119,11 @@ class RaceScreen(MonitorScreen):
             return
         self.monitor.controls.restart([lane.spec.name for lane in lanes])
         began = {lane.spec.name: lane.started_ns for lane in lanes}
-        self.monitor.say(f"restarting {requests.titles(lanes)}", lambda now: _started_since(now, began))
+
+        def started(now: Snapshot) -> bool:
+            return all(lane.started_ns > began.get(lane.spec.name, -1) for lane in now.lanes)
+
+        self.monitor.say(f"restarting {requests.titles(lanes)}", started)
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.model.ports import ReplayState, TimeMark
@@ -21,10 +21,12 @@ from tfmon.ui.render.layout import item, item_row
 from tfmon.ui.render.race import RaceFrame, layout_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, strong, to_ascii
+from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
-TAKEN = ("pause",)
+TAKEN = "pause"
+"""The key of a race that a replay has for something else."""
 _FOOT = (
     ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
     ("replay.slower", "replay.faster", "speed", 2), ("replay.mark.back", "replay.mark", "mark", 4),
@@ -41,17 +43,8 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
     foot = 1
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(key.keys, key.action, key.help, id=key.id, show=False)
-            for key in RACE_KEYS
-            if watches(key.action) and key.id not in TAKEN
-        ),
-        *(
-            Binding(key.keys, "refuse", key.help, show=False)
-            for key in RACE_KEYS
-            if not watches(key.action) and key.id not in TAKEN
-        ),
-        *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
+        *(bound(key.id, "" if watches(key.action) else "refuse") for key in RACE_KEYS if key.id != TAKEN),
+        *(bound(key.id) for key in REPLAY_KEYS),
     ]
 
     def __init__(self, monitor: Monitor) -> None:
