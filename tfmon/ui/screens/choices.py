@@ -44,7 +44,6 @@ class KnobPage(ListPage):
         return [knob_entry(snapshot, view, knob) for knob in snapshot.race.knobs]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now; if nothing may be changed, only those that look."""
         hints = super().own_hints()
         training = any(not lane.over for lane in self.monitor.snapshot.lanes)
         if self.shown and training and not self.monitor.refusal:
@@ -52,11 +51,9 @@ class KnobPage(ListPage):
         return hints
 
     def act(self, entry: Entry) -> None:
-        """Request the next value."""
         self.action_step_knob(str(entry.id), 1)
 
     def action_step(self, direction: int) -> None:
-        """Request the next value of the chosen knob, or the one before."""
         if self.entry is not None:
             self.action_step_knob(str(self.entry.id), direction)
 
@@ -104,11 +101,9 @@ class Picker(ListPage, Dialog):
         return found
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys."""
         return [Hint(("choose",), "race it", "choose"), Hint(("move.up", "move.down"), "choose; type to filter")]
 
     def start_over(self) -> None:
-        """Choose the first entry."""
         self.chosen, self.first = None, 0
 
     def action_choose(self) -> None:
@@ -174,16 +169,13 @@ class RunsPage(ListPage):
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the runs."""
         return self._every
 
     def note(self) -> str:
-        """Return how many failed."""
         failed = sum(bool(run.failure or run.problem) for run in self._runs)
         return f" · {failed} failed" if failed else ""
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         if self._doomed:
             return []
         hints = super().own_hints()
@@ -195,17 +187,14 @@ class RunsPage(ListPage):
         return hints
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now; only the answers while a question is shown."""
         return [Hint(("close",), "no; y: yes")] if self._doomed else super().hints()
 
     def message(self, snapshot: Snapshot) -> str:
-        """Return the question, or the message."""
         return f"delete {self._doomed} for good?  y: yes   n: no" if self._doomed else super().message(snapshot)
 
     # ------------------------------------------------------------ what keys do
 
     def act(self, entry: Entry) -> None:
-        """Replay the chosen run."""
         monitor = self.monitor
 
         def show(opened: Source) -> None:
@@ -216,7 +205,6 @@ class RunsPage(ListPage):
         monitor.work(lambda: self.port.replay(str(entry.id)), show)
 
     def action_delete(self) -> None:
-        """Ask whether the chosen run is to be deleted."""
         if self.entry is None:
             return
         if self.monitor.view.readonly:

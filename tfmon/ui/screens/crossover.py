@@ -107,7 +107,6 @@ class NewCrossoverPage(SeriesPage):
         return f"about {least}, up to {most} where the lead changes; {listed}", ""
 
     def lead(self, width: int) -> list[Row]:
-        """Return which lanes are raced."""
         lanes = self._lanes()
         styles = [strong(lane_style(self.monitor.snapshot.lanes.index(lane))) for lane in lanes]
         return [
@@ -115,11 +114,9 @@ class NewCrossoverPage(SeriesPage):
         ]
 
     def starts(self) -> str:
-        """Return the action of Enter."""
         return "starts" if self.entry is not None and self.entry.cells[-1][1] == TEXT else ""
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         ends = [Hint(("move.left", "move.right"), "half, double"), Hint(("move.next",), "other end", "other_end")]
         hints = super().own_hints()
         return hints if self.entry is None else [*hints[:1], *ends, *hints[1:]]
@@ -130,7 +127,6 @@ class NewCrossoverPage(SeriesPage):
         self._draw_again()
 
     def action_step(self, direction: int) -> None:
-        """Halve or double an end of the range of the chosen knob."""
         if self.entry is not None:
             ends = self._ranges[str(self.entry.id)]
             ends[self._end] = max(1, min(2**40, ends[self._end] * 2 if direction > 0 else ends[self._end] // 2))

@@ -45,11 +45,9 @@ class HistoryPage(ScrollPage):
     title_text = "History: every change of the race, and what came of it"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the table."""
         return [BLANK, *history_rows(self.monitor.analysis, width)]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         undo = [] if self.monitor.refusal else [Hint(("undo",), "takes back the last change", "undo")]
         return [*undo, *super().own_hints()]
 
@@ -139,11 +137,9 @@ class SeriesPage(ListPage):
         return [*above, *super().body(snapshot, width, max(3, height - len(above)))]
 
     def clicked(self, row: int) -> None:
-        """Choose the entry that was clicked."""
         super().clicked(row - self._above)
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         does = "" if self.monitor.refusal else self.stops if self.running else self.starts()
         return [*([Hint(("choose",), does, "choose")] if does else []), *super().own_hints()]
 
@@ -177,7 +173,6 @@ class TunePage(SeriesPage):
         self._chosen = to_improve(monitor.analysis, lanes)
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the changes that were tried on the lanes of the race."""
         return tuning_table(self.monitor.analysis)
 
     def _lane(self) -> LaneState | None:
@@ -204,12 +199,10 @@ class TunePage(SeriesPage):
         return [*rows, BLANK]
 
     def starts(self) -> str:
-        """Return the action of Enter."""
         lane = self._lane()
         return f"tunes {lane.spec.id}" if lane is not None and not lane.over else ""
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         hints, snapshot = super().own_hints(), self.monitor.snapshot
         if len(snapshot.lanes) > 1 and not self.running:
             hints.insert(1, Hint(("move.next",), "next lane", "choose_lane(1)"))
@@ -218,7 +211,6 @@ class TunePage(SeriesPage):
         return hints
 
     def action_choose_lane(self, direction: int) -> None:
-        """Choose another lane."""
         names = [lane.spec.name for lane in self.monitor.snapshot.lanes]
         if names:
             at = names.index(self._chosen) if self._chosen in names else 0
@@ -226,7 +218,6 @@ class TunePage(SeriesPage):
         self.redraw()
 
     def begin(self) -> None:
-        """Start the series on the chosen lane."""
         lane, experiments = self._lane(), self.monitor.experiments
         if lane is not None and self.may_act():
             self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))
@@ -242,17 +233,14 @@ class CrossoverPage(SeriesPage):
     stops = "stops it and keeps what it has"
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the values of the knob, with the throughput of both lanes."""
         if self.monitor.analysis.curve is not None:
             self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
         return crossover_table(self.monitor.analysis)
 
     def starts(self) -> str:
-        """Return the action of Enter."""
         return "another one"
 
     def begin(self) -> None:
-        """Ask for another crossover."""
         self.monitor.open("new crossover")
 
 
@@ -276,7 +264,6 @@ class SweepPage(SeriesPage):
         return self.monitor.sweep
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the combinations, the best first."""
         return sweep_table(self.found, before)
 
     def lead(self, width: int) -> list[Row]:
@@ -289,12 +276,10 @@ class SweepPage(SeriesPage):
         return spread(title, ((f"{progress_text(self.found)} ", DIM),), width)
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self.table.curves else []
         return [*super().own_hints(), *curve]
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         if self.typing:
             return self.typing_hints()
         leaves = "leave" if self.found.state.over else "end and keep"
@@ -319,6 +304,5 @@ class SweepPage(SeriesPage):
         self.redraw()
 
     def action_all(self) -> None:
-        """Take the filter back."""
         self.typing = False
         self.filter_by("")

@@ -279,12 +279,10 @@ class GpusPage(ListPage):
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the processes on all GPUs."""
         self._every = process_entries(snapshot, self._gpus)
         return self._every
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the GPUs, and the list of processes below them."""
         self._gpus = gpus_of(snapshot)
         if not self._gpus:
             self.title_text, self.shown, self._rows = "GPUs", [], []
@@ -306,12 +304,10 @@ class GpusPage(ListPage):
         return [*above, *below]
 
     def note(self) -> str:
-        """Return how many are those of this tfmon."""
         ours = sum(entry.mark != " " for entry in self._every)
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys."""
         hints = super().own_hints() if self._gpus else []
         more = len(self._gpus) > self._room
         return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]

@@ -37,13 +37,11 @@ class HelpPage(ScrollPage):
             self.title_text = "Help: a replay"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the whole help."""
         monitor = self.monitor
         listed = listed_keys(replay=monitor.view.replay, sweep=monitor.sweep is not None)
         return help_rows(monitor.view.keys, width, listed, self._first, self._of)
 
     def action_choose(self) -> None:
-        """Keep the words that are typed, or go back."""
         if not self.keep_filter():
             self.dismiss(None)
 

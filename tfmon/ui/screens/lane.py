@@ -67,7 +67,6 @@ class LanePage(ScrollPage, OneLanePage):
     tab = "lane"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return everything about the lane."""
         lane = self.lane
         if lane is None:
             self.title_text = "Lane"
@@ -76,7 +75,6 @@ class LanePage(ScrollPage, OneLanePage):
         return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset)
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys: fewer for a lane that has ended."""
         lane, hints = self.lane, super().own_hints()
         if lane is not None and not lane.over and not self.monitor.refusal:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
@@ -84,11 +82,9 @@ class LanePage(ScrollPage, OneLanePage):
         return hints
 
     def action_try_advice(self) -> None:
-        """Try on this lane what may help it most."""
         self.try_advice([self.lane] if self.lane is not None else [])
 
     def action_ask_stack(self) -> None:
-        """Request the stacks of the lane's threads."""
         lane = self.lane
         if lane is None:
             return
@@ -103,7 +99,6 @@ class LanePage(ScrollPage, OneLanePage):
             self.monitor.say(f"requested the stacks of {lane.title}; a suspended lane answers in its next slice")
 
     def action_kill(self) -> None:
-        """End the lane, by force if necessary."""
         lane = self.lane
         if lane is None or not self.monitor.may_change():
             return

@@ -72,7 +72,6 @@ class ScrollPage(Page):
         return head + rows[self.first : self.first + room]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys of a text."""
         scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
         return [*super().own_hints(), Hint(("filter",), "search", "filter"), *scroll]
 
@@ -81,7 +80,6 @@ class ScrollPage(Page):
         self.first = 0
 
     def action_choose(self) -> None:
-        """Keep the filter that is typed."""
         self.keep_filter()
 
     def on_key(self, event: events.Key) -> None:
@@ -107,7 +105,6 @@ class ScrollPage(Page):
             self.filter_by(self.words + event.text.strip().splitlines()[0])
 
     def action_filter(self) -> None:
-        """Let the user type a filter."""
         self.typing = True
         self.redraw()
 
@@ -144,7 +141,6 @@ class ScrollPage(Page):
         return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         if self.typing and not type(self).typing:
             return self.typing_hints()
         hints = super().hints()
@@ -169,23 +165,18 @@ class ScrollPage(Page):
         self.redraw()
 
     def action_move(self, direction: int) -> None:
-        """Move down by a line, or up."""
         self.go_to(self.cursor + direction)
 
     def action_scroll_page(self, direction: int) -> None:
-        """Move by what is shown."""
         self.go_to(self.cursor + direction * self.page_rows)
 
     def action_scroll_home(self) -> None:
-        """Move to the first line."""
         self.go_to(0)
 
     def action_scroll_end(self) -> None:
-        """Move to the last line."""
         self.go_to(self.last())
 
     def wheel(self, event: events.MouseEvent, direction: int) -> None:
-        """Move by some lines."""
         self.go_to(self.cursor + direction * self.wheel_rows)
 
 
@@ -235,7 +226,6 @@ class ListPage(ScrollPage):
 
     @property
     def cursor(self) -> int:
-        """Place of the chosen entry among those shown."""
         places = (place for place, entry in enumerate(self.shown) if entry.id == self.chosen)
         return next(places, self.default_place())
 
@@ -287,7 +277,6 @@ class ListPage(ScrollPage):
         return [*rows, *[BLANK] * (height - len(rows) - len(about)), *about]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys of a list."""
         hints = [Hint(("filter",), "filter", "filter")]
         if len(self.shown) > 1:
             hints += [Hint(("move.up", "move.down"), "choose"), Hint(("sort", "sort.reverse"), "sort", "sort")]
@@ -297,13 +286,11 @@ class ListPage(ScrollPage):
         """Keep the chosen entry, also among others."""
 
     def go_to(self, place: int) -> None:
-        """Choose the entry at a place, or the nearest."""
         if self.shown:
             self.chosen = self.shown[max(0, min(place, len(self.shown) - 1))].id
         self.redraw()
 
     def last(self) -> int:
-        """Return the place of the last entry."""
         return len(self.shown) - 1
 
     def action_move(self, direction: int) -> None:
@@ -320,7 +307,6 @@ class ListPage(ScrollPage):
         self.redraw()
 
     def action_reverse(self) -> None:
-        """Reverse the sort order."""
         self._sort_by(self.order.column)
 
     def _sort_by(self, column: int | None) -> None:

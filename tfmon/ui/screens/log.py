@@ -73,7 +73,6 @@ class LogPage(OneLanePage, ListPage):
         self._entries: list[Entry] = []
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the lines of the view; made again only when there are new ones."""
         lane = self.lane
         if lane is None:
             self.title_text, self._entries = "Log", []
@@ -103,7 +102,6 @@ class LogPage(OneLanePage, ListPage):
         return f": {VIEWS[self.view][0]} · {state}"
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         following = VIEWS[(self.view + 1) % len(VIEWS)][0]
         hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
         hints += self.lane_hints()
@@ -114,7 +112,6 @@ class LogPage(OneLanePage, ListPage):
         return hints
 
     def action_turn_view(self) -> None:
-        """Show the events, what the lane printed, what TensorFlow says, or all of it."""
         self.view = (self.view + 1) % len(VIEWS)
         self.redraw()
 
@@ -124,7 +121,6 @@ class LogPage(OneLanePage, ListPage):
         self.redraw()
 
     def start_over(self) -> None:
-        """Follow the log."""
         self.chosen = None
 
 

@@ -62,7 +62,6 @@ class MonitorScreen(Screen[str | None]):
         return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
 
     def compose(self) -> ComposeResult:
-        """Give Textual the one widget of the screen."""
         yield self.canvas
 
     def redraw(self) -> None:
@@ -70,15 +69,12 @@ class MonitorScreen(Screen[str | None]):
         raise NotImplementedError
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw for the new size."""
         self.redraw()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Go down."""
         self.wheel(event, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Go up."""
         self.wheel(event, -1)
 
     def wheel(self, event: events.MouseEvent, direction: int) -> None:
@@ -97,7 +93,6 @@ class MonitorScreen(Screen[str | None]):
             self.monitor.show(name)
 
     def action_profile_lane(self) -> None:
-        """Show the profile of a lane; one that has none is profiled."""
         if self.monitor.may_change():
             self.action_show_tab("profile")
 
@@ -106,15 +101,12 @@ class MonitorScreen(Screen[str | None]):
         self.monitor.open(name)
 
     def action_save_picture(self) -> None:
-        """Save the screen as a picture and as text."""
         self.monitor.save_picture(self.canvas.text())
 
     def action_save_report(self) -> None:
-        """Save a report of what is recorded."""
         self.monitor.save_report()
 
     def action_quit(self) -> None:
-        """End the lanes and leave, or go back to what is below."""
         self.monitor.quit()
 
     # ------------------------------------------------------------ what several screens request
@@ -203,7 +195,6 @@ class Page(MonitorScreen):
     title_text = ""
 
     def on_mount(self) -> None:
-        """Draw as soon as the page has a size."""
         self.redraw()
 
     @property
@@ -216,7 +207,6 @@ class Page(MonitorScreen):
         return key_of(binding, self.monitor.view.keys)
 
     def redraw(self) -> None:
-        """Draw the latest snapshot; only what changed is painted."""
         if not self.is_mounted:
             return
         monitor, snapshot = self.monitor, self.monitor.snapshot
@@ -300,7 +290,6 @@ class OneLanePage(Page):
         return [Hint(("move.next",), "next lane", "turn(1)")] if several else []
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of this page's keys now."""
         return [*self.lane_hints(), *super().own_hints()]
 
     def start_over(self) -> None:
@@ -308,7 +297,6 @@ class OneLanePage(Page):
         raise NotImplementedError
 
     def action_turn(self, direction: int) -> None:
-        """Show another lane."""
         self.monitor.lane += direction
         self.start_over()
         self.redraw()
@@ -326,5 +314,4 @@ class Dialog(Page, inherit_bindings=False):
         return ((f" {self.title_text}", STRONG),)
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         return [*self.own_hints(), Hint(("close",), "cancel", "dismiss")]

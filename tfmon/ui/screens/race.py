@@ -79,7 +79,6 @@ class RaceScreen(MonitorScreen):
     # ------------------------------------------------------------ knobs
 
     def action_pause_or_resume(self) -> None:
-        """Pause the lanes that race, or resume those that are paused."""
         if not self.may_act():
             return
         pause, resume = requests.pause_or_resume(self._targets())
@@ -98,7 +97,6 @@ class RaceScreen(MonitorScreen):
             self.monitor.say("no lane is racing, so there is nothing to pause")
 
     def action_switch_mode(self) -> None:
-        """Change from taking turns to training all at once, or back."""
         if not self.may_act():
             return
         if why := why_mode_stays(self.monitor.snapshot.lanes):
@@ -109,7 +107,6 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(hosts.mode_said(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
-        """Start the lanes again: the focused one, or those that failed, or all."""
         if not self.may_act():
             return
         chosen, name = self._targets(), self.monitor.snapshot.race.scenario
@@ -130,7 +127,6 @@ class RaceScreen(MonitorScreen):
         self.monitor.save_picture(self.monitor.source.table() or self.canvas.text())
 
     def action_try_advice(self) -> None:
-        """Try on a lane what may help it most."""
         self.try_advice(self._targets())
 
     def _targets(self) -> list[LaneState]:
@@ -205,7 +201,6 @@ class RaceScreen(MonitorScreen):
         return True
 
     def action_next_metric(self) -> None:
-        """Draw the next metric that any lane has."""
         view, snapshot = self.monitor.view, self.monitor.snapshot
         metric = series.next_metric(snapshot, view.metric)
         self._look(metric=metric, scales={})
@@ -215,13 +210,11 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(" · ".join([f"the charts show {chosen.words}", *missing]))
 
     def action_next_scale(self) -> None:
-        """Draw on an axis that all lanes share, or on one for each."""
         scale = OWN if self.monitor.view.scale == SHARED else SHARED
         self._look(scale=scale, scales={})
         self.monitor.say(f"the charts have {_SCALE_WORDS[scale]}")
 
     def action_next_span(self) -> None:
-        """Draw 1, 5 or 30 minutes."""
         span_s = SPANS_S[(SPANS_S.index(self.monitor.view.span_s) + 1) % len(SPANS_S)]
         self._look(span_s=span_s, scales={})
         self.monitor.say(f"the charts show the last {span_s // 60} min")
@@ -242,7 +235,6 @@ class RaceScreen(MonitorScreen):
             self.monitor.open("new crossover")
 
     def action_pick_scenario(self) -> None:
-        """Let the user choose another scenario, and race it."""
         if not self.monitor.may_change():
             return
         training = [lane for lane in self.monitor.snapshot.lanes if not lane.over]

@@ -54,7 +54,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self._bar = (0, 0)
 
     def on_mount(self) -> None:
-        """Play."""
         self.set_interval(PULL_S, self.monitor.play)
 
     def on_unmount(self) -> None:
@@ -91,7 +90,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self.monitor.pull()
 
     def action_go_to_end(self, direction: int) -> None:
-        """Go to the end, or to the beginning."""
         playback = self._playback.state()
         self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
         self.monitor.pull()

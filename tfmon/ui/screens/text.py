@@ -72,19 +72,16 @@ class ReportPage(ScrollPage):
         self.redraw()
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys."""
         offer = self.offer()
         return [*([Hint(("choose",), offer, "choose")] if offer else []), *super().own_hints()]
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report, or what is done or can be done about it."""
         about = self.about()
         if about in self.reports and about != self.in_progress:
             return report_rows(self.reports[about], self.note, width)
         return [BLANK, *indented(self.instead(), TEXT, width, 3)]
 
     def action_choose(self) -> None:
-        """Have the report made again."""
         if not self.keep_filter() and self.offer():
             self._make()
 
@@ -97,19 +94,15 @@ class DoctorPage(ReportPage):
     note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
 
     def about(self) -> str:
-        """Return that the report is about this machine."""
         return "this machine"
 
     def maker(self) -> Callable[[], str]:
-        """Return the function that examines it."""
         return self.monitor.source.examine
 
     def offer(self) -> str:
-        """Return the action of Enter, unless it is examined now."""
         return "" if self.in_progress else "examine again"
 
     def instead(self) -> str:
-        """Return that it is examined."""
         return "examining TensorFlow, drivers and the machine…"
 
 
@@ -121,23 +114,19 @@ class ProfilePage(ReportPage, OneLanePage):
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
 
     def about(self) -> tuple[int, str] | None:
-        """Return the race's number and the lane's name."""
         return None if self.lane is None else (self.monitor.snapshot.race.number, self.lane.spec.name)
 
     def maker(self) -> Callable[[], str]:
-        """Return the function that profiles the lane."""
         assert self.lane is not None, "there is no lane to profile"
         return partial(self.monitor.source.profile, self.lane.spec.name)
 
     def offer(self) -> str:
-        """Return the action of Enter: none for a lane that has ended, or while one is profiled."""
         lane = self.lane
         if lane is None or lane.over or self.in_progress or self.monitor.refusal:
             return ""
         return "profile again" if self.about() in self.reports else f"profile {lane.spec.id}"
 
     def instead(self) -> str:
-        """Return that the lane is profiled, or how to have it profiled."""
         lane = self.lane
         if lane is None:
             return "there is no lane yet"
@@ -148,7 +137,6 @@ class ProfilePage(ReportPage, OneLanePage):
         return f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report, or what is done or can be done about it."""
         lane = self.lane
         self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
         return super().rows(snapshot, width)
@@ -208,7 +196,6 @@ class CopyPage(ScrollPage):
         return "\n".join([*self._verdict, *([self._command] if self._command else [])]) + "\n"
 
     def on_mount(self) -> None:
-        """Copy."""
         self.app.copy_to_clipboard(self.text)
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
