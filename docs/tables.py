@@ -102,7 +102,7 @@ def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
     from tfmon.api.repeat import command_of
     from tfmon.reports import html
-    from tfmon.reports.private import hides
+    from tfmon.reports.html import hides
     from tfmon.reports.race import of_race
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)

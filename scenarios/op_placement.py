@@ -33,10 +33,10 @@ class OpPlacement(Scenario):
     variants = ("pinned", "free")
     without = ("xla",)
     contrast = ("variant=pinned", "variant=free")
+    source = "poor GPU performance, bottleneck 2"
     claims = (
         Claim(
             id="pinned-op",
-            source="poor GPU performance, bottleneck 2",
             says="One op on the CPU in the middle of a step slows a GPU down.",
             first="gpu,variant=free",
             second="gpu,variant=pinned",
@@ -45,7 +45,6 @@ class OpPlacement(Scenario):
         ),
         Claim(
             id="pinned-op-on-the-cpu",
-            source="poor GPU performance, bottleneck 2",
             says="It is the crossing that costs, not the op: on a CPU the pin makes no difference.",
             first="cpu,variant=free",
             second="cpu,variant=pinned",

@@ -25,6 +25,7 @@ class TextTiny(Scenario):
     variants = ("in-model", "in-tf-data")
     without = ("xla",)
     contrast = ("variant=in-model", "variant=in-tf-data")
+    source = "text on macOS, example 1"
     claims = (
         Claim(
             id="tiny-batch",
@@ -36,14 +37,12 @@ class TextTiny(Scenario):
         ),
         Claim(
             id="vectorize-in-pipeline",
-            source="text on macOS, example 1",
             says="Making the ids in the pipeline, once, beats making them inside the model in every step.",
             first="cpu,variant=in-tf-data",
             second="cpu,variant=in-model",
         ),
         Claim(
             id="vectorize-in-pipeline-gpu",
-            source="text on macOS, example 1",
             says="On a GPU as well, making the ids in the pipeline beats making them inside the model.",
             first="gpu,variant=in-tf-data",
             second="gpu,variant=in-model",
@@ -59,7 +58,6 @@ class TextTiny(Scenario):
         ),
         Claim(
             id="string-ops-cpu-only",
-            source="text on macOS, example 1",
             says="TextVectorization under tf.device('/GPU:0') runs on the GPU.",
             corrected="String ops have CPU kernels only. Soft placement, on by default, moves them to the CPU "
             "without a word; with it off, or with jit_compile=True, the step is refused.",

@@ -24,7 +24,7 @@ from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Kn
 
 PACKAGE = Path(__file__).resolve().parent
 _ATTRIBUTES = {
-    "knobs", "variants", "without", "contrast", "claims", "examples", *(knob.name for knob in COMMON),
+    "knobs", "variants", "without", "contrast", "source", "claims", "examples", *(knob.name for knob in COMMON),
 }  # fmt: skip
 _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
@@ -134,7 +134,12 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         raise UsageError(f"{path.name}:{error.lineno}: {error.msg}", "a scenario is a Python file") from error
     except (OSError, ValueError, MemoryError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {str(error) or 'it is nested too deeply'}") from error
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_scenario(node)]
+    classes = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and "Scenario" in (getattr(base, "attr", getattr(base, "id", "")) for base in node.bases)
+    ]
     if len(classes) != 1:
         found = ", ".join(node.name for node in classes) or "none"
         raise UsageError(
@@ -154,7 +159,7 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         knobs=_knobs(told, methods, path),
         contrast=told.get("contrast", ("prefetch=off", "prefetch=auto")),
         examples=told.get("examples"),
-        claims=tuple(told.get("claims", ())),
+        claims=tuple(replace(one, source=one.source or told.get("source", "")) for one in told.get("claims", ())),
     )
 
 
@@ -163,11 +168,6 @@ def _holds(question: Callable[[], bool]) -> bool:
         return question()
     except OSError:  # a name that is too long for the file system, a folder that may not be looked into
         return False
-
-
-def _is_scenario(node: ast.ClassDef) -> bool:
-    names = (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases)
-    return "Scenario" in names
 
 
 def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
@@ -207,6 +207,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "variants": ('a tuple of names, such as ("eager", "graph")', lambda value: _is_tuple_of(value, str)),
     "without": ("a tuple of common knobs' names", lambda value: _is_tuple_of(value, str)),
+    "source": ("a text", lambda value: isinstance(value, str)),
     "claims": ("a tuple of Claim(...)", lambda value: _is_tuple_of(value, Claim)),
     "examples": (
         "a whole number from 1, or None",

@@ -33,6 +33,7 @@ import operator
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 if TYPE_CHECKING:
@@ -67,11 +68,12 @@ class Step:
 
     def __enter__(self) -> Step:
         """Begin the step, as soon as the monitor lets this lane train."""
+        global _input_ns
         if self._lane is not None:
             self.entered = True
             with _guard():
-                if self._lane.begin_step():
-                    _forget_input()
+                if self._lane.begin_step():  # the window began after a pause, so the wait before it does not count
+                    _input_ns = 0
             self._began_ns = time.monotonic_ns()
         return self
 
@@ -143,19 +145,6 @@ def _timed(batches: Any) -> _Timed:  # noqa: ANN401
     return (_TimedIterator if hasattr(batches, "__next__") else _Timed)(batches)
 
 
-class _Nothing:
-    """A wait that nobody measures."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *failed: object) -> None:
-        pass
-
-
-_NOTHING = _Nothing()
-
-
 def step(examples: int = 0, loss: object = None) -> Step:
     """Report a training step: call it after the step, or put the step into a `with` block.
 
@@ -173,10 +162,10 @@ def step(examples: int = 0, loss: object = None) -> Step:
 
 
 @overload
-def input() -> _Input | _Nothing: ...
+def input() -> AbstractContextManager[None]: ...
 @overload
 def input(batches: Batches) -> Batches: ...
-def input(batches: Batches | None = None) -> _Input | _Nothing | Batches:
+def input(batches: Batches | None = None) -> AbstractContextManager[None] | Batches:
     """Measure the wait for batches: with a `with` block around one wait, or by iterating over `batches`.
 
     Args:
@@ -185,7 +174,7 @@ def input(batches: Batches | None = None) -> _Input | _Nothing | Batches:
     Returns: a context for one wait, or what behaves as `batches` does: it can be iterated over again if they can.
     """
     if not _in_a_lane:
-        return _NOTHING if batches is None else batches
+        return nullcontext() if batches is None else batches
     return _Input() if batches is None else cast("Batches", _timed(batches))
 
 
@@ -282,12 +271,6 @@ def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
             lane.cannot_know("examples", str(error))
         _told = True
         return 0
-
-
-def _forget_input() -> None:
-    """Drop the wait before a pause of the lane, because the window began after the pause."""
-    global _input_ns
-    _input_ns = 0
 
 
 def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:

@@ -8,8 +8,22 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from tfmon.ui.canvas import changes
-from tfmon.ui.render.rows import cells, crop, fit, large, spread, wrap
-from tfmon.ui.render.style import DIM, TROUBLE, WARN, Look, lane_style, palette, themes, to_ascii
+from tfmon.ui.render.rows import (
+    DIM,
+    TROUBLE,
+    WARN,
+    Look,
+    cells,
+    crop,
+    fit,
+    lane_style,
+    large,
+    palette,
+    spread,
+    themes,
+    to_ascii,
+    wrap,
+)
 from tfmon.units import charset
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

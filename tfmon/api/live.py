@@ -134,7 +134,7 @@ def _run(
 
     def take_terminal() -> None:
         for suspension in run.suspensions:
-            undo.callback(suspend_with(suspension, app.request_terminal))
+            undo.callback(suspend_with(suspension, partial(app.request, app.take_terminal)))
 
     def leave(interrupted: Interruption) -> None:
         app.request_quit()
@@ -143,7 +143,7 @@ def _run(
     def hung_up() -> bool:
         goes_on = run.go_on_alone()
         if goes_on:
-            app.request_leave()
+            app.request(app.exit)
         return goes_on
 
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)

@@ -16,7 +16,7 @@ from tfmon.cli import options
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfmon.reports.sections import Report
+    from tfmon.reports import Report
 
 TAKEN = "is there already"
 OTHERWISE = "name another file, or add --force to write over it"
@@ -105,7 +105,7 @@ def write_html(
     from concurrent.futures import ThreadPoolExecutor
 
     from tfmon.reports import html
-    from tfmon.reports.private import hides
+    from tfmon.reports.html import hides
 
     _check(target, force=force)
     with ThreadPoolExecutor(1) as pool:
@@ -138,7 +138,7 @@ def _read(path: Path, *, markdown: bool, everything: bool) -> str:
     import platform
 
     from tfmon.reports import text
-    from tfmon.reports.private import hides
+    from tfmon.reports.html import hides
 
     report = _report(path)
     if markdown:
@@ -160,9 +160,9 @@ def _sweep(path: Path) -> str:
 
 def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
-    from tfmon.recordings.export import write_json
     from tfmon.recordings.player import end_of
     from tfmon.recordings.reader import Recording, guard
+    from tfmon.reports.gather import write_json
     from tfmon.reports.race_json import to_json
 
     with guard(path), Recording(path) as opened:

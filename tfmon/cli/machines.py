@@ -71,7 +71,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
 
     if host is not None:
         click.echo(f"On {host}, with {clean(report.python)}:\n")
-    click.echo(to_text(report, verbose=verbose, ascii_only=options.ascii_only(), paint=paint))
+    options.echo(to_text(report, verbose=verbose, paint=paint))
     sys.exit(report.exit_code)
 
 
@@ -134,13 +134,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
     found = survey([find_host(name) for name in wanted])
     here = read_machine()
-    plain = options.ascii_only()
-    text = (
-        json.dumps(hosts_to_json(found, here), indent=2)
-        if as_json
-        else hosts_to_text(found, here, ascii_only=plain)
-    )
-    click.echo(text)
+    options.echo(json.dumps(hosts_to_json(found, here), indent=2) if as_json else hosts_to_text(found, here))
     unusable = any(one.error or not one.machine.tensorflow for one in found)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
@@ -153,8 +147,7 @@ def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
         cluster = ray_cluster(address, python)
         assert cluster is not None
         nodes = cluster.nodes()
-    text = nodes_to_text(nodes, ascii_only=options.ascii_only())
-    click.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else text)
+    options.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
     sys.exit(EXIT_FINE)
 
 

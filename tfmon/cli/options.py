@@ -204,6 +204,9 @@ def print_result(result: object, path: str) -> None:
         raise unwritable(error, f"the result is in {path}" if path else "it is not recorded either") from None
 
 
-def ascii_only() -> bool:
-    """Return whether stdout shows ASCII alone."""
-    return charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
+def echo(text: str) -> None:
+    """Print a text, in ASCII where stdout shows nothing else."""
+    from tfmon.reports.text import plain
+
+    in_ascii = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
+    click.echo(plain(text) if in_ascii else text)

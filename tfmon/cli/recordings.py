@@ -19,7 +19,6 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 MOST_SWEEPS = 5
 
 if TYPE_CHECKING:
-    from tfmon.model.ports import RunInfo
     from tfmon.recordings.figures import RaceFigures
     from tfmon.recordings.library import RecordedRun
 
@@ -124,7 +123,9 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
     infos = [run.info() for run in listed]
     width = max(len(info.id) for info in infos)
     for info in infos:
-        click.echo(fitted(f"{info.id:{width}}  {_run_line(info)}"))
+        lasted = units.clock(info.seconds) if info.seconds is not None else "–"
+        told = f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
+        click.echo(fitted(f"{info.id:{width}}  {info.problem or told}"))
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
     for line in sweeps:
@@ -200,13 +201,6 @@ def _run_json(run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def _run_line(info: RunInfo) -> str:
-    if info.problem:
-        return info.problem
-    lasted = units.clock(info.seconds) if info.seconds is not None else "–"
-    return f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
-
-
 @click.command(short_help="Compare two recorded races.")
 @click.argument("first")
 @click.argument("second")
@@ -230,8 +224,7 @@ def diff(first: str, second: str, slower_than: float | None, html: str | None, f
       tfmon diff baseline.json run.json --slower-than 5%
       tfmon diff baselines/ runs/ --slower-than 5%
     """
-    from tfmon.recordings.compare import compare_all
-    from tfmon.recordings.gate import judge
+    from tfmon.recordings.compare import compare_all, judge
     from tfmon.reports.diff import describe, to_json, to_text
     from tfmon.reports.text import fitted
 

@@ -91,25 +91,18 @@ def change_of(
     first = [before.center for before, _ in races if before.center is not None]
     second = [after.center for _, after in races if after.center is not None]
     if len(races) == 1 and first and second:
-        found = _of_one_race(first[0], second[0], prior, looks)
+        # Half the interval is the root of the sum of squares of what the slices leave open, what equal processes
+        # differ by, and what a machine's own speed is supposed to change by from one race to the next.
+        processes = statistics.between_processes((), (), prior)
+        machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
+        reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
+        value = second[0].value - first[0].value
+        found = Shift(value, value - reach, value + reach)
     elif min(len(first), len(second)) >= LEAST_RACES:
         found = shift([one.value for one in first], [one.value for one in second], looks.error)
     else:
         return None
     return Change(*map(math.exp, found))
-
-
-def _of_one_race(before: Center, after: Center, prior: BetweenProcesses | None, looks: Looks) -> Shift:
-    """Return the difference of two races.
-
-    Half the interval is the root of the sum of squares of what the slices leave open, what equal processes differ
-    by, and what a machine's own speed is supposed to change by from one race to the next.
-    """
-    processes = statistics.between_processes((), (), prior)
-    machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
-    reach = math.hypot(*(part.reach(looks) for part in (before, after, processes, machine)))
-    value = after.value - before.value
-    return Shift(value, value - reach, value + reach)
 
 
 def _mean_cores(readings: Sequence[Reading]) -> Reading:

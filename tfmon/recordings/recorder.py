@@ -105,23 +105,24 @@ class Recorder:
     def _work(self) -> None:
         """Write what has come in."""
         try:
-            while (entry := self._next_entry()) is not None:
+            while self._entries:
+                with self._waiting:
+                    entry = self._entries.popleft()
                 self._record(entry)
+            known = self._last.known if self._last is not None else None
             if self._writer is not None:
                 self._writer.flush()
-                if self._last is not None and self._last.known is not None:
-                    self._writer.keep(self._last.known)
+                if known is not None:
+                    self._writer.keep(known)
                 self._check_size(self._writer)
             if self._overrun:
                 raise OSError("the disk does not keep up")
-            if self._is_settled():
+            # A race without a result is not over for the user, who may restart its lanes.
+            settled = known is not None and known.over and known.has_result
+            if settled and time.monotonic() - self._told_s >= SETTLED_S:
                 self._end_race()
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
             self._stop(self._reason(error))
-
-    def _next_entry(self) -> _Entry | None:
-        with self._waiting:
-            return self._entries.popleft() if self._entries else None
 
     def _record(self, entry: _Entry) -> None:
         event = entry.event
@@ -170,15 +171,6 @@ class Recorder:
             self._checked_bytes = writer.written_bytes
             if not library.make_room(writer.path):
                 raise OSError(f"it reached the {library.LIMIT_BYTES >> 20} MiB that all recordings may take")
-
-    def _is_settled(self) -> bool:
-        """Return whether the race has a result that nothing changes any more: another one begins with `RaceBegan`.
-
-        A race without a result is not over for the user, who may restart its lanes.
-        """
-        known = self._last.known if self._last is not None else None
-        settled = known is not None and known.over and known.has_result
-        return settled and self._writer is not None and time.monotonic() - self._told_s >= SETTLED_S
 
     def _end_race(self) -> None:
         """Close the file of the race that is over."""

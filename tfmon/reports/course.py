@@ -12,10 +12,9 @@ from typing import Any, TypeAlias
 from tfmon import units
 from tfmon.model.lane_statistics import SLICE_START
 from tfmon.recordings import writer
-from tfmon.reports import charts
+from tfmon.reports import DASH, QUIET, Chart, Note, Section, Table, charts
 from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
-from tfmon.reports.sections import DASH, QUIET, Chart, Note, Section, Table
 
 MOST_POINTS = 600
 """Points of a series, about; in a longer race each stands for more than a second."""
@@ -165,17 +164,15 @@ class _Drawer:
             value = quantity.fold(group)
             if value is None:
                 continue
-            if before_ns is not None and self._is_gap(before_ns, group[0].since_ns, rest_ns, of_lane):
-                yield (at_s + before_s) / 2, None, "", ""
+            since_ns = group[0].since_ns
+            if before_ns is not None:
+                after = bisect.bisect(self._idle, (before_ns, 0))
+                idle = of_lane and any(end_ns <= since_ns for _, end_ns in self._idle[after : after + 1])
+                if idle or since_ns - before_ns > rest_ns:  # no line is drawn across
+                    yield (at_s + before_s) / 2, None, "", ""
             before_s, before_ns = at_s, group[-1].at_ns
             shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
             yield at_s, shown, quantity.write(value), quantity.note(group)
-
-    def _is_gap(self, since_ns: int, until_ns: int, rest_ns: int, of_lane: bool) -> bool:
-        """Return whether no line is drawn across a time between two values."""
-        after = bisect.bisect(self._idle, (since_ns, 0))
-        idle = of_lane and any(end_ns <= until_ns for _, end_ns in self._idle[after : after + 1])
-        return idle or until_ns - since_ns > rest_ns
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
         """Yield the middle of each interval in which something was measured, and that."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tfmon import units
-from tfmon.recordings.compare import Comparison
+from tfmon.recordings.compare import Comparison, Gate
 from tfmon.recordings.figures import Change, RaceFigures
-from tfmon.recordings.gate import Gate
-from tfmon.reports import head, host_names, text
-from tfmon.reports.sections import VERDICT, Lines, Note, Report, Section, Table
+from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, host_names, text
 
 
 def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
@@ -104,12 +102,11 @@ def _when(race: RaceFigures) -> str:
 def _ratios(found: Comparison) -> Table:
     """Return the ratio of every pair of lanes with its interval."""
     rows = [["examples/s", "first", "second", "second / first", ""]]
-    changes = [
-        (" / ".join(dict.fromkeys((one.first.name, one.second.name))), one.change, one) for one in found.lanes
-    ]
-    for name, change, pair in changes:
+    for pair in found.lanes:
+        name = " / ".join(dict.fromkeys((pair.first.name, pair.second.name)))
         speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
-        rows.append([name, *("n/a" if one is None else units.rate(one) for one in speeds), *_change_cells(change)])
+        cells = ["n/a" if one is None else units.rate(one) for one in speeds]
+        rows.append([name, *cells, *_change_cells(pair.change)])
     if found.verdict is not None:
         rows.append(["ratio of the lanes", "", "", *_change_cells(found.verdict)])
     return Table(rows, left=(0, 4))

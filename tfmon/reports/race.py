@@ -25,6 +25,16 @@ from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
+    DASH,
+    TROUBLE,
+    VERDICT,
+    Block,
+    Code,
+    Lines,
+    Note,
+    Report,
+    Section,
+    Table,
     checks,
     host_names,
     machine_rows,
@@ -38,9 +48,8 @@ from tfmon.reports import (
 )
 from tfmon.reports import course as over_time
 from tfmon.reports.gather import Course, gather
-from tfmon.reports.private import other_processes
+from tfmon.reports.html import other_processes
 from tfmon.reports.race_json import to_json
-from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Block, Code, Lines, Note, Report, Section, Table
 from tfmon.reports.steps import full_name
 
 NOTABLE_PEAK = 1.05
@@ -177,10 +186,6 @@ def _limits(snapshot: Snapshot, found: LaneAnalysis) -> Iterator[str]:
         yield from (f"{name}: may help: {one.text} ({one.purpose})" for one in bottleneck.advice[:1])
 
 
-def _interval_text(found: LaneAnalysis) -> str:
-    return rates(found.speed) if found.speed else DASH
-
-
 def _loss_text(found: LaneAnalysis) -> str:
     losses = (found.lane.losses.first, found.lane.losses.last)
     return " → ".join("n/a" if loss is None else units.loss(loss) for loss in losses)
@@ -202,7 +207,11 @@ def _column(
 
 _COLUMNS = (
     _column("examples/s", lambda lane: lane.steady.examples_per_s, units.rate),
-    ("95 % CI", lambda one: one.speed.low if one.speed else None, _interval_text),
+    (
+        "95 % CI",
+        lambda one: one.speed.low if one.speed else None,
+        lambda one: rates(one.speed) if one.speed else "",
+    ),
     _column("steps/s", lambda lane: lane.steady.steps_per_s, units.rate),
     _column("step p50", lambda lane: lane.steady.step_ms(0.5), units.milliseconds),
     _column("p95", lambda lane: lane.steady.step_ms(0.95), units.milliseconds),

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfmon.reports.sections import VERDICT, Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+from tfmon.reports import VERDICT, Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 
 _NO_BREAK = "\u00a0"
 _PLAIN = str.maketrans(

@@ -19,7 +19,7 @@ from textual.theme import Theme
 
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
-from tfmon.ui.render.style import Look, palette
+from tfmon.ui.render.rows import Look, palette
 from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp
@@ -95,15 +95,17 @@ class MonitorApp(TerminalApp[Ending]):
         self.call_after_refresh(self._on_first_paint)
 
     def _on_first_paint(self) -> None:
+        monitor = self.monitor
         if self._quit_was_requested:
-            self.monitor.quit("signal")
-        else:
-            say = partial(self.call_from_thread, self.monitor.say)
-            self.monitor.work(partial(self.monitor.source.start, say), failed=self._show_no_race)
+            monitor.quit("signal")
+            return
 
-    def _show_no_race(self, reason: str) -> None:
-        self.monitor.view = replace(self.monitor.view, no_race=reason)
-        self.monitor.pull()
+        def show_no_race(reason: str) -> None:
+            monitor.view = replace(monitor.view, no_race=reason)
+            monitor.pull()
+
+        say = partial(self.call_from_thread, monitor.say)
+        monitor.work(partial(monitor.source.start, say), failed=show_no_race)
 
     def _dress(self, theme: Theme) -> None:
         styles = palette(look_of(theme, self.theme_variables))
@@ -173,17 +175,10 @@ class MonitorApp(TerminalApp[Ending]):
     def request_quit(self) -> None:
         """End the race and leave, as for a signal. Thread: any, and any signal handler."""
         self._quit_was_requested = True
-        self._request(self.monitor.quit, "signal")
+        self.request(self.monitor.quit, "signal")
 
-    def request_leave(self) -> None:
-        """Leave, and let the lanes train on: `run()` returns None. Thread: any, and any signal handler."""
-        self._request(self.exit)
-
-    def request_terminal(self) -> None:
-        """Set the terminal up again. Thread: any, and any signal handler."""
-        self._request(self.take_terminal)
-
-    def _request(self, call: Callable[..., object], *given: object) -> None:
+    def request(self, call: Callable[..., object], *given: object) -> None:
+        """Have the app call one of its methods. Thread: any, and any signal handler."""
         if self._loop_of_app is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
                 self._loop_of_app.call_soon_threadsafe(call, *given)
@@ -238,14 +233,11 @@ def without_colour() -> bool:
 
 def look_of(theme: Theme, variables: Mapping[str, str]) -> Look:
     """Return the look that the styles follow; `variables` are those that Textual derives from the theme."""
-    foreground = _hex(variables.get("foreground", ""), "#e0e0e0")
-    background = _hex(variables.get("background", ""), "#121212")
-    return Look(theme.dark, theme.ansi, foreground, background)
 
+    def hex6(name: str, default: str) -> str:
+        try:
+            return Color.parse(variables.get(name, "")).hex6.lower()
+        except ColorParseError:
+            return default
 
-def _hex(colour: str, default: str) -> str:
-    """Return a theme's colour as #rrggbb."""
-    try:
-        return Color.parse(colour).hex6.lower()
-    except ColorParseError:
-        return default
+    return Look(theme.dark, theme.ansi, hex6("foreground", "#e0e0e0"), hex6("background", "#121212"))

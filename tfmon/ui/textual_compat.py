@@ -129,10 +129,6 @@ class TerminalApp(App[Result]):
             self._driver.resume_application_mode()
             self.call_later(self.refresh)
 
-    def fail(self, error: Exception) -> None:
-        """End the app as for an error in a handler: unless `take_error` does, Textual shows the traceback."""
-        self._handle_exception(error)
-
     def work(
         self, do: Callable[[], Found], then: Callable[[Found], object], failed: Callable[[str], object]
     ) -> None:
@@ -144,11 +140,11 @@ class TerminalApp(App[Result]):
             except TfmonError as error:
                 self.call_later(failed, error.line)
             except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
-                self.call_later(self.fail, error)
+                self.call_later(self._handle_exception, error)
             else:
                 self.call_later(then, result)
 
-        start_thread("tfmon-ui", run, lambda reason: self.call_later(self.fail, RuntimeError(reason)))
+        start_thread("tfmon-ui", run, lambda reason: self.call_later(self._handle_exception, RuntimeError(reason)))
 
     def take_error(self, error: Exception) -> bool:
         """Return whether an error in a handler has been dealt with, so that Textual does nothing about it."""
@@ -180,6 +176,7 @@ class TerminalApp(App[Result]):
             self._frame_skipped = self._frame_skipped or renderable is not None
 
     def _handle_exception(self, error: Exception) -> None:
+        """End the app for an error in a handler: unless `take_error` does, Textual shows the traceback."""
         if not self.take_error(error):
             super()._handle_exception(error)
 

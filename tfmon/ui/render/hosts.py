@@ -13,8 +13,7 @@ from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
-from tfmon.ui.render.rows import BLANK, Row, cells
-from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN, banded, strong
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, TROUBLE, WARN, Row, banded, cells, strong
 
 # ---------------------------------------------------------------- the machines of a race
 
@@ -42,14 +41,6 @@ def own_names(snapshot: Snapshot) -> str:
     if len(used) == 1 and used[0][0]:
         return ""
     return ", ".join(host or state.machine.hostname or "here" for host, state in used)
-
-
-def turns_words(snapshot: Snapshot) -> str:
-    """Say how lanes of several machines wait for each other; empty for those of one machine."""
-    count = snapshot.machines
-    if snapshot.race.mode != TURNS or count < 2:
-        return ""
-    return "in rounds" if count == len(snapshot.lanes) else "turns on each machine"
 
 
 def mode_said(snapshot: Snapshot, mode: str) -> str:
@@ -88,19 +79,16 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
         return [lane.title, lane.short_title, *([counted] if lane.spec.devices > 1 else [])]
     place, short = lane.spec.place, lane.short_title
     settings = "" if short == place else short.removeprefix(f"{place}, ")
-    brief = "/".join(filter(None, (_brief(lane.spec.host), lane.spec.device)))
+    host = lane.spec.host.rpartition("@")[2]
+    if not host.replace(".", "").isdecimal() and ":" not in host:  # an address stays whole
+        host = host.partition(".")[0]
+    brief = "/".join(filter(None, (host, lane.spec.device)))
     return [
         lane.title,
         *(f"{where}, {settings}" if settings else where for where in (place, brief)),
         place,
         brief,
     ]
-
-
-def _brief(host: str) -> str:
-    """Return the host of a destination without user and domain; an address stays whole."""
-    name = host.rpartition("@")[2]
-    return name if name.replace(".", "").isdecimal() or ":" in name else name.partition(".")[0]
 
 
 # ---------------------------------------------------------------- making a connection
@@ -165,15 +153,11 @@ def lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
         cpu = units.reading(link.agent_cpu_pct, lambda value: f"{value:.1f} % of a core")
         memory = units.reading(link.agent_bytes, units.memory)
         yield "agent", f"{cpu} and {memory} there"
-    alike = sorted({one.spec.place for one in snapshot.lanes if _shares(snapshot, one, lane)})
+    key = snapshot.machine_key(lane)
+    others = [one for one in snapshot.lanes if snapshot.machine_key(one) == key and one.spec.host != host]
+    alike = sorted({one.spec.place for one in others})
     if alike:
         yield "one machine", f"with {', '.join(alike)}: these lanes take turns"
-
-
-def _shares(snapshot: Snapshot, one: LaneState, lane: LaneState) -> bool:
-    """Return whether a lane of another name is on the same machine."""
-    same = snapshot.machine_key(one) == snapshot.machine_key(lane)
-    return same and one.spec.host != lane.spec.host
 
 
 _EIGHTHS = "▁▂▃▄▅▆▇█"
@@ -191,12 +175,14 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
     if ages:
         return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
-    values = _each(lane, gpus, [gpu.busy_pct for gpu in gpus])
+    values = _each(lane, [gpu.busy_pct for gpu in gpus])
     loads = [value for value in values if value is not None]
     if not loads:
         return labelled("gpu", (units.absent(_first_missing([gpu.busy_pct for gpu in gpus])), DIM))
     numbers = [UNKNOWN if value is None else f"{value:.0f}" for value in values]
-    named = " · ".join(f"{name}: {number}" for name, number in zip(_names(lane, gpus), numbers, strict=True))
+    sampled = [gpu.index for gpu in gpus]
+    names = (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))
+    named = " · ".join(f"{name}: {number}" for name, number in zip(names, numbers, strict=True))
     bars = tuple(
         (UNKNOWN, DIM) if value is None else (_EIGHTHS[min(7, int(value / 12.5))], banded(accent, value / 100))
         for value in values
@@ -226,7 +212,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     ]
     by_lane = all(not isinstance(one, Missing) for one in own)
     shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
-    values = _each(lane, gpus, shown)
+    values = _each(lane, shown)
     sizes = [value for value in values if value is not None]
     if not sizes:
         return labelled("gpu mem", (units.absent(_first_missing(shown)), DIM))
@@ -305,15 +291,10 @@ def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
 # ---------------- several
 
 
-def _each(lane: LaneState, gpus: Sequence[GpuSample], shown: Sequence[Reading]) -> list[float | None]:
+def _each(lane: LaneState, shown: Sequence[Reading]) -> list[float | None]:
     """Return a value for each GPU of the lane; None for one that is not read, also where it was never sampled."""
     values = [known(one) for one in shown]
     return values + [None] * (lane.spec.devices - len(values))
-
-
-def _names(lane: LaneState, gpus: Sequence[GpuSample]) -> list[str]:
-    sampled = [gpu.index for gpu in gpus]
-    return [str(index) for index in (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))]
 
 
 def _first_missing(shown: Sequence[Reading]) -> Missing:

@@ -12,11 +12,9 @@ from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, Tab, key_of
-from tfmon.ui.render.rows import Row, Span, cells, crop, fit
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT
+from tfmon.ui.render.rows import DIM, KEY, STRONG, TEXT, Row, Span, cells, crop, fit
 from tfmon.ui.render.verdict import shows
-from tfmon.ui.requests import shared_value, targets
-from tfmon.ui.source import Display
+from tfmon.ui.source import Display, shared_value, targets
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 LEAST_HEIGHT_WITH_TABS = 30

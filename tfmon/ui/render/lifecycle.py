@@ -18,8 +18,7 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
+from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, TROUBLE, Row, crop, spread, strong, wrap
 
 STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
 _WORDS = (
@@ -61,15 +60,11 @@ def progress_rows(
     foot = spread([(total_s, DIM)], [], width)
     if height < LIST_ROWS:
         return [headline, foot][: max(1, height)]
-    list_of = [_stage_row(place, at, words[place], width, accent) for place in range(len(STAGES))]
-    return [headline, *list_of, foot]
-
-
-def _stage_row(place: int, at: int, words: str, width: int, accent: str) -> Row:
-    """Return one stage of the list: done, current, or to come."""
-    mark = "✓" if place < at else "▸" if place == at else "·"
-    style = accent if place < at else strong(accent) if place == at else DIM
-    return spread([(f"  {mark} ", style), (words, TEXT if place == at else DIM)], [], width)
+    rows = [headline]
+    for place, said in enumerate(words):
+        mark, style = ("✓", accent) if place < at else ("▸", strong(accent)) if place == at else ("·", DIM)
+        rows.append(((f"  {mark} ", style), (said, TEXT if place == at else DIM)))
+    return [*rows, foot]
 
 
 def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
@@ -121,7 +116,7 @@ def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
         pieces = wrap(line, width, min(4, room)) if line.strip() else []
         if len(pieces) + len(wrapped) > room:
             break
-        wrapped = pieces + wrapped
+        wrapped = [*pieces, *wrapped]
     return [BLANK, (("last lines of its output", DIM),), *(((line, DIM),) for line in wrapped)]
 
 

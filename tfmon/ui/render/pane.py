@@ -13,8 +13,25 @@ from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneSta
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle, readings
-from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
+from tfmon.ui.render.rows import (
+    BLANK,
+    DIM,
+    LARGE_ROWS,
+    STRONG,
+    TEXT,
+    TROUBLE,
+    WARN,
+    Row,
+    cell_len,
+    cells,
+    faint,
+    fit,
+    fitting_device,
+    fitting_name,
+    lane_style,
+    large,
+    strong,
+)
 from tfmon.ui.render.verdict import last_figures
 from tfmon.ui.source import Display
 

@@ -13,10 +13,9 @@ from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import ordered_settings
-from tfmon.model.readings import Reading, known
+from tfmon.model.readings import Missing, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Row, cells, meter, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
+from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, banded, cells, meter, wrap
 
 LABEL_CELLS = 8
 WIDE = 44
@@ -129,9 +128,11 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
     """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
-    value = known(lane.tree.cpu_pct)
-    if lane.over or value is None:
-        return labelled("cpu", (_unknown(lane, lane.tree.cpu_pct), DIM))
+    value = lane.tree.cpu_pct
+    if lane.over:
+        return labelled("cpu", (UNKNOWN, DIM))
+    if isinstance(value, Missing):
+        return labelled("cpu", (units.absent(value), DIM))
     full = usable_cores * 100
     text = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
     return labelled("cpu", *bar(value / full if full else None, text, width - LABEL_CELLS, accent))
@@ -139,10 +140,10 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
 
 def memory_row(lane: LaneState) -> Row:
     """Show the memory that no other process shares."""
-    value = known(lane.tree.private_bytes)
-    if lane.over or value is None:
-        return labelled("memory", (_unknown(lane, lane.tree.private_bytes), DIM))
-    return labelled("memory", (units.memory(value), TEXT))
+    value = lane.tree.private_bytes
+    if lane.over:
+        return labelled("memory", (UNKNOWN, DIM))
+    return labelled("memory", (units.reading(value, units.memory), DIM if isinstance(value, Missing) else TEXT))
 
 
 def chosen_rows(lane: LaneState, width: int) -> list[Row]:
@@ -295,9 +296,3 @@ def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     if share is None or length < 4:
         return ((words, TEXT),)
     return (*meter(share, length, banded(accent, share)), (tail, TEXT))
-
-
-def _unknown(lane: LaneState, reading: Reading) -> str:
-    if lane.over:
-        return UNKNOWN
-    return units.reading(reading, units.rate)

@@ -310,8 +310,7 @@ def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: S
     peak = max(map(_typical_peak, lanes), default=0.0)
     if metric.full and kind == SHARED and peak <= metric.full:
         return Scale(0.0, metric.full)
-    top = _power_of_two(peak, before.high) if metric.binary else nice_top(peak, before.high)
-    return Scale(low, top)
+    return Scale(low, nice_top(peak, before.high, binary=metric.binary))
 
 
 def _typical_peak(known: Sequence[float]) -> float:
@@ -321,27 +320,20 @@ def _typical_peak(known: Sequence[float]) -> float:
     return typical if typical > 0 and peak > SPIKE * typical else peak
 
 
-def nice_top(peak: float, previous: float = 0.0) -> float:
-    """Return a round top of the scale, 1, 2 or 5 times a power of ten, that the peak fits under.
+def nice_top(peak: float, previous: float = 0.0, *, binary: bool = False) -> float:
+    """Return a round top of the scale that the peak fits under: 1, 2 or 5 times a power of ten, or a power of 2.
 
     The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
     a peak there is no scale yet: 0.
     """
+
+    def round_up(value: float) -> float:
+        if binary:
+            return float(2.0 ** math.ceil(math.log2(value)))
+        power = 10.0 ** math.floor(math.log10(value))
+        return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
+
     if peak <= 0:
         return previous
-    top = _round_up(peak)
-    if previous > top and _round_up(peak * 1.15) >= previous:
-        return previous
-    return top
-
-
-def _round_up(value: float) -> float:
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
-
-
-def _power_of_two(peak: float, before: float) -> float:
-    if peak <= 0:
-        return before
-    top = 2.0 ** math.ceil(math.log2(peak))
-    return before if before > top and 2.0 ** math.ceil(math.log2(peak * 1.15)) >= before else top
+    top = round_up(peak)
+    return previous if previous > top and round_up(peak * 1.15) >= previous else top

@@ -10,8 +10,23 @@ from typing import Any
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
-from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, entry, plain, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
+from tfmon.ui.render.rows import (
+    BLANK,
+    DIM,
+    STRONG,
+    TEXT,
+    TROUBLE,
+    WARN,
+    Row,
+    Span,
+    cell_len,
+    crop,
+    entry,
+    lane_style,
+    plain,
+    strong,
+    wrap,
+)
 
 GAP = 2
 MARK_CELLS = 3
@@ -266,17 +281,17 @@ def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
     chart = draw_curve(curve, width - 2, height - len(rows), MOST_LINES)
     if chart is None:
         return rows
+
+    def style_of(cell: tuple[str, int | None]) -> str:
+        character, place = cell
+        if place is None:
+            return TEXT
+        return strong(lane_style(place)) if character.isalpha() else lane_style(place)
+
     for label, cells in zip(chart.labels, chart.grid, strict=True):
-        runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, _style_of)]
+        runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, style_of)]
         rows.append(((f" {label}", DIM), *runs))
     return [*rows, *(((f" {line}", DIM),) for line in chart.foot)]
-
-
-def _style_of(cell: tuple[str, int | None]) -> str:
-    character, place = cell
-    if place is None:
-        return TEXT
-    return strong(lane_style(place)) if character.isalpha() else lane_style(place)
 
 
 def _legend(curve: SeriesCurve, width: int) -> list[Row]:

@@ -8,7 +8,6 @@ from pathlib import PurePath
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.tuning import undoes_last
@@ -19,8 +18,20 @@ from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts, lifecycle, readings
-from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, lane_style, strong
+from tfmon.ui.render.rows import (
+    BLANK,
+    DIM,
+    STRONG,
+    TEXT,
+    WARN,
+    Row,
+    cell_len,
+    cells,
+    fit,
+    lane_style,
+    strong,
+    wrap,
+)
 from tfmon.ui.source import Display
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
@@ -200,7 +211,9 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     details = analysis.earlier or "; ".join(ranked)
     for line in wrap(details, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
         rows.append((("   " + line, TEXT),))
-    for line in wrap(_tried(analysis, view), width - 4, min(2, height - len(rows))):
+    undoes = analysis.news and not view.readonly and undoes_last(snapshot)
+    tried = f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
+    for line in wrap(tried, width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
     for text, style in (*((one, WARN) for one in snapshot.race.differs), (analysis.verdict.note, DIM)):
@@ -209,12 +222,6 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     for line in wrap(no_gpu, width - 4, height - len(rows)):
         rows.append((("   " + line, TEXT),))
     return (rows + [BLANK] * height)[:height]
-
-
-def _tried(analysis: Analysis, view: Display) -> str:
-    """Return the experiment on a lane, or the effect of the last change, with the key that undoes it."""
-    undoes = analysis.news and not view.readonly and undoes_last(analysis.snapshot)
-    return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
 
 
 def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
@@ -259,9 +266,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     """Return the lines that fit, the verdict first."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
-    lead: Row = (("  ", TEXT),)
-    if winner is not None:
-        lead = (("▲ ", strong(lane_style(winner))),)
+    lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
     lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
     for text, style in (
         *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
@@ -271,7 +276,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
         (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
     ):  # fmt: skip
         lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]
-    return [(*(lead if place == 0 else (("  ", TEXT),)), line) for place, line in enumerate(lines)]
+    return [(("  ", TEXT) if place else lead, line) for place, line in enumerate(lines)]
 
 
 def _discarded(analysis: Analysis) -> str:
@@ -298,16 +303,28 @@ def last_figures(
     found: LaneAnalysis, width: int, height: int, accent: str, least_chart: int
 ) -> tuple[list[Row], int]:
     """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
-    lane, bottleneck = found.lane, found.bottleneck
+    lane, bottleneck, speed = found.lane, found.bottleneck, found.speed
+    interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed else ""
+    best = bottleneck.advice[0] if bottleneck and bottleneck.advice else None
+    advice = f"may help: {best.text} ({best.purpose})" if best else ""
+
+    def lines(text: str, most: int, style: str) -> list[Row]:
+        return [((line, style),) for line in wrap(text, width, most)]
+
+    def measured(most: int) -> list[Row]:
+        """Return the measured time of the lane and, where there is room, the discarded share."""
+        text = f"{found.measured_text}; {found.discarded_text}"
+        return lines(text if len(text) < width * most * 0.9 else found.measured_text, most, DIM)
+
     parts: list[tuple[int, Callable[[int], list[Row]]]] = [
-        (3, lambda most: _lines(_interval(found), width, most, DIM)),
-        (0, lambda most: _lines(bottleneck.text if bottleneck else "", width, most, TEXT)),
-        (1, lambda most: _lines(_advice(bottleneck), width, most, STRONG)),
+        (3, lambda most: lines(interval, most, DIM)),
+        (0, lambda most: lines(bottleneck.text if bottleneck else "", most, TEXT)),
+        (1, lambda most: lines(advice, most, STRONG)),
         (2, lambda _: [readings.step_row(lane, width)]),
         (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
         (5, lambda _: [readings.loss_row(lane)]),
         (4, lambda _: [readings.done_row(lane, width, discarded=False)]),
-        (6, lambda most: _lines(_told(found, width * most), width, most, DIM)),
+        (6, measured),
         (8, lambda most: readings.knobs_rows(lane, width, most)),
     ]
     kept: dict[int, list[Row]] = {}
@@ -319,27 +336,3 @@ def last_figures(
             left -= len(rows)
     rows = [row for place in range(len(parts)) for row in kept.get(place, ())]
     return rows, left if left >= least_chart else 0
-
-
-def _lines(text: str, width: int, most: int, style: str) -> list[Row]:
-    return [((line, style),) for line in wrap(text, width, most)]
-
-
-def _interval(found: LaneAnalysis) -> str:
-    speed = found.speed
-    if speed is None:
-        return ""
-    return f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s"
-
-
-def _advice(bottleneck: Bottleneck | None) -> str:
-    if bottleneck is None or not bottleneck.advice:
-        return ""
-    best = bottleneck.advice[0]
-    return f"may help: {best.text} ({best.purpose})"
-
-
-def _told(found: LaneAnalysis, room: int) -> str:
-    """Return the measured time of the lane and, if `room` cells hold it, the discarded share."""
-    text = f"{found.measured_text}; {found.discarded_text}"
-    return text if len(text) < room * 0.9 else found.measured_text

@@ -14,12 +14,11 @@ from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import DIM, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry, matches
-from tfmon.ui.requests import shared_value, targets
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import Dialog, bound
-from tfmon.ui.source import Display, Runs, ScenarioRow, Source
+from tfmon.ui.source import Display, Runs, ScenarioRow, Source, shared_value, targets
 
 
 class KnobPage(ListPage):

@@ -17,8 +17,7 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, Row, spread, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, spread, wrap
 from tfmon.ui.render.table import (
     Column,
     Entry,
@@ -29,9 +28,9 @@ from tfmon.ui.render.table import (
     history_rows,
     places_in,
 )
-from tfmon.ui.requests import targets, to_improve
 from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.source import targets, to_improve
 
 MOST_CHART = 20
 LEAST_CHART = 9

@@ -22,8 +22,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, Row, beside, entry, indented
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, beside, entry, indented
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.units import Charset

@@ -11,8 +11,7 @@ from textual.binding import BindingType
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, Row
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row
 from tfmon.ui.render.table import (
     Column,
     Entry,

@@ -10,20 +10,28 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.knobs import KnobError, find
+from tfmon.model.knobs import KnobError, find, short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
-from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
-from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
-from tfmon.ui.source import with_failures
+from tfmon.ui.render.rows import BLANK, STRONG, WARN, Row, cells, cut, fit, spread, strong, to_ascii
+from tfmon.ui.source import (
+    may_start_again,
+    next_values,
+    no_knob,
+    reachable,
+    running_line,
+    targets,
+    titles,
+    to_improve,
+    with_failures,
+)
 
 WHEEL_ROWS = 3
 FRAME_ROWS = 4
@@ -115,7 +123,7 @@ class MonitorScreen(Screen[str | None]):
         """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""
         if not self.monitor.may_change():
             return False
-        if running := requests.running_line(self.monitor.snapshot, self.monitor.view.keys):
+        if running := running_line(self.monitor.snapshot, self.monitor.view.keys):
             self.monitor.say(running)
         return not running
 
@@ -126,20 +134,20 @@ class MonitorScreen(Screen[str | None]):
         try:
             knob = find(self.monitor.snapshot.race.knobs, name)
         except KnobError:
-            self.monitor.say(requests.no_knob(self.monitor.snapshot, name))
+            self.monitor.say(no_knob(self.monitor.snapshot, name))
             return
-        chosen = requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
-        lanes = requests.reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
-        again = [lane for lane in lanes if requests.may_start_again(lane)]
-        new, end = requests.next_values(lanes, knob, direction)
+        chosen = targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
+        lanes = reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
+        again = [lane for lane in lanes if may_start_again(lane)]
+        new, end = next_values(lanes, knob, direction)
         for lane, value in new.items():
             self.monitor.controls.set_knob(lane, name, value)
         if end:
             self.monitor.say(end)
         elif again:
-            self.monitor.say(f"starting again with another {requests.short_name(name)}: {requests.titles(again)}")
+            self.monitor.say(f"starting again with another {short_name(name)}: {titles(again)}")
         elif new and knob.kind == "restart":
-            self.monitor.say(f"{requests.short_name(name)} takes effect with a restart: {requests.titles(chosen)}")
+            self.monitor.say(f"{short_name(name)} takes effect with a restart: {titles(chosen)}")
         else:
             self.monitor.pull()
 
@@ -155,7 +163,7 @@ class MonitorScreen(Screen[str | None]):
 
     def try_advice(self, lanes: Sequence[LaneState]) -> None:
         """Try on the lane that most likely needs it what may help it most."""
-        lane = requests.to_improve(self.monitor.analysis, lanes) if self.may_act() else None
+        lane = to_improve(self.monitor.analysis, lanes) if self.may_act() else None
         if lane is not None:
             self.start_experiment(lambda: self.monitor.experiments.start_tuning(lane, everything=False))
 

@@ -13,7 +13,6 @@ from tfmon.model.lane_state import FAILED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render import hosts, series
 from tfmon.ui.render.layout import Zone, arrange
@@ -26,6 +25,9 @@ from tfmon.ui.source import (
     SPANS_S,
     acknowledged,
     focused_index,
+    pause_or_resume,
+    targets,
+    titles,
     with_failures,
 )
 
@@ -81,7 +83,7 @@ class RaceScreen(MonitorScreen):
     def action_pause_or_resume(self) -> None:
         if not self.may_act():
             return
-        pause, resume = requests.pause_or_resume(self._targets())
+        pause, resume = pause_or_resume(self._targets())
         if pause:
             self.monitor.controls.pause([lane.spec.name for lane in pause])
             names = {lane.spec.name for lane in pause}
@@ -89,10 +91,10 @@ class RaceScreen(MonitorScreen):
             def paused(now: Snapshot) -> bool:
                 return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
 
-            self.monitor.say(f"pause requested: {requests.titles(pause)}", paused)
+            self.monitor.say(f"pause requested: {titles(pause)}", paused)
         elif resume:
             self.monitor.controls.resume([lane.spec.name for lane in resume])
-            self.monitor.say(f"resumed: {requests.titles(resume)}")
+            self.monitor.say(f"resumed: {titles(resume)}")
         else:
             self.monitor.say("no lane is racing, so there is nothing to pause")
 
@@ -120,7 +122,7 @@ class RaceScreen(MonitorScreen):
         def started(now: Snapshot) -> bool:
             return all(lane.started_ns > began.get(lane.spec.name, -1) for lane in now.lanes)
 
-        self.monitor.say(f"restarting {requests.titles(lanes)}", started)
+        self.monitor.say(f"restarting {titles(lanes)}", started)
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""
@@ -130,7 +132,7 @@ class RaceScreen(MonitorScreen):
         self.try_advice(self._targets())
 
     def _targets(self) -> list[LaneState]:
-        return requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
+        return targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
 
     # ------------------------------------------------------------ focus
 

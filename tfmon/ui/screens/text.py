@@ -17,8 +17,7 @@ from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, Row, beside, indented, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, TROUBLE, WARN, Row, beside, indented, wrap
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound, closer
 
