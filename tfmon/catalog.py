@@ -241,7 +241,6 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
 
 
 def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
-    """Return the knobs that a scenario has, with its defaults."""
     offered = [*STEP, *MACHINE]
     if "prepare" in methods:
         offered = [*PREPARE, *offered]

@@ -117,7 +117,6 @@ def write_html(
 
 
 def _report(path: Path) -> Report:
-    """Return the report of a race or a sweep."""
     import platform
 
     from tfmon.api.repeat import command_of
@@ -150,7 +149,6 @@ def _read(path: Path, *, markdown: bool, everything: bool) -> str:
 
 
 def _sweep(path: Path) -> str:
-    """Return the combinations of a sweep as JSON."""
     from tfmon.analysis.sweep import rank
     from tfmon.recordings import sweeps
     from tfmon.reports.series_json import sweep_to_json

@@ -76,7 +76,6 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
 
 
 def _examine(host: str | None, python: str | None, *, imports: bool) -> Diagnosis:
-    """Return the report of this machine, or of another."""
     if host is None:
         from tfmon.api.options import interpreter
         from tfmon.doctor.report import run_checks

@@ -101,7 +101,6 @@ class Tuning:
         self._driver.wait_until_racing([lane])
 
     def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
-        """Try one change of some; the better settings are in effect then."""
         attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs, choices)
         earlier = self.state.attempts
 
@@ -164,7 +163,6 @@ class Tuning:
             raise FailedError(f"the lane did not get its settings back: {failed}") from failed
 
     def _wait_for_slices(self, attempt: Attempt, slices: int) -> None:
-        """Train some slices under the settings in effect."""
         before = self._driver.slices_ended(attempt.lane)
 
         def trained() -> bool:
@@ -262,7 +260,6 @@ class Crossover:
                 driver.controls.set_mode(self._mode)
 
     def _measure(self, value: KnobValue, pairs: int) -> None:
-        """Race at a value until there are so many pairs in all."""
         began = time.monotonic()
         before = self._pairs_at(value)
         try:

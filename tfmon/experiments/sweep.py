@@ -329,7 +329,6 @@ class Visit:
         raise RefusedError(said) if isinstance(event, LaneFailed) else DiedError(said)
 
     def _figures(self) -> Figures:
-        """Return the other readings of the combination."""
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
         memory = lane.gpu_use.used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes

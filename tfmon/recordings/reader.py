@@ -243,7 +243,6 @@ class Recording:
 
 
 def _written_by(version: str) -> str:
-    """Return who wrote a recording, if that was another tfmon."""
     if version == tfmon.__version__:
         return ""
     return f"it was written by tfmon {version}; this is {tfmon.__version__}"

@@ -103,7 +103,6 @@ class Recorder:
                 self._file.unlink()
 
     def _work(self) -> None:
-        """Write what has come in."""
         try:
             while self._entries:
                 with self._waiting:

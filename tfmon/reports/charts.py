@@ -186,7 +186,6 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
 
 
 def _rows(series: Sequence[Series]) -> list[Spec]:
-    """Return a row for each point: series and its name, place, value, the value in words, and the note."""
     return [
         {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": words, "d": note}
         for one in series
@@ -201,7 +200,6 @@ def _digits(series: Sequence[Series]) -> Spec:
 
 
 def _colour(series: Sequence[Series]) -> Spec:
-    """Return the colours of the series."""
     scale = {"domain": [one.key for one in series], "range": [one.colour for one in series]}
     return word("s", legend=None, scale=scale)
 

@@ -167,7 +167,6 @@ def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
 
 
 def _twins(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
-    """Yield which names mean one machine."""
     by_boot: dict[str, list[str]] = {}
     for one in usable:
         by_boot.setdefault(one.machine.boot, []).append(one.host.name)

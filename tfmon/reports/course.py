@@ -233,7 +233,6 @@ class _Drawer:
             yield Line(lanes[0] if len(lanes) == 1 else "", self._course.seconds(moment.at_ns), about)
 
     def _moments(self) -> Table | None:
-        """Return the table of what happened."""
         moments = self._course.moments
         if not moments:
             return None

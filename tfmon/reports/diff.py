@@ -100,7 +100,6 @@ def _when(race: RaceFigures) -> str:
 
 
 def _ratios(found: Comparison) -> Table:
-    """Return the ratio of every pair of lanes with its interval."""
     rows = [["examples/s", "first", "second", "second / first", ""]]
     for pair in found.lanes:
         name = " / ".join(dict.fromkeys((pair.first.name, pair.second.name)))

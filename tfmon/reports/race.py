@@ -228,7 +228,6 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 
 
 def _history(found: Analysis) -> Table | None:
-    """Return every change of the race and what came of it."""
     if found.is_series and len(found.history) < 3:
         return None  # it would say the same as the table of what was tried
     rows = [row.cells(found.snapshot) for row in found.history]

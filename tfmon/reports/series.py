@@ -174,7 +174,6 @@ def _hosts(plan: SweepPlan) -> set[str]:
 
 
 def _method(found: Found) -> Iterator[str]:
-    """Yield how it was measured."""
     plan = found.state.plan
     yield (
         "each combination was raced in turns against the baseline on the same device, in visits with fresh "
@@ -208,7 +207,6 @@ def command_line(plan: SweepPlan) -> str:
 
 
 def _knobs(plan: SweepPlan) -> Table:
-    """Return the values of each knob, and the settings of the baseline."""
     rows = [["knob", "values", "baseline"]]
     for knob in dict.fromkeys([*plan.over, *plan.baseline]):
         swept = ", ".join(map(show, plan.over.get(knob, ())))

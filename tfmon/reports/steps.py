@@ -48,7 +48,6 @@ def full_name(lane: LaneState) -> str:
 
 
 def _step_times(found: Analysis) -> Chart | None:
-    """Return how long the steps of each lane took, in steady state."""
     snapshot = found.snapshot
     counted = [lane for lane in snapshot.lanes if lane.steady.histogram]
     if not counted:
@@ -85,7 +84,6 @@ def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]
 
 
 def _where_time_goes(found: Analysis) -> Chart | None:
-    """Return the parts of the time of a step of each lane."""
     attributed = [(one.lane, one.bottleneck.shares) for one in found.lanes if one.bottleneck is not None]
     if not attributed:
         return None

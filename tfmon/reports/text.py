@@ -103,7 +103,6 @@ class _TextWriter:
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """Return a text in lines that are broken between words."""
     if width == sys.maxsize:
         return text.splitlines()
     return textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)

@@ -127,7 +127,6 @@ class Monitor:
         self.app.draw(self)
 
     def _tell_of(self, below: Monitor) -> None:
-        """Show that a lane of the race below has failed."""
         live = with_failures(below.view, below.snapshot, ())
         line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
         if line and (live.unseen != self._told or not self.view.message):

@@ -129,7 +129,6 @@ class _HtmlWriter:
         return Html(f"<{' '.join(words)}>" + ("" if name in _ALONE else f"{inner}</{name}>"))
 
     def _text(self, text: str) -> Html:
-        """Return a text as HTML."""
         return text if isinstance(text, Html) else Html(html.escape(self._hide(text)))
 
     def _controls(self, keys: Sequence[tuple[str, str]]) -> Html:
@@ -142,7 +141,6 @@ class _HtmlWriter:
         return self._tag("fieldset", legend, *boxes, class_="controls") if boxes else NOTHING
 
     def _swatch(self, colour: str) -> Html:
-        """Return a square of a colour of the style sheet."""
         return self._tag("span", class_="swatch", style=f"background:{colour}", aria_hidden="true")
 
     def _section(self, section: Section) -> Html:
@@ -204,7 +202,6 @@ class _HtmlWriter:
         return self._tag("details", self._tag("summary", table.folded), scrolled) if table.folded else scrolled
 
     def _chart(self, chart: Chart) -> Html:
-        """Return a chart with its title, what it shows, its legend and its table."""
         name = f"chart-{len(self._charts) + 1}"
         self._charts[name] = in_all(chart.spec, self._hide)
         caption = self._tag("figcaption", self._tag("strong", chart.title), f" {chart.about}")
@@ -214,7 +211,6 @@ class _HtmlWriter:
         return self._tag("figure", caption, self._tag("div", id=name, class_="chart"), legend, table)
 
     def _foot(self, data: dict[str, Any]) -> Html:
-        """Return the result as JSON, and how the file was made."""
         shown = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
         made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
         if self._hide is not keep:

@@ -173,7 +173,6 @@ def _fitting(row: Row, width: int) -> Row:
 
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
-    """Say since when the race is not recorded, and why."""
     if not recording.path:
         return f"this race is not recorded: {recording.reason}"
     began_ns = snapshot.race.started_ns

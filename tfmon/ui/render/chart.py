@@ -103,7 +103,6 @@ def _area(
 
 
 def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
-    """Return rows that say why there is no chart."""
     label = " " * (LABEL_CELLS - 1) + "│"
     rows: list[Row] = [((label, DIM),) for _ in range(height)]
     if rows:

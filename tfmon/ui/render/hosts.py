@@ -307,5 +307,4 @@ def _span(values: Sequence[float], digits: int) -> str:
 
 
 def _fitting(width: int, *rows: Row) -> Row:
-    """Return the first row that fits, else the last."""
     return next((row for row in rows if cells(row) <= width), rows[-1])

@@ -258,7 +258,6 @@ def keys_row(
 
 
 def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
-    """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
     if view.stopping:
         yield _item(0, "quit", "leave at once", keys)
@@ -283,7 +282,6 @@ def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
 
 
 def _of_a_race(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[KeyItem]:
-    """Yield the keys that change a race that runs."""
     lanes, keys = targets(snapshot.lanes, view.focused), view.keys
     for knob in snapshot.race.knobs:
         if knob.name == "prefetch":

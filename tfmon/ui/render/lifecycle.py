@@ -106,7 +106,6 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, k
 
 
 def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
-    """Return the last lines of the lane's output that fit, the very last at the bottom."""
     lines = lane.ended.output_tail if lane.ended is not None else ()
     if not lines or height < 3:
         return []

@@ -30,14 +30,7 @@ from tfmon.ui.render.rows import (
     whole_words,
     wrap,
 )
-from tfmon.ui.render.verdict import (
-    comparison,
-    result_height,
-    result_rows,
-    shows,
-    verdict_lines,
-    verdict_rows,
-)
+from tfmon.ui.render.verdict import comparison, result_height, result_rows, shows, verdict_lines, verdict_rows
 from tfmon.ui.source import Display, Scale, focused_index
 
 
@@ -127,7 +120,6 @@ def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
 
 
 def _no_lanes(view: Display, layout: Layout) -> list[Row]:
-    """Return the progress before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:

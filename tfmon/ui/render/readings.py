@@ -246,7 +246,6 @@ def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> tuple[Row, tuple[_Knob, ...]]:
-    """Return a row, and the knobs that it shows."""
     left = list(knobs)
     while True:
         row = labelled(label, *_knob_spans(left, style))

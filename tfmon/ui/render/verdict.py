@@ -138,7 +138,6 @@ def awaited(analysis: Analysis) -> str:
 
 
 def _rounds(lanes: Sequence[LaneState]) -> set[int]:
-    """Return the rounds that all lanes have measured."""
     return set.intersection(*({one.round for one in lane.slices} for lane in lanes))
 
 

@@ -175,7 +175,6 @@ class TunePage(SeriesPage):
         return tuning_table(self.monitor.analysis)
 
     def _lane(self) -> LaneState | None:
-        """Return the lane that is tuned, or that was chosen."""
         state = self.monitor.snapshot.tuned
         if state is not None and self.running:
             self._chosen = state.lane

@@ -177,7 +177,6 @@ def gpu_rows(rows: Sequence[GpuRow], width: int) -> list[Row]:
 
 
 def _share(row: GpuRow, column: str) -> float:
-    """Return how much of a bar is filled."""
     if column == "load":
         return (known(row.sample.busy_pct) or 0.0) / 100
     used, total = known(row.sample.used_bytes), known(row.sample.total_bytes)
@@ -338,7 +337,6 @@ class GpusPage(ListPage):
         self.redraw()
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
-        """Return why there is no GPU to show."""
         reasons = {host: state.machine.no_gpu for host, state in snapshot.hosts.items() if state.machine.no_gpu}
         if self._why:
             reasons[""] = self._why

@@ -138,7 +138,6 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
 
 
 def _gpus(lane: LaneState, snapshot: Snapshot) -> dict[str, GpuSample]:
-    """Return the GPUs of a lane by the headings of their sections."""
     gpus = snapshot.gpus_of(lane)
     names = ["GPU"] if len(gpus) == 1 else [f"GPU {gpu.index}" for gpu in gpus]
     return {_aged(name, snapshot, gpu): gpu for name, gpu in zip(names, gpus, strict=True)}
@@ -311,7 +310,6 @@ def _of_host(host: HostSample) -> Lines:
 
 
 def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
-    """Write a reading with its words, or why it is not known."""
     return units.reading(reading, lambda value: write(value) + after)
 
 

@@ -218,7 +218,6 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 
 
 def _differing(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a line for each lane with every knob in which the lanes differ."""
     for lane in snapshot.lanes if snapshot.differing else ():
         settings = [
             f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs
