@@ -172,9 +172,6 @@ def seconds(value: float) -> str:
     return f"{max(0.0, value):.1f} s"
 
 
-# ---------------- with which characters
-
-
 Charset: TypeAlias = Literal["braille", "block", "ascii"]
 
 

@@ -65,8 +65,10 @@ def export(
       tfmon export last --json -o race.json
       tfmon export night.sweep --html sweep.html
     """
+    from tfmon.analysis.sweep import rank
+    from tfmon.recordings import sweeps
     from tfmon.recordings.library import EXAMPLE, find
-    from tfmon.recordings.sweeps import is_sweep
+    from tfmon.reports.series_json import sweep_to_json
 
     ways = [html is not None, markdown, as_text, as_json]
     if sum(ways) != 1:
@@ -83,13 +85,11 @@ def export(
             write_html(lambda: _report(path), Path(html), everything=everything, force=force)
         elif markdown or as_text:
             _write(_read(path, markdown=markdown, everything=everything), output, force=force)
-        elif is_sweep(path):
-            _write(_sweep(path), output, force=force)
+        elif sweeps.is_sweep(path):
+            plain = sweep_to_json(rank(sweeps.read(path)), str(path))
+            _write(json.dumps(plain, indent=2, allow_nan=False), output, force=force)
         else:
             _numbers(path, output, force=force)
-
-
-# ---------------------------------------------------------------- for people
 
 
 def write_html(
@@ -145,17 +145,6 @@ def _read(path: Path, *, markdown: bool, everything: bool) -> str:
     return text.fitted(text.write(report))
 
 
-# ---------------------------------------------------------------- for other programs
-
-
-def _sweep(path: Path) -> str:
-    from tfmon.analysis.sweep import rank
-    from tfmon.recordings import sweeps
-    from tfmon.reports.series_json import sweep_to_json
-
-    return json.dumps(sweep_to_json(rank(sweeps.read(path)), str(path)), indent=2, allow_nan=False)
-
-
 def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
     from tfmon.recordings.player import end_of
@@ -169,9 +158,6 @@ def _numbers(path: Path, output: str | None, *, force: bool) -> None:
         result = to_json(analyse(end_of(opened)), opened.header)
         with _file(output, force=force) as target:
             write_json(opened, result, target)
-
-
-# ---------------------------------------------------------------- files
 
 
 @contextlib.contextmanager

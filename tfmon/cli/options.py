@@ -168,9 +168,6 @@ flags = _all(
 """The flag of every setting that has one, by the name of the setting; None where it is not given."""
 
 
-# ---------------- what is printed
-
-
 @contextlib.contextmanager
 def errors_as_json(as_json: bool) -> Iterator[None]:
     """Print the error that ends the command as a JSON object, too, where one is to be printed."""

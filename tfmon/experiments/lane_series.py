@@ -71,8 +71,6 @@ class Tuning:
         """Let the other lanes train again; what was tried last is settled by then."""
         self._driver.controls.set_exclusive("")
 
-    # ---------------------------------------------------------------- what to try
-
     def _next_advice(self) -> tuple[Advice, str, int] | None:
         """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
         found: list[tuple[Advice, str, int]] = []
@@ -119,8 +117,6 @@ class Tuning:
         restarts = any(one.restarts for one in kept)
         attempt = Attempt(lane.spec.name, dict(start), dict(lane.settings), restarts=restarts)
         self._compare(attempt, lambda total: self._tell(replace(self.state, total=total)), starts_changed=True)
-
-    # ---------------------------------------------------------------- measuring
 
     def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
         """Train under both settings alternately until it is decided; `starts_changed`: the new ones stay."""
@@ -194,8 +190,6 @@ class Tuning:
     @staticmethod
     def _fills_a_cache(attempt: Attempt) -> bool:
         return attempt.change.get("cache") is True
-
-    # ---------------------------------------------------------------- settings
 
     def _set(self, settings: Mapping[str, KnobValue]) -> None:
         """Set what differs, and wait until the lane trains under it."""

@@ -95,8 +95,6 @@ class Sweep:
             thread.join(max(0.0, deadline_s - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    # ---------------------------------------------------------------- one machine
-
     def _fail(self, reason: str) -> None:
         """End the sweep: a thread has died, and the other machines would wait for this one."""
         self.failure = reason

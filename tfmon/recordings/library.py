@@ -78,9 +78,6 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     return total <= limit_bytes or keep not in sizes or sizes[keep].st_size <= limit_bytes
 
 
-# ---------------- what is recorded
-
-
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """One recording, as far as its first and last line tell."""

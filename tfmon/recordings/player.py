@@ -63,8 +63,6 @@ class Player:
             started_ns=self._started_ns,
         )
 
-    # ------------------------------------------------------------ requests
-
     def tick(self, seconds: float) -> None:
         """Advance by so much time, where it plays."""
         if not self._playing:
@@ -113,8 +111,6 @@ class Player:
         """Play faster, or slower."""
         place = SPEEDS.index(self._speed) + direction
         self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
-
-    # ------------------------------------------------------------ inside
 
     def _go_to_place(self, place: int) -> None:
         """Go to where just the first `place` events have happened."""

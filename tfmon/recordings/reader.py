@@ -139,8 +139,6 @@ class Recording:
         """Return how many events had happened at a time."""
         return bisect_right(self.times_ns, at_ns)
 
-    # ------------------------------------------------------------ inside
-
     def _line(self, place: int) -> bytes:
         self._file.seek(self._offsets[place])
         return self._file.readline(LONGEST_LINE_BYTES + 1)

@@ -113,7 +113,11 @@ class Recorder:
                 self._writer.flush()
                 if known is not None:
                     self._writer.keep(known)
-                self._check_size(self._writer)
+                if self._file is None and self._writer.written_bytes >= self._checked_bytes + CHECK_BYTES:
+                    self._checked_bytes = self._writer.written_bytes
+                    if not library.make_room(self._writer.path):
+                        most = f"{library.LIMIT_BYTES >> 20} MiB"
+                        raise OSError(f"it reached the {most} that all recordings may take")
             if self._overrun:
                 raise OSError("the disk does not keep up")
             # A race without a result is not over for the user, who may restart its lanes.
@@ -164,12 +168,6 @@ class Recorder:
         name, dot, suffixes = self._file.name.partition(".")
         path = self._file.with_name(f"{name}-{self._races}{dot}{suffixes}")
         return path, library.create_file(path)
-
-    def _check_size(self, writer: Writer) -> None:
-        if self._file is None and writer.written_bytes >= self._checked_bytes + CHECK_BYTES:
-            self._checked_bytes = writer.written_bytes
-            if not library.make_room(writer.path):
-                raise OSError(f"it reached the {library.LIMIT_BYTES >> 20} MiB that all recordings may take")
 
     def _end_race(self) -> None:
         """Close the file of the race that is over."""

@@ -190,8 +190,6 @@ class Writer:
             os.close(self._fd)
             self._fd = -1
 
-    # ------------------------------------------------------------ inside
-
     def _begin_block(self, line: bytes) -> None:
         self._since_ns = self._latest_ns
         self._begins_at = self.written_bytes

@@ -182,9 +182,6 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
 
 
-# ---------------------------------------------------------------- parts of charts
-
-
 def _rows(series: Sequence[Series]) -> list[Spec]:
     return [
         {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": words, "d": note}

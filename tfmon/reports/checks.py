@@ -129,7 +129,7 @@ def hosts_to_text(found: Sequence[Surveyed], here: Machine) -> str:
                 f"{one.host.name} cannot be used: {one_line(one.error)}",
                 *([f"  {one_line(one.hint)}"] if one.hint else []),
             ]
-    notes = [*_notes(usable), *_twins(usable, here)]
+    notes = list(_notes(usable, here))
     return text.write(Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),)))))
 
 
@@ -158,15 +158,13 @@ def _gpus(machine: Machine) -> str:
     return one_line(", ".join(names)) or "none"
 
 
-def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
+def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
+    """Yield what a host lacks, and which names mean one machine."""
     for one in usable:
         if not one.machine.tensorflow:
             yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
         if one.machine.no_gpu:
             yield f"{one.host.name}: no GPU: {one_line(one.machine.no_gpu)}"
-
-
-def _twins(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
     by_boot: dict[str, list[str]] = {}
     for one in usable:
         by_boot.setdefault(one.machine.boot, []).append(one.host.name)

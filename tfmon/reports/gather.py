@@ -230,9 +230,6 @@ def _rows(recording: Recording, event: Event) -> Iterator[dict[str, Any]]:
         }
 
 
-# ---------------- events as series of numbers
-
-
 WITHOUT_NUMBERS = (Progressed, LanePrinted)
 """Events that come often and have none."""
 _NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "shares_since_ns", "shares_until_ns")

@@ -274,9 +274,6 @@ def _method(found: Analysis) -> Iterator[str]:
         yield from (f"{snapshot.called(lane)}: {what} not measured: {reason}" for what, reason in unknown)
 
 
-# ---------------------------------------------------------------- settings and machines
-
-
 def _settings(snapshot: Snapshot, header: Header | None) -> Table | None:
     """Return every knob with its value in effect at the end; those in which lanes differ are marked."""
     lanes, defaults = snapshot.lanes, header.knobs if header is not None else {}

@@ -130,9 +130,6 @@ def to_text(found: Found, file: str = "") -> str:
     return f"{written}\n\n{'; '.join(again)}"
 
 
-# ---------------------------------------------------------------- in sections
-
-
 def describe(found: Found, began: str = "") -> Report:
     """Return the result of a sweep: its ranking, the ratio over its knobs, how and where it was measured."""
     plan, table = found.state.plan, sweep_table(found)

@@ -99,9 +99,6 @@ class _TextWriter:
         return table(rows, [at for at, place in enumerate(kept) if place not in block.left])
 
 
-# ---------------------------------------------------------------- lines that fit
-
-
 def _broken(text: str, width: int) -> list[str]:
     if width == sys.maxsize:
         return text.splitlines()

@@ -119,8 +119,6 @@ class MonitorApp(TerminalApp[Ending]):
         """Show everything in the colours of another theme."""
         self.theme = name
 
-    # ------------------------------------------------------------ what is drawn
-
     def _monitors(self) -> Iterator[Monitor]:
         """Yield the monitor of the screen on top, and those below it."""
         shown = (screen.monitor for screen in reversed(self.screen_stack) if isinstance(screen, MonitorScreen))
@@ -161,8 +159,6 @@ class MonitorApp(TerminalApp[Ending]):
         if monitor.said == before:
             monitor.unsay()
         return handled
-
-    # ------------------------------------------------------------ the end
 
     def take_error(self, error: Exception) -> bool:
         """End the app, and let the caller report the error in a line; without a terminal, raise it there."""

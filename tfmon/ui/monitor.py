@@ -133,8 +133,6 @@ class Monitor:
             self._told = live.unseen
             self.view = replace(self.view, message=f"in the race that runs: {line}", message_until_ns=FOREVER_NS)
 
-    # ------------------------------------------------------------ messages
-
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
         self.said += 1
@@ -173,7 +171,10 @@ class Monitor:
         if not above:
             focused = focused_index(self.view, self.snapshot)
             self.lane = self.lane if focused is None else focused
-        page = None if name == "race" else self._page(name)
+        if name != "race" and name not in self._kept:
+            self._kept[name] = self._make(name, self)
+            app.install_screen(self._kept[name], f"{name}-{id(self)}")
+        page = self._kept.get(name)
         if page is None or above == [page]:
             left, page = above, None
         elif page in above:
@@ -186,12 +187,6 @@ class Monitor:
             app.switch_screen(page)
         elif page is not None:
             app.push_screen(page)
-
-    def _page(self, name: str) -> Screen[Any]:
-        if name not in self._kept:
-            page = self._kept[name] = self._make(name, self)
-            self.app.install_screen(page, f"{name}-{id(self)}")
-        return self._kept[name]
 
     def close(self) -> None:
         """Remove every page and close the source; call it when none of them is shown any more."""
@@ -261,8 +256,6 @@ class Monitor:
                 self.app.pop_screen()
             self.pull()
             self.work(self.source.stop, lambda _: self.app.exit(ending))
-
-    # ------------------------------------------------------------ what takes long
 
     def work(
         self,

@@ -222,12 +222,12 @@ def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused
     Started again are the focused lane, and one that ran out of memory where the batch is made smaller.
     """
     smaller = knob.name == "batch_size" and direction < 0
-
-    def starts_again(lane: LaneState) -> bool:
+    found = []
+    for lane in lanes:
         out_of_memory = lane.trouble is not None and lane.trouble.kind == OUT_OF_MEMORY
-        return may_start_again(lane) and (focused or (out_of_memory and smaller))
-
-    return [lane for lane in lanes if not lane.over or starts_again(lane)]
+        if not lane.over or (may_start_again(lane) and (focused or (out_of_memory and smaller))):
+            found.append(lane)
+    return found
 
 
 def may_start_again(lane: LaneState) -> bool:

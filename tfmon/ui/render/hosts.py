@@ -108,14 +108,6 @@ def again_words(snapshot: Snapshot, lane: LaneState) -> str:
     return f"connecting to {host} again…" if connecting(snapshot, lane) else f"{host} is connected again"
 
 
-def starting_words(snapshot: Snapshot, lane: LaneState) -> str:
-    """Say what the start of a lane waits for: its process, or the connection to its machine."""
-    if not lane.spec.host:
-        return "starting Python"
-    waits = "connecting to" if connecting(snapshot, lane) else "starting Python on"
-    return f"{waits} {lane.spec.host}"
-
-
 # ---------------------------------------------------------------- a connection
 
 
@@ -232,9 +224,6 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
         *(labelled("gpu mem", (" ".join(numbers) + end, TEXT)) for end in ends),
         labelled("gpu mem", (f"{len(sizes)}x {span}", TEXT)),
     )
-
-
-# ---------------- one GPU
 
 
 def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:

@@ -94,7 +94,11 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
     area = height - 2 - below - status - tabs - lead
     if width < MIN_PANE_WIDTH or area < MIN_PANE_HEIGHT:
         return _without_panes("lines", width, height, lanes)
-    columns, rows = _grid(width, area, lanes)
+    # As many lanes as possible in as few rows as possible.
+    most_columns = width // MIN_PANE_WIDTH
+    visible = max(1, min(lanes, most_columns * (area // MIN_PANE_HEIGHT)))
+    rows = -(-visible // most_columns)
+    columns = -(-visible // rows)
     per_page = columns * rows
     if per_page < lanes and focused is None and not status:
         return _without_panes("lines", width, height, lanes)
@@ -123,15 +127,6 @@ def alone(layout: Layout, lane: int) -> Layout:
     return replace(layout, panes=(PanePosition(lane, rect),), per_page=1)
 
 
-def _grid(width: int, height: int, lanes: int) -> tuple[int, int]:
-    """Return how many columns and rows of panes show as many lanes as possible in as few rows as possible."""
-    most_columns = max(1, width // MIN_PANE_WIDTH)
-    most_rows = max(1, height // MIN_PANE_HEIGHT)
-    visible = max(1, min(lanes, most_columns * most_rows))
-    rows = -(-visible // most_columns)
-    return -(-visible // rows), rows
-
-
 def _places(area: Rect, lanes: range, columns: int) -> tuple[PanePosition, ...]:
     columns = max(1, min(columns, len(lanes)))
     rows = max(1, -(-len(lanes) // columns))
@@ -146,17 +141,8 @@ def _places(area: Rect, lanes: range, columns: int) -> tuple[PanePosition, ...]:
 
 def _without_panes(kind: Literal["lines", "tiny"], width: int, height: int, lanes: int) -> Layout:
     keys = 1 if kind == "lines" and height >= lanes + 2 else 0
-    body = height - keys
-    return Layout(
-        kind=kind,
-        tabs=Rect(0, 0, width, 0),
-        header=Rect(0, 0, width, 0),
-        lead=Rect(0, 0, width, 0),
-        panes=(),
-        verdict=Rect(0, 0, width, body),
-        status=Rect(0, body, width, 0),
-        keys=Rect(0, body, width, keys),
-    )
+    body, none = height - keys, Rect(0, 0, width, 0)
+    return Layout(kind, none, none, none, (), Rect(0, 0, width, body), none, Rect(0, body, width, keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,6 @@ NO_STEPS_NS = 30_000_000_000
 """A script without a step for this long gets a hint."""
 
 
-def getting_ready(lane: LaneState) -> bool:
-    """Return whether the lane has not done its first step of the race yet."""
-    return lane.phase in STAGES and not lane.points
-
-
 def progress_rows(
     lane: LaneState,
     now_ns: int,

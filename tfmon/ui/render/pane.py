@@ -35,8 +35,6 @@ from tfmon.ui.render.rows import (
 from tfmon.ui.render.verdict import last_figures
 from tfmon.ui.source import Display
 
-# ---------------------------------------------------------------- the pane
-
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
@@ -87,7 +85,7 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
     if lane.phase in (FAILED, ABSENT):
         again = hosts.again_words(pane.snapshot, lane)
         body = lifecycle.trouble_rows(lane, inner_width, inner_height, again, keys=not view.replay)
-    elif lifecycle.getting_ready(lane):
+    elif lane.phase in lifecycle.STAGES and not lane.points:
         body = _preparing(pane, inner_width, inner_height)
     else:
         large = figure_height(inner_height)
@@ -225,7 +223,9 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the stages of a lane that gets ready, with what it will train and what it takes of the machine."""
     lane, makers = pane.lane, _makers(pane, width)
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
-    first = hosts.starting_words(pane.snapshot, lane)
+    first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
+    if hosts.connecting(pane.snapshot, lane):
+        first = f"connecting to {lane.spec.host}"
     rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
     chosen = readings.chosen_rows(lane, width)
@@ -305,7 +305,11 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
     if height < LARGE_ROWS:
-        return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
+        row: Row = ((number, style), (" ", TEXT), unit)
+        for part in (lead, ((per_step, DIM),)):
+            if part and cells(row) + 2 + cells(part) <= width:
+                row = (*row, ("  ", TEXT), *part)
+        return [row]
     figure = [row.ljust(max(_FIGURE_CELLS, pane.figure_cells)) for row in large(number)]
     beside = max(len(unit[0]), len("99 999 steps/s")) + 2
     if pane.view.charset == "ascii" or len(figure[0]) + beside > width:
@@ -315,12 +319,3 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
         ((figure[1], style), ("  ", TEXT), unit),
         ((figure[2], style), ("  ", TEXT), (per_step, DIM)),
     ]
-
-
-def _short_figure(parts: list[Row], width: int) -> Row:
-    """Put the parts that fit side by side; the first always does."""
-    row: Row = ()
-    for part in parts:
-        if part and (not row or cells(row) + 2 + cells(part) <= width):
-            row = (*row, ("  ", TEXT), *part) if row else part
-    return row

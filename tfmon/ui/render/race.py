@@ -83,9 +83,6 @@ def in_sight(analysis: Analysis, view: Display, width: int, height: int) -> tupl
     return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
 
 
-# ---------------------------------------------------------------- panes
-
-
 def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
     rows: list[Row] = []

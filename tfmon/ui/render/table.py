@@ -103,7 +103,9 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
     belongs to the entry before it. A head that matches keeps its whole section.
     """
     kept_rows: list[Row] = []
-    for section in _split_at_blanks(rows):
+    for filled, section in itertools.groupby(rows, lambda row: bool("".join(plain([row])).strip())):
+        if not filled:
+            continue
         head, *rest = section
         indents = [len(text) - len(text.lstrip()) for text in plain(rest)]
         blocks: list[list[Row]] = []
@@ -119,16 +121,6 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
             continue
         kept_rows += [*([BLANK] if kept_rows else []), head, *(row for block in kept for row in block)]
     return kept_rows
-
-
-def _split_at_blanks(rows: Sequence[Row]) -> list[list[Row]]:
-    sections: list[list[Row]] = [[]]
-    for row in rows:
-        if "".join(text for text, _ in row).strip():
-            sections[-1].append(row)
-        elif sections[-1]:
-            sections.append([])
-    return [section for section in sections if section]
 
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:

@@ -42,12 +42,12 @@ def comparison(snapshot: Snapshot, width: int = 999) -> str:
 
     Where that is wider than `width` cells, it counts three devices, and does not say why there is no GPU lane.
     """
-    why = "No GPU here, so " if snapshot.machine.no_gpu else ""
-    for most in (3, 2):
-        sentence = _comparison(snapshot, why, most)
+    why, sentence = "No GPU here, so " if snapshot.machine.no_gpu else "", ""
+    for no_gpu, most in ((why, 3), (why, 2), ("", 2)):
+        sentence = _comparison(snapshot, no_gpu, most)
         if cell_len(sentence) <= width:
-            return sentence
-    return _comparison(snapshot, "", 2)
+            break
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
@@ -59,16 +59,16 @@ def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
     where = _where(snapshot, devices, most)
     if len(lanes) == 1:
         what = "your script trains" if script else "the training runs"
-        return _sentence(f"{why}{what} on {where}; one lane, so nothing is compared")
+        return f"{why}{what} on {where}; one lane, so nothing is compared"
     what = "your script" if script else "the same training"
     if len(devices) == len(lanes):
         also = _settings(lanes)
-        return _sentence(f"{what} on {where}" + (f"; also differs: {also}" if also else ""))
+        return f"{what} on {where}" + (f"; also differs: {also}" if also else "")
     if not snapshot.differing:
         times = "twice" if len(lanes) == 2 else f"{len(lanes)} times"
-        return _sentence(f"{why}{what} runs {times} on {where}, with equal settings")
+        return f"{why}{what} runs {times} on {where}, with equal settings"
     count = _COUNTS[len(lanes)].lower() if len(lanes) < len(_COUNTS) else str(len(lanes))
-    return _sentence(f"{why}{count} settings race on {where}: {_settings(lanes)}")
+    return f"{why}{count} settings race on {where}: {_settings(lanes)}"
 
 
 def _settings(lanes: Sequence[LaneState]) -> str:
@@ -100,10 +100,6 @@ def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) ->
         return f"{names[0]} and {names[1]} of {named[0]}"
     names = [hosts.device_words(host, device, named=named != [""]) for host, device in devices]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # ---------------------------------------------------------------- before the first verdict

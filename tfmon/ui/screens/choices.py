@@ -191,8 +191,6 @@ class RunsPage(ListPage):
     def message(self, snapshot: Snapshot) -> str:
         return f"delete {self._doomed} for good?  y: yes   n: no" if self._doomed else super().message(snapshot)
 
-    # ------------------------------------------------------------ what keys do
-
     def act(self, entry: Entry) -> None:
         monitor = self.monitor
 

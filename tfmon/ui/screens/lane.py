@@ -114,7 +114,9 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
-    rows += _kept_rows(lane, snapshot, width)
+    for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
+        rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
+        rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
     sections: list[tuple[str, Lines]] = [
         ("Lane", _of_lane(lane)),
         ("Heartbeat", lifecycle.lines(lane, snapshot)),
@@ -123,11 +125,11 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     if lane.spec.host:
         sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane)))
     sections += [(heading, _of_gpu(lane, gpu)) for heading, gpu in gpus.items()]
-    facts = _of_machine(place.machine) if lane.spec.host else iter(())
+    facts = _of_machine(place.machine) if lane.spec.host else ()
     if place.sample is not None:
         readings = itertools.chain(facts, _of_host(place.sample))
         sections.append((_aged("Machine", snapshot, place.sample), readings))
-    elif lane.spec.host:
+    elif facts:
         sections.append(("Machine", facts))
     for heading, lines in sections:
         rows += [BLANK, ((f"  {heading}", STRONG),)]
@@ -193,16 +195,6 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
         yield from _code_rows(code_for(alike[0]), width)
 
 
-def _kept_rows(lane: LaneState, snapshot: Snapshot, width: int) -> Iterator[Row]:
-    """Yield the code that makes what was changed in a script's lane permanent."""
-    for place, (text, lines) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
-        if not place:
-            yield BLANK
-            yield (("  To keep what was changed, in the script", STRONG),)
-        yield ((f"  {text}", STRONG),)
-        yield from _code_rows(lines, width)
-
-
 def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
     """Yield lines of code; a comment that has no room beside its line is wrapped above it."""
     for line in lines:
@@ -211,9 +203,6 @@ def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
             yield from beside((" " * _CODE_CELLS + "# ", DIM), comment, DIM, width)
             line = code
         yield ((" " * _CODE_CELLS + line, DIM),)
-
-
-# ---------------------------------------------------------------- readings
 
 
 def _of_lane(lane: LaneState) -> Lines:

@@ -147,8 +147,6 @@ class ScrollPage(Page):
             hints[-1] = Hint(("close",), "all", "dismiss")
         return hints
 
-    # ------------------------------------------------------------ moving through the lines
-
     @property
     def cursor(self) -> int:
         """Place of the line that was moved to."""

@@ -124,9 +124,6 @@ class LogPage(OneLanePage, ListPage):
         self.chosen = None
 
 
-# ---------------------------------------------------------------- its lines. Pure
-
-
 @functools.lru_cache(maxsize=2_048)
 def source_of(line: LogLine) -> tuple[Source, Level]:
     """Return where a line comes from and how grave it is.

@@ -93,8 +93,6 @@ class MonitorScreen(Screen[str | None]):
         self.canvas.dress(self.monitor.palette)
         self.redraw()
 
-    # ------------------------------------------------------------ what keys do everywhere
-
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
         if name in self.monitor.view.tabs:
@@ -116,8 +114,6 @@ class MonitorScreen(Screen[str | None]):
 
     def action_quit(self) -> None:
         self.monitor.quit()
-
-    # ------------------------------------------------------------ what several screens request
 
     def may_act(self) -> bool:
         """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""

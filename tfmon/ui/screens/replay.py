@@ -113,9 +113,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             super().action_focus_all()
 
 
-# ---------------------------------------------------------------- its two bottom lines. Pure
-
-
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
     """Return the line, and where its bar begins and how long it is (0 where there is no room for one)."""
     state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"

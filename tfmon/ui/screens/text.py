@@ -76,9 +76,10 @@ class ReportPage(ScrollPage):
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         about = self.about()
-        if about in self.reports and about != self.in_progress:
-            return report_rows(self.reports[about], self.note, width)
-        return [BLANK, *indented(self.instead(), TEXT, width, 3)]
+        if about not in self.reports or about == self.in_progress:
+            return [BLANK, *indented(self.instead(), TEXT, width, 3)]
+        rows = [row for line in self.reports[about].splitlines() for row in _rows(line, width)]
+        return [BLANK, *rows, BLANK, *indented(self.note, DIM, width, 4)]
 
     def action_choose(self) -> None:
         if not self.keep_filter() and self.offer():
@@ -141,15 +142,8 @@ class ProfilePage(ReportPage, OneLanePage):
         return super().rows(snapshot, width)
 
 
-def report_rows(report: str, note: str, width: int) -> list[Row]:
-    """Return a report and a note below it; what is too long is wrapped, aligned with its last column."""
-    rows: list[Row] = [BLANK]
-    for line in report.splitlines():
-        rows += _rows(line, width)
-    return [*rows, BLANK, *indented(note, DIM, width, 4)]
-
-
 def _rows(line: str, width: int) -> Iterator[Row]:
+    """Yield a line of a report; what is too long is wrapped, aligned with its last column."""
     style = next((style for mark, style in _STYLES if line.lstrip().startswith(mark)), TEXT)
     if style == TEXT and line and not line.startswith(" "):
         style = STRONG
