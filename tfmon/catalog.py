@@ -69,11 +69,7 @@ def own_folder() -> Path:
 
 
 def list_scenarios() -> list[ScenarioInfo]:
-    """Return the infos of all scenarios, grouped by their origin; unreadable files are skipped.
-
-    Of two with the same name the first counts, as for `race`: a file in the working directory cannot replace a
-    built-in scenario.
-    """
+    """Return all scenarios that can be read, by origin; of two of one name the first counts, as for `race`."""
     infos: dict[str, ScenarioInfo] = {}
     for origin, path in _candidates():
         with contextlib.suppress(UsageError):

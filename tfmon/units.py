@@ -46,10 +46,7 @@ def ratio(value: float) -> str:
 
 
 def ratio_in(value: float, low: float, high: float) -> tuple[str, str]:
-    """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8.
-
-    Below 2 these are two at least: 0.94× is another finding than 1.04×.
-    """
+    """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8."""
     width = high - low
     least = 0 if low >= 10 else 1 if value >= 1.995 else 2
     decimals = 3 if width <= 0 else min(3, max(least, math.ceil(-math.log10(width))))

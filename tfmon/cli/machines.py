@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -26,9 +26,6 @@ from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, TfmonError, UsageError
 from tfmon.model.codec import clean
 from tfmon.reports import head
-
-if TYPE_CHECKING:
-    from tfmon.doctor.report import Diagnosis
 
 
 @click.command(short_help="Say why TensorFlow uses no GPU here.")
@@ -50,11 +47,17 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor -v --python ~/tf/bin/python
       tfmon doctor --host me@gpu2
     """
+    from tfmon.api.options import interpreter
+    from tfmon.doctor.report import run_checks
+    from tfmon.lanes.remote.connection import examine
     from tfmon.reports.checks import to_json, to_text
 
     where = {} if host is None else {"host": host}
     try:
-        report = _examine(host, python, imports=not no_import)
+        if host is None:
+            report = run_checks(interpreter(python), imports=not no_import)
+        else:
+            report = examine(find_host(host), python or "", imports=not no_import)
     except TfmonError as error:
         if host is None or not as_json:
             raise
@@ -73,17 +76,6 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
         click.echo(f"On {host}, with {clean(report.python)}:\n")
     options.echo(to_text(report, verbose=verbose, paint=paint))
     sys.exit(report.exit_code)
-
-
-def _examine(host: str | None, python: str | None, *, imports: bool) -> Diagnosis:
-    if host is None:
-        from tfmon.api.options import interpreter
-        from tfmon.doctor.report import run_checks
-
-        return run_checks(interpreter(python), imports=imports)
-    from tfmon.lanes.remote.connection import examine
-
-    return examine(find_host(host), python or "", imports=imports)
 
 
 @click.command(short_help="Say what other machines have, and whether they answer.")

@@ -19,10 +19,7 @@ STOP_PATIENCE_S = 2.0
 
 
 class ExperimentControl:
-    """Runs experiments in a thread of its own.
-
-    Thread: any; `stop` waits a moment, the others return at once.
-    """
+    """Runs experiments in a thread of its own. Thread: any; `stop` waits a moment, the others return at once."""
 
     def __init__(self, session: Session, controls: Controls) -> None:
         self._session = session

@@ -1,8 +1,4 @@
-"""The series that lanes of a race measure: a crossover of two, and tuning of one. They set knobs as a user would.
-
-A crossover races two lanes over the values of a knob until it is known where one overtakes the other. Tuning tries
-advice on one lane while it trains: old and new settings alternately, and keeps what helps.
-"""
+"""The series that lanes of a race measure, setting knobs as a user would: a crossover of two, tuning of one."""
 
 from __future__ import annotations
 

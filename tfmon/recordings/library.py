@@ -55,10 +55,7 @@ def create_file(path: Path) -> int:
 
 
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Drop the oldest recordings until all fit the limit; return False if `keep` alone does not.
-
-    A recording that is being written is never dropped.
-    """
+    """Drop the oldest recordings, but none being written, until all fit; return False if `keep` does not."""
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
         with contextlib.suppress(OSError):

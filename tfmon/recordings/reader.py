@@ -1,8 +1,4 @@
-"""Reads recordings, also hostile ones: bounded memory, a torn end is dropped, any other damage is one clear error.
-
-A recording is indexed once, by the time and the place of each line, and an event is read when it is needed: so a
-replay of hours needs little memory, and can seek.
-"""
+"""Reads recordings, also hostile ones: bounded memory, a torn end is dropped, other damage is one clear error."""
 
 from __future__ import annotations
 
@@ -51,10 +47,7 @@ _BEGIN = re.compile(rb'{"type":"(?:%b)","lane":"[^"\\]*",(?:"host":"[^"\\]*",)?"
 
 
 class Recording:
-    """A recording that can be read from any event on; its file is open until it is closed.
-
-    Thread: one.
-    """
+    """A recording that can be read from any event on; its file is open until it is closed. Thread: one."""
 
     def __init__(self, path: Path) -> None:
         """Open a recording and index it; raises RecordingError for another file, another schema, and damage."""

@@ -1,8 +1,4 @@
-"""The charts of a report as Vega-Lite specifications: plain values, drawn by the script in the file. Pure.
-
-Every series has a key, such as a lane's id, by which the controls of the page hide it. Colours are variables of
-the page's style sheet, so that they follow its light or dark look.
-"""
+"""The charts of a report as Vega-Lite specifications: series are hidden by their keys, colours are the page's."""
 
 from __future__ import annotations
 

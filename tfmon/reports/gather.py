@@ -251,10 +251,7 @@ class ExportedSample:
 
 
 def samples_of(event: Event) -> Iterator[ExportedSample]:
-    """Return the numbers in an event; what was not measured has no number.
-
-    Units: `at_ns` is the end of what the number is about; see `model.lane_events`.
-    """
+    """Return the numbers in an event, at the end of what each is about; what was not measured has none."""
     match event:
         case Window():
             yield from _of_window(event)

@@ -127,11 +127,7 @@ _NAME, _OPERATION = 40, 50
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as plain values, by the names of `tfmon.model.profile`.
-
-    Units are in the names; times are means a step. What is not known is None, and named under `missing` with
-    the reason.
-    """
+    """Return a profile as plain values, times as means a step; what is not known is named under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
     return {**head(), **plain, "missing": missing}

@@ -1,7 +1,4 @@
-"""A monitor: what the screens show of a source, and what their keys do with it.
-
-The app has one from its start. A recording that is played over a race has another one, above it.
-"""
+"""What the screens show of a source, and what their keys do; a recording played over a race has one above it."""
 
 from __future__ import annotations
 
@@ -235,10 +232,7 @@ class Monitor:
         return confirmed
 
     def quit(self, ending: Ending = "quit") -> None:
-        """Go back to what is below; from what the app began with, end the lanes and leave.
-
-        The second time, leave at once, as a recording does: it has no lanes to end.
-        """
+        """Go back to what is below; else end the lanes and leave, the second time at once, as a recording does."""
         if self.below is not None:
             self.screen.dismiss(None)
         elif self.source.playback is not None:

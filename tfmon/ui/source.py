@@ -75,10 +75,7 @@ def focused_index(view: Display, snapshot: Snapshot) -> int | None:
 
 
 def with_failures(view: Display, snapshot: Snapshot, shown: Collection[str]) -> Display:
-    """Return the view with the lanes that failed since: seen if the lane is among those shown, else unseen.
-
-    A lane that trains again is neither.
-    """
+    """Return the view with the lanes that failed and do not train again: seen where shown, else unseen."""
     failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
     new = [name for name in failed if name not in view.unseen and name not in view.seen]
     unseen = (*(name for name in view.unseen if name in failed), *(name for name in new if name not in shown))
@@ -217,10 +214,7 @@ def titles(lanes: Sequence[LaneState]) -> str:
 
 
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
-    """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again.
-
-    Started again are the focused lane, and one that ran out of memory where the batch is made smaller.
-    """
+    """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again."""
     smaller = knob.name == "batch_size" and direction < 0
     found = []
     for lane in lanes:

@@ -120,10 +120,7 @@ class TerminalApp(App[Result]):
         self.screen.refresh()
 
     def take_terminal(self) -> None:
-        """Set the terminal up again, after a shell has used it while this process was suspended.
-
-        A terminal that is closed, which sends SIGCONT, too, is left alone.
-        """
+        """Set the terminal up again after a shell has used it; one that is closed is left alone."""
         if self._driver is not None and self.output is not None and os.isatty(self.output.fileno()):
             self._driver.suspend_application_mode()
             self._driver.resume_application_mode()

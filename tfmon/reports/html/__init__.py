@@ -47,10 +47,7 @@ NOTHING = Html("")
 
 
 def charts_script() -> str:
-    """Return the script, which defines `vegaEmbed`; a child takes two seconds to put it together.
-
-    Raises: UsageError where the extra `report` is not installed, or the child fails.
-    """
+    """Return the script that defines `vegaEmbed`, made in two seconds by a child; raises UsageError."""
     if importlib.util.find_spec("vl_convert") is None:
         raise UsageError(
             "an HTML report needs the extra `report`, which is not installed here",

@@ -211,10 +211,7 @@ BAR_CELLS = 20
 
 
 def progress_row(snapshot: Snapshot) -> Row:
-    """Return a bar and how much is done; empty before the start, after the end, and where no length is known.
-
-    Of steps, those of the lane that has done the fewest count: the race ends with it.
-    """
+    """Return a bar and how far the slowest lane is; empty outside of a race, and where no length is known."""
     race = snapshot.race
     training = [lane for lane in snapshot.lanes if not lane.over]
     if race.started_ns is None or not training:

@@ -70,10 +70,7 @@ def device_words(host: str, device: str, *, named: bool) -> str:
 
 
 def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    """Return the names of a lane, the longest first; in a race with other machines it is named by its place.
-
-    Where there is little room, a place has no user and no domain.
-    """
+    """Return the names of a lane, the longest first; its place where the race has other machines."""
     if not any(one.spec.host for one in snapshot.lanes):
         counted = f"{lane.spec.devices}x{lane.spec.kind}"
         return [lane.title, lane.short_title, *([counted] if lane.spec.devices > 1 else [])]

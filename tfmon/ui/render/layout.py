@@ -156,10 +156,7 @@ class Hint:
 
 
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
-    """Return the tabs with their keys, the current one in brackets, and where each can be clicked.
-
-    Where the width is short, the words go before the keys do; the current tab keeps its word, and stays longest.
-    """
+    """Return the tabs with their keys, and where each is clicked; where there is no room, words go first."""
     shown = [tab for tab in TABS if tab.name in names]
     parts = [_tab_spans(tab, current, keys, words=True) for tab in shown]
     if sum(map(cells, parts)) > width:

@@ -74,11 +74,7 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
 
 
 def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
-    """Return why the lane failed, what to do, and what its process wrote last.
-
-    `again` says how far the connection is that the lane was lost with; empty where it is still lost.
-    `keys` is false in a replay, where none starts a lane.
-    """
+    """Return why the lane failed (below `again`, the state of its connection), what to do, and its last output."""
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
     sign = "–" if lane.phase == ABSENT else "✗"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.health import stands_still_s
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
@@ -48,7 +47,6 @@ class Pane:
 
     lane: LaneState
     snapshot: Snapshot
-    bottleneck: Bottleneck | None
     view: Display
     accent: str
     lead: str
@@ -113,7 +111,6 @@ def pane_of(analysis: Analysis, index: int, view: Display, width: int) -> Pane:
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
-        bottleneck=found.bottleneck,
         view=view,
         accent=lane_style(index),
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
@@ -200,7 +197,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
     for name in _ORDER:
         if name == "bottleneck" and name in shown:
-            wrapped = readings.bottleneck_rows(pane.bottleneck, width, bottleneck_rows)
+            wrapped = readings.bottleneck_rows(pane.found.bottleneck, width, bottleneck_rows)
             rows += (wrapped + [BLANK] * bottleneck_rows)[:bottleneck_rows]
         elif name == "knobs" and name in shown:
             rows += (readings.knobs_rows(pane.lane, width, knob_rows) + [BLANK] * knob_rows)[:knob_rows]
@@ -272,10 +269,10 @@ def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
 
 
 def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
-    lane, accent = pane.lane, pane.accent
+    lane, accent, bottleneck = pane.lane, pane.accent, pane.found.bottleneck
     return {
         "step": lambda: readings.running_row(lane, pane.snapshot.at_ns, width),
-        "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
+        "time": lambda: readings.time_row(bottleneck.shares if bottleneck else None, width, accent),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine_of(lane).usable_cores, width, accent),

@@ -33,10 +33,7 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 
 
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Show how long the present step has run and the last one took, or when a change that waits for it has effect.
-
-    Of short steps, and after the end, as `step_row`.
-    """
+    """Show how long the present long step has run, or when a change comes into effect; else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.steps > 0
     if ended or runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
@@ -269,10 +266,7 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
-    """Return the problem of the lane; blank if there is none. A refusal is shown for `REFUSED_NS`.
-
-    `silent_s` is for how long nothing has come from the lane's machine; None while something does.
-    """
+    """Return the problem of the lane, or a blank row; `silent_s` is for how long its machine was silent."""
     if silent_s is not None:
         return labelled("link", (f"nothing came for {units.seconds(silent_s)}", WARN))
     if stopped := lane.not_measured.get("stopped"):

@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from tfmon.model.lane_state import PAUSED, LaneState
@@ -140,10 +141,7 @@ def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float 
 
 
 def end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis, or the last window once no lane trains or will.
-
-    It is the last full second, so that charts move once a second, however often the figures do.
-    """
+    """Return the right end of the time axis: the last full second, or the last window once no lane trains."""
     ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
     ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
     return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
@@ -211,8 +209,7 @@ def _between(
     return items[first : bisect_right(items, until_ns, key=end_of)]
 
 
-def _at(point: Point) -> int:
-    return point.at_ns
+_at: Callable[[Point], int] = attrgetter("at_ns")
 
 
 def _end(one: Stretch) -> int:

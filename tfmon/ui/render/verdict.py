@@ -38,10 +38,7 @@ _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
 
 
 def comparison(snapshot: Snapshot, width: int = 999) -> str:
-    """Return in one sentence what the lanes compare; empty before there are lanes.
-
-    Where that is wider than `width` cells, it counts three devices, and does not say why there is no GPU lane.
-    """
+    """Return in one sentence of `width` cells what the lanes compare; empty before there are lanes."""
     why, sentence = "No GPU here, so " if snapshot.machine.no_gpu else "", ""
     for no_gpu, most in ((why, 3), (why, 2), ("", 2)):
         sentence = _comparison(snapshot, no_gpu, most)
@@ -86,10 +83,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
 
 
 def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) -> str:
-    """Name the devices, with their machines unless all are the monitor's own, or count them where they are many.
-
-    Three devices of one machine are many; of several machines, more than `most`.
-    """
+    """Name the devices and their machines, or count them: three of one machine, or more than `most`."""
     named = list(dict.fromkeys(host for host, _ in devices))
     if len(devices) > (most if len(named) > 1 else 2):
         count = snapshot.machines

@@ -129,9 +129,7 @@ def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
 class RunsPage(ListPage):
     """Lists the recorded races, the latest first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("run.delete"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("run.delete")]
     tab = "runs"
     still = True
     title_text = "Recorded races"

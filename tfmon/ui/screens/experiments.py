@@ -52,10 +52,7 @@ class HistoryPage(ScrollPage):
 
 
 class SeriesPage(ListPage):
-    """The results of a series so far; closing the page does not end it. A page implements `make`.
-
-    Enter starts such a series, where `begin` does, or stops the one that runs.
-    """
+    """The results of a series so far; Enter starts such a series or stops it. A page implements `make`."""
 
     nothing = "nothing was measured in this race"
     kind: ClassVar[tuple[type[Experiment], ...]] = ()

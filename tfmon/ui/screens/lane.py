@@ -13,7 +13,7 @@ from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.others import gpu_others
-from tfmon.model.hosts import HISTORY_SAMPLES, HostState
+from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
@@ -117,41 +117,32 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
         rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
-    sections: list[tuple[str, Lines]] = [
-        ("Lane", _of_lane(lane)),
-        ("Heartbeat", lifecycle.lines(lane, snapshot)),
+    sections: list[tuple[str, Lines, Sequence[GpuSample | HostSample]]] = [
+        ("Lane", _of_lane(lane), ()),
+        ("Heartbeat", lifecycle.lines(lane, snapshot), ()),
     ]
-    gpus, place = _gpus(lane, snapshot), snapshot.place_of(lane)
+    gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
     if lane.spec.host:
-        sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane)))
-    sections += [(heading, _of_gpu(lane, gpu)) for heading, gpu in gpus.items()]
-    facts = _of_machine(place.machine) if lane.spec.host else ()
+        sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane), ()))
+    for gpu in gpus:
+        heading = _aged("GPU" if len(gpus) == 1 else f"GPU {gpu.index}", snapshot, gpu)
+        sections.append((heading, _of_gpu(lane, gpu), place.gpu_history.get(gpu.key, ())))
+    facts = _of_machine(place.machine) if lane.spec.host else iter(())
     if place.sample is not None:
         readings = itertools.chain(facts, _of_host(place.sample))
-        sections.append((_aged("Machine", snapshot, place.sample), readings))
-    elif facts:
-        sections.append(("Machine", facts))
-    for heading, lines in sections:
+        sections.append((_aged("Machine", snapshot, place.sample), readings, place.history))
+    elif lane.spec.host:
+        sections.append(("Machine", facts, place.history))
+    for heading, lines, samples in sections:
         rows += [BLANK, ((f"  {heading}", STRONG),)]
         for name, text in lines:
             rows += entry(name, text, width, DIM)
-        rows += _curves(heading, place, gpus.get(heading), charset)
+        rows += _curves(samples, charset)
     return rows
 
 
-def _gpus(lane: LaneState, snapshot: Snapshot) -> dict[str, GpuSample]:
-    gpus = snapshot.gpus_of(lane)
-    names = ["GPU"] if len(gpus) == 1 else [f"GPU {gpu.index}" for gpu in gpus]
-    return {_aged(name, snapshot, gpu): gpu for name, gpu in zip(names, gpus, strict=True)}
-
-
-def _curves(heading: str, place: HostState, gpu: GpuSample | None, charset: Charset) -> list[Row]:
+def _curves(samples: Sequence[GpuSample | HostSample], charset: Charset) -> list[Row]:
     """Draw the last minute of the readings that change, each from 0 to its own peak."""
-    samples: Sequence[GpuSample | HostSample] = ()
-    if heading.startswith("GPU") and gpu is not None:
-        samples = place.gpu_history.get(gpu.key, ())
-    elif heading.startswith("Machine"):
-        samples = place.history
     rows: list[Row] = []
     for field, (name, write) in _CURVES.items():
         values = [known(getattr(sample, field, NOT_READ)) for sample in samples]

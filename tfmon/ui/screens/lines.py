@@ -181,15 +181,9 @@ class ScrollPage(Page):
 
 
 class ListPage(ScrollPage):
-    """A list of which one entry is chosen: filtered, sorted by a column, with the whole text of the chosen one.
+    """A list of which one entry is chosen, filtered and sorted. A page implements `entries` and `act`."""
 
-    A page implements `entries`, and what Enter does with the chosen one as `act`.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("sort"),
-        bound("sort.reverse"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("sort"), bound("sort.reverse")]
     columns: tuple[Column, ...] = ()
     wheel_rows = 1
     wraps: ClassVar[bool] = False

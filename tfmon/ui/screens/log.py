@@ -126,10 +126,7 @@ class LogPage(OneLanePage, ListPage):
 
 @functools.lru_cache(maxsize=2_048)
 def source_of(line: LogLine) -> tuple[Source, Level]:
-    """Return where a line comes from and how grave it is.
-
-    A printed line is TensorFlow's if it has the head that its C++ logger or its Python logger writes.
-    """
+    """Return where a line comes from, by the head that TensorFlow's loggers write, and how grave it is."""
     if line.kind != "printed":
         return "event", "error" if line.kind == "trouble" else ""
     text = line.text.lstrip()

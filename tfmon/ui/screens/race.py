@@ -187,10 +187,7 @@ class RaceScreen(MonitorScreen):
             self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
 
     def _double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
-        """Zoom in on a pane that is clicked twice in one place, or show all again; return whether no more is due.
-
-        A key that asks is not answered by the same double click.
-        """
+        """Zoom where a pane is clicked twice in one place, or show all again; return whether no more is due."""
         before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
         if event.chain < 2 or before != self._clicked_at:
             return False

@@ -1,8 +1,4 @@
-"""A replay on the screen: the race as it was drawn then, a time line, and keys that move through it.
-
-It draws what the race screen draws, of a session that a player fills. A key that would change a race says that
-this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let through.
-"""
+"""A replay on the screen: the race as it was drawn then, a time line, and keys that move through it."""
 
 from __future__ import annotations
 

@@ -220,10 +220,7 @@ def _differing(snapshot: Snapshot) -> Iterator[str]:
 
 
 def continued(command: str, width: int) -> Sequence[str]:
-    """Return a command in lines that a shell takes as one: all but the last end with a backslash.
-
-    It is only broken between words, outside of quotes; a longer word stays whole.
-    """
+    """Return a command in lines that a shell takes as one, broken between words and outside of quotes."""
     words = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
     lines: list[str] = []
     for word in words:
