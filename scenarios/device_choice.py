@@ -18,8 +18,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class DeviceChoice(Scenario):
-    """Example 3 of "load the GPU of an M1 more"."""
-
     batch_size = 64
     examples = 1_024
     contrast = ("threads=1", "threads=auto")

@@ -16,8 +16,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class EagerGraph(Scenario):
-    """Example 2 of "load the GPU of an M1 more"."""
-
     batch_size = 32
     examples = 4_096
     contrast = ("graph=off", "graph=on")

@@ -17,8 +17,6 @@ OPERATIONS = 100
 
 
 class FineGrainedOps(Scenario):
-    """Example 3 of "poor GPU performance"."""
-
     variants = ("add", "matmul")
     knobs = (Knob("size", 10, "Rows and columns of each matrix.", low=10, high=4096),)
     without = ("mixed_precision",)

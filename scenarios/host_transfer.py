@@ -19,8 +19,6 @@ from tfmon.trainer import Claim, Knob, Scenario, ScenarioError
 
 
 class HostTransfer(Scenario):
-    """Bottleneck 1 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 32
     prefetch = "off"
     examples = 64

@@ -12,8 +12,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class LargeDense(Scenario):
-    """Example 3 of "creating and training small models is slower on the GPU"."""
-
     batch_size = 32
     prefetch = "auto"
     examples = 100_000

@@ -19,8 +19,6 @@ from tfmon.trainer import Claim, Knob, Scenario, runs_in_python
 
 
 class ModelCreation(Scenario):
-    """Example 1 of "creating and training small models is slower on the GPU"."""
-
     variants = ("cold", "warm")
     knobs = (
         Knob("width", 128, "Units of each hidden layer.", low=1, high=8192),

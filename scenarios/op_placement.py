@@ -26,8 +26,6 @@ class PinnedRelu(tf.keras.layers.Layer):
 
 
 class OpPlacement(Scenario):
-    """Bottleneck 2 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 64
     examples = 4_096
     variants = ("pinned", "free")

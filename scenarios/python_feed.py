@@ -18,8 +18,6 @@ from tfmon.trainer import Claim, Scenario, runs_in_python
 
 
 class PythonFeed(Scenario):
-    """Example 1 of "load the GPU of an M1 more"."""
-
     batch_size = 32
     examples = 10_000
     variants = ("loop", "tf-data")

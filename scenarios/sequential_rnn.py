@@ -51,8 +51,6 @@ class BlockLSTM(tf.keras.layers.Layer):
 
 
 class SequentialRNN(Scenario):
-    """Bottleneck 4 of "slow GPU for text on macOS"."""
-
     batch_size = 32
     examples = 1_024
     variants = ("loop", "unrolled", "fused")

@@ -42,8 +42,6 @@ def toil(images, rounds):
 
 
 class SlowPreprocess(Scenario):
-    """Examples 1 and 2 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 32
     prefetch = "off"
     parallel_calls = "off"

@@ -12,8 +12,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class SmallDense(Scenario):
-    """Example 2 of "creating and training small models is slower on the GPU"."""
-
     batch_size = 10
     prefetch = "off"
     examples = 1_000

@@ -16,8 +16,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class TensorCoreShapes(Scenario):
-    """Bottleneck 4 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 256
     examples = 4_096
     variants = ("1023", "1024")

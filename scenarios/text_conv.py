@@ -17,8 +17,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class TextConv(Scenario):
-    """Example 3 of "why TensorFlow's GPU is slow for text on macOS"."""
-
     batch_size = 64
     prefetch = "off"
     parallel_calls = "off"

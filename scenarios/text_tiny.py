@@ -17,8 +17,6 @@ from tfmon.trainer import Claim, Scenario
 
 
 class TextTiny(Scenario):
-    """Examples 1 and 2 of "why TensorFlow's GPU is slow for text on macOS", with the ids made in one place."""
-
     batch_size = 8
     cache = True
     examples = 1_024

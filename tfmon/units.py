@@ -97,24 +97,12 @@ def signed_clock(seconds: float) -> str:
     return f"-{clock(-seconds)}" if seconds <= -1 else clock(seconds)
 
 
-def percent(value: float) -> str:
-    """Write a percentage without decimals: 212 %."""
-    return f"{value:.0f} %"
+def _whole(unit: str) -> Callable[[float], str]:
+    """Return a function that writes a figure without decimals: 212 %, 1410 MHz."""
+    return lambda value: f"{value:.0f} {unit}"
 
 
-def watts(value: float) -> str:
-    """Write a power: 72 W."""
-    return f"{value:.0f} W"
-
-
-def celsius(value: float) -> str:
-    """Write a temperature: 64 °C."""
-    return f"{value:.0f} °C"
-
-
-def megahertz(value: float) -> str:
-    """Write a frequency: 1410 MHz."""
-    return f"{value:.0f} MHz"
+percent, watts, celsius, megahertz = map(_whole, ("%", "W", "°C", "MHz"))
 
 
 def discarded(shares: Mapping[str, float]) -> str:

@@ -53,7 +53,6 @@ class Comparison:
     second: RaceFigures
     lanes: tuple[LanePair, ...]
     unpaired: tuple[str, ...]
-    """Lanes of only one race, in words."""
     verdict: Change | None
     """Of the ratio between the lanes; None where one of the races has none, or another winner."""
     differences: tuple[Difference, ...]

@@ -140,17 +140,14 @@ class Recording:
         try:
             if not self.path.is_file():
                 raise RecordingError(f"{self.path} is not a file")
-            file = self.path.open("rb")
-            try:
-                start = file.read(2)
+            with contextlib.ExitStack() as opened:
+                file = opened.enter_context(self.path.open("rb"))
+                packed = file.read(2) == _GZIP
                 file.seek(0)
-                if start != _GZIP:
-                    return file
-                with file:
+                if packed:
                     return self._unpacked(file)
-            except BaseException:
-                file.close()
-                raise
+                opened.pop_all()
+                return file
         except OSError as error:
             raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from None
 

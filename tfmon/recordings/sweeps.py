@@ -21,7 +21,6 @@ from tfmon.model.series import Combination, Figures, SweepEvent, SweepPlan, Swee
 from tfmon.recordings import library
 
 SCHEMA = 2
-"""Of the files; one of another is refused."""
 SUFFIX = ".sweep"
 _BEGINS = b'{"type":"SweepHeader",'
 LARGEST = 256 * 2**20

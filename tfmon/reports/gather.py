@@ -68,8 +68,6 @@ class Moment:
 
     at_ns: int
     text: str
-    kind: str
-    """`knob`, `request` or `trouble`."""
     lane: str = ""
     """Name of the lane whose knob it is; empty where it is about no single lane."""
     gap_ns: int = 0
@@ -155,11 +153,10 @@ class _Keeper:
             case Suspended():
                 self._discard(known)
             case KnobApplied():
-                self.moments.append(
-                    Moment(event.at_ns, f"{event.knob} {show(event.value)}", "knob", event.lane, event.gap_ns)
-                )
+                text = f"{event.knob} {show(event.value)}"
+                self.moments.append(Moment(event.at_ns, text, event.lane, event.gap_ns))
             case _:
-                self.moments += (Moment(mark.at_ns, mark.text, mark.kind) for mark in mark_of(event, self.names))
+                self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
 
     def _window(self, window: Window, lane: LaneState | None) -> None:
         if lane is None:

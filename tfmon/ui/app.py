@@ -57,7 +57,9 @@ class MonitorApp(TerminalApp[Ending]):
         characters: Charset | None = None,
     ) -> None:
         """Prepare the screen; `suspend` suspends the process until `fg`, None where no shell could continue it."""
-        colourless = without_colour()
+        if os.environ.get("NO_COLOR") == "":  # does not count, and Textual must not see it
+            del os.environ["NO_COLOR"]
+        colourless = "NO_COLOR" in os.environ
         characters = characters or charset(sys.stdout.encoding or "", os.environ)
         super().__init__(ansi_color=True if colourless else None)
         self.monitor = Monitor(
@@ -215,16 +217,6 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
     module, kind = _SCREENS[name]
     screen: Screen[Any] = getattr(import_module(f"tfmon.ui.screens.{module}"), kind)(monitor)
     return screen
-
-
-# ---------------------------------------------------------------- what a theme and NO_COLOR come to
-
-
-def without_colour() -> bool:
-    """Return whether the user wants no colour; an empty NO_COLOR does not count, and Textual must not see it."""
-    if os.environ.get("NO_COLOR") == "":
-        del os.environ["NO_COLOR"]
-    return "NO_COLOR" in os.environ
 
 
 def look_of(theme: Theme, variables: Mapping[str, str]) -> Look:

@@ -119,35 +119,33 @@ class Monitor:
         if self.view.race != self.snapshot.race.number:  # focus, scales and failures were those of another race
             fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
             self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
-        if self.below is not None:
-            self._tell_of(self.below)
+        if (below := self.below) is not None:
+            live = with_failures(below.view, below.snapshot, ())
+            line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
+            if line and (live.unseen != self._told or not self.view.message):
+                self._told, said = live.unseen, f"in the race that runs: {line}"
+                self.view = replace(self.view, message=said, message_until_ns=FOREVER_NS)
         self.app.draw(self)
-
-    def _tell_of(self, below: Monitor) -> None:
-        live = with_failures(below.view, below.snapshot, ())
-        line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
-        if line and (live.unseen != self._told or not self.view.message):
-            self._told = live.unseen
-            self.view = replace(self.view, message=f"in the race that runs: {line}", message_until_ns=FOREVER_NS)
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
         self.said += 1
         until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
+
+        def unsay() -> None:
+            if self.view.message == message:
+                self.unsay()
+                self.pull()
+
         if self.source.playback is not None:  # whose clock is that of the race
             until_ns = FOREVER_NS
-            self.app.set_timer(MESSAGE_S, lambda: self._unsay(message))
+            self.app.set_timer(MESSAGE_S, unsay)
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
 
     def unsay(self) -> None:
         """Take back the line that is shown."""
         self.view = replace(self.view, message="", message_until_ns=0)
-
-    def _unsay(self, message: str) -> None:
-        if self.view.message == message:
-            self.unsay()
-            self.pull()
 
     # ------------------------------------------------------------ pages
 

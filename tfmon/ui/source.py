@@ -132,9 +132,7 @@ class Source:
     """Where it is recorded; empty for where the snapshot says."""
     tabs: tuple[str, ...] = TAB_NAMES
     runs: Runs | None = None
-    """The recorded runs; None where there is no list of them."""
     scenarios: Callable[[], Sequence[ScenarioRow]] = tuple
-    """Returns the scenarios that can be raced instead."""
     table: Callable[[], str] = str
     """Returns all of it as text; empty for what the screen shows."""
     repeat: Callable[[], str] = str

@@ -20,7 +20,8 @@ _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
     """Return the line; parts that do not fit are dropped, the least important first."""
-    race = snapshot.race
+    race, used = snapshot.race, hosts.machines(snapshot)
+    names = [host or state.machine.hostname or "here" for host, state in used]
     versions = [*filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes))]
     left: list[tuple[int, list[Span]]] = [
         (0, [(" tfmon", DIM)]),
@@ -34,7 +35,7 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
         (4, [(_mode(snapshot), DIM)]),
         *_machine_parts(snapshot),
         (5, [(f"TF {', '.join(versions)}" if versions else "", DIM)]),
-        (7, [(hosts.own_names(snapshot), DIM)]),
+        (7, [("" if len(used) == 1 and used[0][0] else ", ".join(names), DIM)]),
     ]
     for least in range(9, 0, -1):
         row_left, row_right = _joined(left, least, "  "), _joined(right, least, " · ")

@@ -35,14 +35,6 @@ def count_row(snapshot: Snapshot) -> Row:
     return ((name, TEXT), (lost_text, strong(TROUBLE))) if lost_text else ((name, TEXT),)
 
 
-def own_names(snapshot: Snapshot) -> str:
-    """Name the machines that the lanes train on, the monitor's own by its hostname; "" where `count_row` does."""
-    used = machines(snapshot)
-    if len(used) == 1 and used[0][0]:
-        return ""
-    return ", ".join(host or state.machine.hostname or "here" for host, state in used)
-
-
 def mode_said(snapshot: Snapshot, mode: str) -> str:
     """Say how the lanes train after a change of the mode."""
     count, lanes = snapshot.machines, len(snapshot.lanes)

@@ -50,7 +50,6 @@ class Entry:
     """One entry of a list."""
 
     id: Hashable
-    """What it is known by while the list changes."""
     cells: tuple[Span, ...]
     ranks: tuple[Any, ...] = ()
     """What each column sorts by; empty for the texts."""
@@ -269,7 +268,15 @@ def answer_rows(table: SeriesTable, width: int) -> list[Row]:
 
 def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
     """Return a curve below what its lines are; only that where there is no room for a chart."""
-    rows = _legend(curve, width)
+    title: Row = ((f" {curve.title}", STRONG),)
+    lines: list[Span] = []
+    for line in curve.lines[:MOST_LINES]:
+        if line.name:
+            lines += [("   ", TEXT), (f"{line.id} {line.name}", lane_style(line.place))]
+    if len(curve.lines) > MOST_LINES:
+        lines.append(("   the others are in the table", DIM))
+    whole: Row = (*title, *lines)
+    rows = [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(lines)]
     chart = draw_curve(curve, width - 2, height - len(rows), MOST_LINES)
     if chart is None:
         return rows
@@ -283,17 +290,4 @@ def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
     for label, cells in zip(chart.labels, chart.grid, strict=True):
         runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, style_of)]
         rows.append(((f" {label}", DIM), *runs))
-    return [*rows, *(((f" {line}", DIM),) for line in chart.foot)]
-
-
-def _legend(curve: SeriesCurve, width: int) -> list[Row]:
-    """Return the title of a curve and the names of its lines, in one row if there is room."""
-    title: Row = ((f" {curve.title}", STRONG),)
-    lines: list[Span] = []
-    for line in curve.lines[:MOST_LINES]:
-        if line.name:
-            lines += [("   ", TEXT), (f"{line.id} {line.name}", lane_style(line.place))]
-    if len(curve.lines) > MOST_LINES:
-        lines.append(("   the others are in the table", DIM))
-    whole: Row = (*title, *lines)
-    return [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(lines)]
+    return [*rows, *(((f" {foot}", DIM),) for foot in chart.foot)]

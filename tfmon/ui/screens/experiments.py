@@ -63,7 +63,6 @@ class SeriesPage(ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.curve: int | None = 0
-        """Which curve is shown; None for none."""
         self.if_free = False
         """Whether the first one is shown where rows are free for it, and only there."""
         self.table = SeriesTable((), ())

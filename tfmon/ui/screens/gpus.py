@@ -51,7 +51,6 @@ class GpuRow:
     sample: GpuSample
     place: str
     lanes: tuple[tuple[int, LaneState], ...]
-    """The lanes that train on it, with their places."""
     stale_s: float | None = None
 
 

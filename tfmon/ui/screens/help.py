@@ -191,7 +191,6 @@ IN_PANE = (
      "A gap: nothing was measured. ┬: a knob changed."),
     ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
 )
-"""By the labels in a pane."""
 
 AROUND = (
     ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
@@ -220,7 +219,6 @@ AROUND = (
     ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
     ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
 )
-"""Above and below the panes."""
 
 ON_LANE_PAGE = (
     ("discarded", "Share of the time that does not count, by reason, since the lane began to race."),
@@ -243,7 +241,6 @@ ON_LANE_PAGE = (
     ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
     ("power", "Watts of the GPU."),
 )
-"""On the page of a lane, where the name does not explain itself."""
 # fmt: on
 
 SECTIONS = (("In a pane", IN_PANE), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))

@@ -47,7 +47,6 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
     "cpu_pct": ("cpu", units.percent),
     "others_cpu_pct": ("others", units.percent),
 }
-"""Readings that are drawn over time, and how their peak is written."""
 _CODE_CELLS = 6
 Lines = Iterator[tuple[str, str]]
 

@@ -68,7 +68,6 @@ class LogPage(OneLanePage, ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.view = 0
-        """Place of what is shown in `VIEWS`."""
         self._kept: tuple[object, ...] = ()
         self._entries: list[Entry] = []
 
