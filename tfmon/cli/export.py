@@ -65,9 +65,13 @@ def export(
       tfmon export last --json -o race.json
       tfmon export night.sweep --html sweep.html
     """
+    import platform
+
     from tfmon.analysis.sweep import rank
     from tfmon.recordings import sweeps
     from tfmon.recordings.library import EXAMPLE, find
+    from tfmon.reports import text
+    from tfmon.reports.html import hides
     from tfmon.reports.series_json import sweep_to_json
 
     ways = [html is not None, markdown, as_text, as_json]
@@ -84,7 +88,10 @@ def export(
         if html is not None:
             write_html(lambda: _report(path), Path(html), everything=everything, force=force)
         elif markdown or as_text:
-            _write(_read(path, markdown=markdown, everything=everything), output, force=force)
+            report = _report(path)
+            hide = hides(report, platform.node(), everything=everything)
+            written = text.to_markdown(report, hide) if markdown else text.fitted(text.write(report))
+            _write(written, output, force=force)
         elif sweeps.is_sweep(path):
             plain = sweep_to_json(rank(sweeps.read(path)), str(path))
             _write(json.dumps(plain, indent=2, allow_nan=False), output, force=force)
@@ -105,13 +112,12 @@ def write_html(
     from concurrent.futures import ThreadPoolExecutor
 
     from tfmon.reports import html
-    from tfmon.reports.html import hides
 
     _check(target, force=force)
     with ThreadPoolExecutor(1) as pool:
         script = pool.submit(html.charts_script)
         report = make()
-        page = html.write(report, hides(report, platform.node(), everything=everything), script.result())
+        page = html.write(report, html.hides(report, platform.node(), everything=everything), script.result())
     _write(page, str(target), force=force)
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
 
@@ -130,19 +136,6 @@ def _report(path: Path) -> Report:
     if torn:
         tell_torn(path)
     return report
-
-
-def _read(path: Path, *, markdown: bool, everything: bool) -> str:
-    """Return the report as Markdown, or as plain text, which is for its owner."""
-    import platform
-
-    from tfmon.reports import text
-    from tfmon.reports.html import hides
-
-    report = _report(path)
-    if markdown:
-        return text.to_markdown(report, hides(report, platform.node(), everything=everything))
-    return text.fitted(text.write(report))
 
 
 def _numbers(path: Path, output: str | None, *, force: bool) -> None:

@@ -114,21 +114,16 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
     if as_json:
         click.echo(json.dumps([_run_json(run) for run in listed], indent=2, allow_nan=False))
         return
-    sweeps = _sweep_lines()
-    if not listed:
-        click.echo(f"no race was recorded in {library.folder()} yet")
-        for line in sweeps:
-            click.echo(fitted(line))
-        return
     infos = [run.info() for run in listed]
-    width = max(len(info.id) for info in infos)
+    width = max((len(info.id) for info in infos), default=0)
+    lines = []
     for info in infos:
         lasted = units.clock(info.seconds) if info.seconds is not None else "–"
         told = f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
-        click.echo(fitted(f"{info.id:{width}}  {info.problem or told}"))
+        lines.append(f"{info.id:{width}}  {info.problem or told}")
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
-    click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
-    for line in sweeps:
+    lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
+    for line in (*(lines if infos else [f"no race was recorded in {library.folder()} yet"]), *_sweep_lines()):
         click.echo(fitted(line))
 
 

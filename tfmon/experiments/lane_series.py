@@ -117,7 +117,9 @@ class Tuning:
     def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
         """Train under both settings alternately until it is decided; `starts_changed`: the new ones stay."""
         self._epoch_trained = starts_changed
-        self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
+        step_ms = self._lane().steady.step_ms(0.5) or 0.0
+        slice_s = min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
+        self._driver.controls.set_exclusive(attempt.lane, slice_s)
         waits = bool(self._lane().command)
         in_blocks = waits or attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
@@ -177,11 +179,6 @@ class Tuning:
             return self._lane().examples >= until
 
         self._driver.wait(full, "the cache was not full")
-
-    def _slice_s(self) -> float:
-        """Return how long a slice lasts with the steps that the lane trains now."""
-        step_ms = self._lane().steady.step_ms(0.5) or 0.0
-        return min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
 
     @staticmethod
     def _fills_a_cache(attempt: Attempt) -> bool:

@@ -76,11 +76,6 @@ class Change:
     """End of the 95 % interval; None where there is none."""
     high: float | None
 
-    @property
-    def sure(self) -> bool:
-        """True when the interval excludes 1."""
-        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
-
 
 def change_of(
     races: Sequence[tuple[MeasuredLane, MeasuredLane]],

@@ -93,14 +93,9 @@ class Header:
             )
         )
 
-    @property
-    def started_s(self) -> float:
-        """Seconds since the epoch."""
-        return datetime.fromisoformat(self.started).timestamp()
-
     def wall_s(self, at_ns: int) -> float:
         """Return the wall-clock time of an event, in seconds since the epoch."""
-        return self.started_s + (at_ns - self.started_ns) / 1e9
+        return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9
 
 
 def _size(machine: Machine) -> tuple[str, str]:

@@ -89,11 +89,6 @@ class RecordedRun:
     running: bool = False
     problem: str = ""
 
-    @property
-    def started_s(self) -> float:
-        """When the race began, in seconds since the epoch; for a file that cannot be read, when it was changed."""
-        return self.modified_s if self.header is None else self.header.started_s
-
     def info(self) -> RunInfo:
         """Return its line in a list."""
         header, closed = self.header, self.closed
@@ -120,7 +115,12 @@ def runs() -> list[RecordedRun]:
     for path in _files(folder()):
         with contextlib.suppress(FileNotFoundError):  # packed or deleted meanwhile
             found.append(_run(path))
-    return sorted(found, key=lambda run: (run.started_s, run.path.name))
+
+    def began(run: RecordedRun) -> tuple[float, str]:
+        header = run.header
+        return run.modified_s if header is None else header.wall_s(header.started_ns), run.path.name
+
+    return sorted(found, key=began)
 
 
 def run_id(path: Path) -> str:

@@ -36,16 +36,6 @@ class Series:
     """Which colour it has, and beyond these which dash."""
     points: Sequence[Point]
 
-    @property
-    def colour(self) -> str:
-        """Its colour in the style sheet."""
-        return f"var(--lane{self.place % COLOURS})"
-
-    @property
-    def dash(self) -> list[int]:
-        """Its dash, so that colour is not the only cue."""
-        return _DASHES[(self.place // COLOURS + self.place % 2) % len(_DASHES)]
-
 
 @dataclass(frozen=True, slots=True)
 class Shade:
@@ -193,8 +183,8 @@ def _digits(series: Sequence[Series]) -> Spec:
 
 
 def _colour(series: Sequence[Series]) -> Spec:
-    scale = {"domain": [one.key for one in series], "range": [one.colour for one in series]}
-    return word("s", legend=None, scale=scale)
+    colours = [f"var(--lane{one.place % COLOURS})" for one in series]
+    return word("s", legend=None, scale={"domain": [one.key for one in series], "range": colours})
 
 
 def layer(values: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
@@ -214,9 +204,8 @@ def _lines(
     ends: bool = True,
 ) -> Spec:
     """Return lines with a point for every value, of which the one next to the pointer is shown with its values."""
-    dash = word(
-        "s", legend=None, scale={"domain": [one.key for one in series], "range": [one.dash for one in series]}
-    )
+    dashes = [_DASHES[(one.place // COLOURS + one.place % 2) % len(_DASHES)] for one in series]
+    dash = word("s", legend=None, scale={"domain": [one.key for one in series], "range": dashes})
     shown: Any = {"value": 1}
     if not dots:
         shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}

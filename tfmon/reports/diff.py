@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
@@ -31,10 +32,7 @@ def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
         ],
         "unpaired": list(comparison.unpaired),
         "verdict": _change_json(comparison.verdict),
-        "differences": [
-            {"about": one.about, "what": one.what, "first": one.first, "second": one.second}
-            for one in comparison.differences
-        ],
+        "differences": [asdict(one) for one in comparison.differences],
         "notes": list(comparison.notes),
         **({} if gate is None else {"gate": _gate_json(gate)}),
     }
@@ -126,4 +124,4 @@ def _change_cells(change: Change | None) -> list[str]:
     if change.low is None or change.high is None:
         return [units.ratio(change.ratio), "no interval"]
     factor, interval = units.ratio_in(change.ratio, change.low, change.high)
-    return [factor, f"95 % CI {interval}" + ("" if change.sure else ": too close to call")]
+    return [factor, f"95 % CI {interval}" + (": too close to call" if change.low <= 1 <= change.high else "")]

@@ -18,11 +18,6 @@ class Key:
     help: str
     group: str
 
-    @property
-    def label(self) -> str:
-        """How its first key is written on the screen."""
-        return label(self.keys.split(",")[0])
-
 
 _CLOSER = "Looking closer"
 RACE_KEYS = (
@@ -178,12 +173,12 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
     """Return how the first key of a binding is written; `keys` has those that are written in words."""
-    return label(keys[binding].split(",")[0]) if binding in keys else BY_ID[binding].label
+    return label(keys.get(binding, BY_ID[binding].keys))
 
 
-def label(key: str) -> str:
-    """Return how a key that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
-    *modifiers, name = key.strip().split("+")
+def label(keys: str) -> str:
+    """Return how the first of some keys that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
+    *modifiers, name = keys.split(",")[0].strip().split("+")
     if name in _WRITTEN:
         name = _WRITTEN[name]
     elif name in _NAMED or (len(name) > 1 and name[0] == "f" and name[1:].isdigit()):

@@ -149,12 +149,6 @@ class Monitor:
 
     # ------------------------------------------------------------ pages
 
-    @property
-    def shown_lane(self) -> LaneState | None:
-        """The lane that the pages show; None where there is none."""
-        lanes = self.snapshot.lanes
-        return lanes[self.lane % len(lanes)] if lanes else None
-
     def open(self, name: str) -> None:
         """Show a page that closes by itself over what is shown now."""
         self.app.push_screen(self._make(name, self))

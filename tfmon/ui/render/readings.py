@@ -267,19 +267,15 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
     """Return the problem of the lane, or a blank row; `silent_s` is for how long its machine was silent."""
-    if silent_s is not None:
-        return labelled("link", (f"nothing came for {units.seconds(silent_s)}", WARN))
-    if stopped := lane.not_measured.get("stopped"):
-        return labelled("stopped", (stopped, WARN))
-    if lane.heartbeat.stalled_since_ns is not None:
-        return labelled("stalled", (lifecycle.NOTE, WARN))
-    if lane.refused and now_ns - lane.refused_ns < REFUSED_NS:
-        return labelled("refused", (lane.refused, WARN))
-    if lane.bad_lines:
-        lines = "line" if lane.bad_lines == 1 else "lines"
-        said = f"{units.count(lane.bad_lines)} unreadable {lines} skipped: {lane.last_bad_line}"
-        return labelled("note", (said, WARN))
-    return BLANK
+    lines = units.several(lane.bad_lines, "unreadable line")
+    problems = (
+        ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
+        ("stopped", lane.not_measured.get("stopped", "")),
+        ("stalled", lifecycle.NOTE if lane.heartbeat.stalled_since_ns is not None else ""),
+        ("refused", lane.refused if now_ns - lane.refused_ns < REFUSED_NS else ""),
+        ("note", f"{lines} skipped: {lane.last_bad_line}" if lane.bad_lines else ""),
+    )
+    return next((labelled(label, (text, WARN)) for label, text in problems if text), BLANK)
 
 
 def bar(share: float | None, words: str, width: int, accent: str) -> Row:

@@ -120,8 +120,7 @@ Part: TypeAlias = tuple[float, float, float]
 
 def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
     """Return the mean of what lies in each part of each cell, by time; None where there is nothing."""
-    unit_ns = axis.cell_ns / per_cell
-    start_ns = axis.first * axis.cell_ns
+    unit_ns, start_ns = axis.cell_ns / per_cell, axis.start_ns
     total = axis.width * per_cell
     sums = [0.0] * total
     covered = [0.0] * total

@@ -198,18 +198,18 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     ranked = analysis.verdict.ranked
     rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
     details = analysis.earlier or "; ".join(ranked)
-    for line in wrap(details, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
-        rows.append((("   " + line, TEXT),))
+
+    def add(text: str, style: str, most: int) -> None:
+        rows.extend((("   " + line, style),) for line in wrap(text, width - 4, most))
+
+    add(details, TEXT, min(2, height - len(rows) - (0 if ranked else 1)))
     undoes = analysis.news and not view.readonly and undoes_last(snapshot)
     tried = f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
-    for line in wrap(tried, width - 4, min(2, height - len(rows))):
-        rows.append((("   " + line, STRONG),))
+    add(tried, STRONG, min(2, height - len(rows)))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
     for text, style in (*((one, WARN) for one in snapshot.race.differs), (analysis.verdict.note, DIM)):
-        for line in wrap(text, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
-            rows.append((("   " + line, style),))
-    for line in wrap(no_gpu, width - 4, height - len(rows)):
-        rows.append((("   " + line, TEXT),))
+        add(text, style, height - len(rows) - (1 if no_gpu else 0))
+    add(no_gpu, TEXT, height - len(rows))
     return (rows + [BLANK] * height)[:height]
 
 

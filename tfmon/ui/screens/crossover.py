@@ -11,7 +11,7 @@ from tfmon import units
 from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
 from tfmon.analysis.series import Level, SeriesColumn, SeriesRow, SeriesTable
-from tfmon.model.knobs import Knob, KnobError, KnobValue, short_name, show
+from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
@@ -69,12 +69,6 @@ class NewCrossoverPage(SeriesPage):
         sizes = (one.data_examples for one in self.monitor.snapshot.lanes if one.data_examples)
         return min(sizes, default=None) if knob.name == "batch_size" else None
 
-    def _values(self, knob: Knob) -> tuple[KnobValue, ...]:
-        """Return the values that would be measured; raises KnobError for fewer than two."""
-        low, high = self._ranges[knob.name]
-        examples = self._examples(knob)
-        return values_of(knob, low, high if examples is None else min(examples, high))
-
     def make(self, before: SeriesTable) -> SeriesTable:
         """Return a row for each knob: its range, the values in it, and how long they take."""
         heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
@@ -95,8 +89,10 @@ class NewCrossoverPage(SeriesPage):
 
     def _takes(self, knob: Knob) -> tuple[str, Level]:
         """Return how long a crossover over the range of a knob takes, and its values; or why there is none."""
+        low, high = self._ranges[knob.name]
+        examples = self._examples(knob)
         try:
-            values = self._values(knob)
+            values = values_of(knob, low, high if examples is None else min(examples, high))
         except KnobError as error:
             return f"{error}; it takes {knob.allowed()}", "refused"
         pace_s = round_s([lane.slices for lane in self.monitor.snapshot.lanes]) or PAIR_S

@@ -70,8 +70,7 @@ def help_rows(
     if first:
         rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
         for key in first:
-            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
-            rows += entry(shown, key.help, width, KEY)
+            rows += entry(label(keys.get(key.id, key.keys)), key.help, width, KEY)
     group, listed_ids = "", {key.id for key in first}
     for key in listed:
         if key.id in listed_ids:
@@ -152,7 +151,7 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
 
 
 def _line(help: str, keys: str) -> str:
-    return f"{help}  ({label(keys.split(',')[0])})"
+    return f"{help}  ({label(keys)})"
 
 
 # ---------------- what every number is: its unit, its window and its source

@@ -25,7 +25,7 @@ from tfmon.ui.render.table import (
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.page import WHEEL_ROWS, Page, bound
+from tfmon.ui.screens.page import FRAME_ROWS, WHEEL_ROWS, Page, bound
 
 _NO_ENTRY, _HEAD = -1, -2
 """What a row of the body is that shows no entry: nothing to click, or the names of the columns."""
@@ -165,7 +165,8 @@ class ScrollPage(Page):
         self.go_to(self.cursor + direction)
 
     def action_scroll_page(self, direction: int) -> None:
-        self.go_to(self.cursor + direction * self.page_rows)
+        rows = max(1, self.app.size.height - FRAME_ROWS - 1)  # one row stays in sight
+        self.go_to(self.cursor + direction * rows)
 
     def action_scroll_home(self) -> None:
         self.go_to(0)

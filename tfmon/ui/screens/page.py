@@ -201,11 +201,6 @@ class Page(MonitorScreen):
     def on_mount(self) -> None:
         self.redraw()
 
-    @property
-    def page_rows(self) -> int:
-        """How far a key goes that turns pages: one row stays in sight."""
-        return max(1, self.app.size.height - FRAME_ROWS - 1)
-
     def key(self, binding: str) -> str:
         """Return how a key is written."""
         return key_of(binding, self.monitor.view.keys)
@@ -286,7 +281,8 @@ class OneLanePage(Page):
     @property
     def lane(self) -> LaneState | None:
         """The lane that is shown; None where there is none."""
-        return self.monitor.shown_lane
+        lanes = self.monitor.snapshot.lanes
+        return lanes[self.monitor.lane % len(lanes)] if lanes else None
 
     def lane_hints(self) -> list[Hint]:
         """Return the key that goes to the next lane, where there are several."""
