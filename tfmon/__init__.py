@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 else:  # a type checker is to see no more names than there are
 
     def __getattr__(name: str) -> object:
-        """Load a public name."""
         if name not in __all__:
             raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
         import tfmon.api.python

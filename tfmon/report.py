@@ -78,7 +78,6 @@ class Step:
         return self
 
     def __exit__(self, *failed: object) -> None:
-        """End the step."""
         if self._lane is not None:
             self._call_ns = time.monotonic_ns() - self._began_ns
             with _guard():

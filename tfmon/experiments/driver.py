@@ -30,11 +30,6 @@ class FailedError(Exception):
     """What the experiment waits for cannot happen; the text says why."""
 
 
-def _ended(lane: LaneState) -> Exception:
-    reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
-    return StoppedError(reason) if lane.command else FailedError(reason)
-
-
 def why_ended(error: Exception) -> str:
     """Return why an experiment ended before all was measured."""
     if isinstance(error, StoppedError | FailedError):
@@ -84,7 +79,8 @@ class LaneDriver:
         """Raise FailedError if a lane does not train any more, StoppedError where nothing may start it again."""
         lane = self.lane(name)
         if lane.over or lane.ending is not None:
-            raise _ended(lane)
+            reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
+            raise StoppedError(reason) if lane.command else FailedError(reason)
 
     def slices_ended(self, lane: str) -> int:
         """Return how many slices of a lane have ended since the experiment began."""

@@ -73,7 +73,6 @@ class Recording:
             raise
 
     def __enter__(self) -> Recording:
-        """Return the recording."""
         return self
 
     def __exit__(
@@ -87,7 +86,6 @@ class Recording:
         self._file.close()
 
     def __len__(self) -> int:
-        """Return how many events it has."""
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
@@ -105,7 +103,8 @@ class Recording:
         try:
             event: Event = codec.read(codec.parse(line), Event)
         except CodecError as error:
-            raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
+            hint = _written_by(self.header.tfmon)
+            raise RecordingError(f"{self.path}: event {place + 1}: {error}", hint) from None
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
@@ -121,7 +120,8 @@ class Recording:
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known
         except CodecError as error:
-            raise RecordingError(f"{self.path}: after event {place}: {error}", self._hint()) from None
+            hint = _written_by(self.header.tfmon)
+            raise RecordingError(f"{self.path}: after event {place}: {error}", hint) from None
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
     def last_known(self, place: int) -> int:
@@ -224,10 +224,7 @@ class Recording:
         return RecordingError(f"{self.path} is too large: more than {LARGEST_BYTES >> 30} GiB uncompressed")
 
     def _damaged(self, what: str, line: int) -> RecordingError:
-        return RecordingError(f"{self.path}, line {line}: {what}", self._hint())
-
-    def _hint(self) -> str:
-        return _written_by(self.header.tfmon)
+        return RecordingError(f"{self.path}, line {line}: {what}", _written_by(self.header.tfmon))
 
 
 def _written_by(version: str) -> str:

@@ -134,7 +134,6 @@ class Writer:
     """
 
     def __init__(self, path: Path, fd: int) -> None:
-        """Write to a file that `library` has opened."""
         self.path = path
         self.written_bytes = 0
         self.events = self.events_written = 0

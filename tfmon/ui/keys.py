@@ -118,31 +118,16 @@ KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 BY_ID = {key.id: key for key in KEYS}
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A page that stands beside the race."""
-
-    name: str
-    binding: str
-    """Id of the key that shows it from anywhere."""
-
-    @property
-    def action(self) -> str:
-        """What that key does; the race is shown where all else is closed."""
-        return "show_tab('race')" if self.name == "race" else BY_ID[self.binding].action
+TABS = {
+    "race": "close", "lane": "lane.detail", "log": "lane.log", "knobs": "knobs", "profile": "lane.profile",
+    "gpus": "gpus", "doctor": "doctor", "runs": "runs",
+}  # fmt: skip
+"""The pages that stand beside the race, each with the id of the key that shows it from anywhere."""
 
 
-TABS = (
-    Tab("race", "close"),
-    Tab("lane", "lane.detail"),
-    Tab("log", "lane.log"),
-    Tab("knobs", "knobs"),
-    Tab("profile", "lane.profile"),
-    Tab("gpus", "gpus"),
-    Tab("doctor", "doctor"),
-    Tab("runs", "runs"),
-)
-TAB_NAMES = tuple(tab.name for tab in TABS)
+def tab_action(name: str) -> str:
+    """Return the action that shows a page beside the race, or the race, where all else is closed."""
+    return "show_tab('race')" if name == "race" else BY_ID[TABS[name]].action
 
 
 _WRITTEN = {
@@ -158,14 +143,10 @@ def watches(action: str) -> bool:
     return action in _WATCHING or action.partition("(")[0] in _WATCHING
 
 
-WATCHING_KEYS = tuple(key for key in RACE_KEYS if watches(key.action))
-"""Keys of the race screen that a replay has, too."""
-
-
 def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
     """Return the keys that the help of a race, of a replay or of a sweep lists."""
     if replay:
-        return (*REPLAY_KEYS, *WATCHING_KEYS, *PAGE_KEYS)
+        return (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)), *PAGE_KEYS)
     if sweep:
         return (*SWEEP_KEYS, *PAGE_KEYS, BY_ID["picture"], BY_ID["report"], STOP)
     return (*RACE_KEYS, *PAGE_KEYS, STOP)

@@ -48,7 +48,6 @@ class Monitor:
         readonly: bool = False,
         below: Monitor | None = None,
     ) -> None:
-        """Show nothing yet; `below` is what is shown again once this one is left."""
         self.app, self.source, self.below, self.palette = app, source, below, palette
         self._make = make
         self.analysis = analyse(source.snapshot())

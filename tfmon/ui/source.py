@@ -14,7 +14,7 @@ from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING
 from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
 from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import TAB_NAMES, key_of
+from tfmon.ui.keys import TABS, key_of
 from tfmon.units import Charset
 
 SHARED, OWN = "shared", "own"
@@ -130,7 +130,7 @@ class Source:
     """After which files are named; empty for the scenario of the race."""
     file: str = ""
     """Where it is recorded; empty for where the snapshot says."""
-    tabs: tuple[str, ...] = TAB_NAMES
+    tabs: tuple[str, ...] = tuple(TABS)
     runs: Runs | None = None
     scenarios: Callable[[], Sequence[ScenarioRow]] = tuple
     table: Callable[[], str] = str

@@ -1,16 +1,7 @@
 """All that tfmon uses of Textual's private side, and the terminal's output, which needs it.
 
-No other module touches a name of Textual that begins with an underscore. What is used:
-
-- `Driver._file`: a driver for a terminal writes there, in a thread of its own; `write` hands text to that thread.
-- `App._driver`, `App._sync_available`: write a frame, which the terminal shows at once.
-- `App._display`, `App._set_pointer_shape`, `App._handle_exception`: overridden.
-- `App._batch_count`, `Screen._compositor`, `Screen._layout_required`, `Screen._dirty_widgets`,
-  `Widget._repaint_required`: tell whether Textual is about to paint by itself.
-- `LinuxDriver.run_input_thread` waits for keys with `selectors.SelectSelector`, looked up in its module.
-- `textual._styles_cache.StylesCache.get_inner_outer`.
-
-`tests/ui/test_textual_compat.py` says which of them a new version of Textual lacks.
+No other module touches a name of Textual that begins with an underscore. `tests/ui/test_textual_compat.py` lists
+all that are used, and says which of them a new version of Textual lacks.
 """
 
 from __future__ import annotations

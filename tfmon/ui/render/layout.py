@@ -11,7 +11,7 @@ from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID, TABS, Tab, key_of
+from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
 from tfmon.ui.render.rows import DIM, KEY, STRONG, TEXT, Row, Span, cells, crop, fit
 from tfmon.ui.render.verdict import shows
 from tfmon.ui.source import Display, shared_value, targets
@@ -157,25 +157,25 @@ class Hint:
 
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
     """Return the tabs with their keys, and where each is clicked; where there is no room, words go first."""
-    shown = [tab for tab in TABS if tab.name in names]
+    shown = [tab for tab in TABS if tab in names]
     parts = [_tab_spans(tab, current, keys, words=True) for tab in shown]
     if sum(map(cells, parts)) > width:
         parts = [_tab_spans(tab, current, keys, words=False) for tab in shown]
-    while sum(map(cells, parts)) > width and shown[0].name != current and current in names:
+    while sum(map(cells, parts)) > width and shown[0] != current and current in names:
         shown, parts = shown[1:], parts[1:]
     row: list[Span] = []
     zones: list[Zone] = []
     for tab, spans in zip(shown, parts, strict=True):
-        zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab.action))
+        zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab_action(tab)))
         row += spans
     return fit(row, width), zones
 
 
-def _tab_spans(tab: Tab, current: str, keys: Mapping[str, str], *, words: bool) -> list[Span]:
+def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, words: bool) -> list[Span]:
     """Return a tab with its key, in brackets if it is the current one, with its word or without."""
-    here = tab.name == current
-    label = f" {tab.name}" if words or here else ""
-    key, style = key_of(tab.binding, keys), STRONG if here else DIM
+    here = tab == current
+    label = f" {tab}" if words or here else ""
+    key, style = key_of(TABS[tab], keys), STRONG if here else DIM
     return [("[" if here else " ", STRONG), (key, KEY), (label, style), ("]" if here else " ", STRONG)]
 
 

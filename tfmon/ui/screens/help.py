@@ -27,7 +27,6 @@ class HelpPage(ScrollPage):
     title_text = "Help"
 
     def __init__(self, monitor: Monitor) -> None:
-        """Explain the keys of the page that is shown first."""
         super().__init__(monitor)
         of = monitor.app.screen
         self._first = keys_of_page(of) if isinstance(of, Page) else ()
