@@ -100,12 +100,7 @@ def export(
 
 
 def write_html(
-    make: Callable[[], Report],
-    target: Path,
-    *,
-    everything: bool,
-    force: bool,
-    err: bool = False,
+    make: Callable[[], Report], target: Path, *, everything: bool, force: bool, err: bool = False
 ) -> None:
     """Write a report as a page, and say where; the script of the charts is put together while it is made."""
     import platform

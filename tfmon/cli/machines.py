@@ -106,14 +106,21 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
       tfmon hosts me@gpu2 gpu3
       tfmon hosts --ray
     """
+    from tfmon.api.options import ray_cluster
+    from tfmon.reports.checks import hosts_to_json, hosts_to_text, nodes_to_json, nodes_to_text
+
     if address is not None:
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
-        _list_nodes(address, ray_python, as_json)
+        with options.errors_as_json(as_json):
+            cluster = ray_cluster(address, ray_python)
+            assert cluster is not None
+            nodes = cluster.nodes()
+        options.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
+        sys.exit(EXIT_FINE)
     from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
-    from tfmon.reports.checks import hosts_to_json, hosts_to_text
 
     wanted = tuple(dict.fromkeys(names or config_file().hosts))
     if not wanted:
@@ -128,18 +135,6 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     options.echo(json.dumps(hosts_to_json(found, here), indent=2) if as_json else hosts_to_text(found, here))
     unusable = any(one.error or not one.machine.tensorflow for one in found)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
-
-
-def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
-    from tfmon.api.options import ray_cluster
-    from tfmon.reports.checks import nodes_to_json, nodes_to_text
-
-    with options.errors_as_json(as_json):
-        cluster = ray_cluster(address, python)
-        assert cluster is not None
-        nodes = cluster.nodes()
-    options.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
-    sys.exit(EXIT_FINE)
 
 
 @click.command(short_help="Show the settings in effect.")

@@ -211,10 +211,8 @@ class _HtmlWriter:
         shown = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
         made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
         if self._hide is not keep:
-            made += (
-                f" {HIDDEN} stands for names of machines and users, for what other users run, and for what looks "
-            )
-            made += "like a secret."
+            what = "names of machines and users, for what other users run, and for what looks like a secret"
+            made += f" {HIDDEN} stands for {what}."
         summary = "The result as JSON; it also stands in this file under the id tfmon-result"
         return self._tag(
             "section",

@@ -34,12 +34,7 @@ NO_STEPS_NS = 30_000_000_000
 
 
 def progress_rows(
-    lane: LaneState,
-    now_ns: int,
-    width: int,
-    height: int,
-    accent: str,
-    first: str = _WORDS[0],
+    lane: LaneState, now_ns: int, width: int, height: int, accent: str, first: str = _WORDS[0]
 ) -> list[Row]:
     """Return at which stage the lane is, and for how long; from `LIST_ROWS` rows on, all stages are listed."""
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)

@@ -166,24 +166,18 @@ class _Past:
     """
 
     def __init__(
-        self,
-        points: Sequence[Point],
-        fine: Sequence[Stretch],
-        coarse: Sequence[Stretch],
-        latest: Stretch | None,
+        self, points: Sequence[Point], fine: Sequence[Stretch], coarse: Sequence[Stretch], latest: Stretch | None
     ) -> None:
         self.points, self.fine, self.coarse, self.latest = points, fine, coarse, latest
 
-    def _ends(self) -> tuple[object, ...]:
-        return tuple(one[-1] if one else None for one in (self.points, self.fine, self.coarse))
+    def _key(self) -> tuple[object, ...]:
+        return self.latest, *(id(one[-1]) if one else None for one in (self.points, self.fine, self.coarse))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Past) or self.latest != other.latest:
-            return False
-        return all(mine is its for mine, its in zip(self._ends(), other._ends(), strict=True))
+        return isinstance(other, _Past) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.latest, *map(id, self._ends())))
+        return hash(self._key())
 
 
 def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:

@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.knobs import Knob, short_name
+from tfmon.model.knobs import short_name
 from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
@@ -18,7 +18,7 @@ from tfmon.ui.render.rows import DIM, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry, matches
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import Dialog, bound
-from tfmon.ui.source import Display, Runs, ScenarioRow, Source, shared_value, targets
+from tfmon.ui.source import Runs, ScenarioRow, Source, shared_value, targets
 
 
 class KnobPage(ListPage):
@@ -40,7 +40,15 @@ class KnobPage(ListPage):
         view = self.monitor.view
         chosen = next((lane for lane in snapshot.lanes if lane.spec.name == view.focused), None)
         self.title_text = f"Knobs of {'all lanes' if chosen is None else f'{chosen.spec.id} {chosen.title}'}"
-        return [knob_entry(snapshot, view, knob) for knob in snapshot.race.knobs]
+        entries = []
+        for knob in snapshot.race.knobs:
+            now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
+            differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
+            kind = "while it trains" if knob.kind == "live" else "restarts the lane"
+            texts = ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM))
+            whole = f"{knob.help} Takes {knob.allowed()}." + (" The lanes differ in it." if differs else "")
+            entries.append(Entry(knob.name, texts, whole=whole, mark="≠" if differs else " "))
+        return entries
 
     def own_hints(self) -> list[Hint]:
         hints = super().own_hints()
@@ -55,19 +63,6 @@ class KnobPage(ListPage):
     def action_step(self, direction: int) -> None:
         if self.entry is not None:
             self.action_step_knob(str(self.entry.id), direction)
-
-
-def knob_entry(snapshot: Snapshot, view: Display, knob: Knob) -> Entry:
-    """Return a knob as an entry of the list; it is marked where the lanes differ in it."""
-    now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
-    differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
-    kind = "while it trains" if knob.kind == "live" else "restarts the lane"
-    return Entry(
-        knob.name,
-        ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM)),
-        whole=f"{knob.help} Takes {knob.allowed()}." + (" The lanes differ in it." if differs else ""),
-        mark="≠" if differs else " ",
-    )
 
 
 class Picker(ListPage, Dialog):
