@@ -30,6 +30,7 @@ from tfmon.ui.render.rows import (
     lane_style,
     large,
     strong,
+    wrap,
 )
 from tfmon.ui.render.verdict import last_figures
 from tfmon.ui.source import Display
@@ -225,7 +226,8 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
         first = f"connecting to {lane.spec.host}"
     rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
-    chosen = readings.chosen_rows(lane, width)
+    why = wrap(lane.spec.chosen, width - readings.LABEL_CELLS, 2)
+    chosen = [readings.labelled("" if place else "device", (line, TEXT)) for place, line in enumerate(why)]
     return [*rows, BLANK, *chosen, *(makers[name]() for name in names)][:height]
 
 

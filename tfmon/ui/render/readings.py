@@ -143,16 +143,6 @@ def memory_row(lane: LaneState) -> Row:
     return labelled("memory", (units.reading(value, units.memory), DIM if isinstance(value, Missing) else TEXT))
 
 
-def chosen_rows(lane: LaneState, width: int) -> list[Row]:
-    """Say why the lane has this GPU, where tfmon chose it; no row where the user named it."""
-    if not lane.spec.chosen:
-        return []
-    return [
-        labelled("" if place else "device", (line, TEXT))
-        for place, line in enumerate(wrap(lane.spec.chosen, width - LABEL_CELLS, 2))
-    ]
-
-
 _PARTS = (
     ("input", "input_pct", "█"),
     ("copy", "copy_pct", "▚"),

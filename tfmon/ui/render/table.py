@@ -241,12 +241,6 @@ def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
     return tuple(places)
 
 
-def columns_at(columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> tuple[Column, ...]:
-    """Return the columns at these places, for a list."""
-    shown = [columns[at] for at in places]
-    return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
-
-
 def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> Entry:
     """Return a row as an entry of a list, with the columns at these places."""
     last = len(columns) - 1

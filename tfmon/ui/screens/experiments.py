@@ -18,16 +18,7 @@ from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, spread, wrap
-from tfmon.ui.render.table import (
-    Column,
-    Entry,
-    answer_rows,
-    columns_at,
-    curve_rows,
-    entry_of,
-    history_rows,
-    places_in,
-)
+from tfmon.ui.render.table import Column, Entry, answer_rows, curve_rows, entry_of, history_rows, places_in
 from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.source import targets, to_improve
@@ -98,7 +89,8 @@ class SeriesPage(ListPage):
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         """The columns that have room."""
-        return columns_at(self.table.columns, self._places)
+        shown = [self.table.columns[at] for at in self._places]
+        return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the rows of the table; the same list as long as nothing has changed."""

@@ -208,15 +208,11 @@ def verdict_lines(analysis: Analysis) -> list[str]:
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
     lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *finish_lines(snapshot)]
-    return [*filter(None, lines), *_differing(snapshot)]
-
-
-def _differing(snapshot: Snapshot) -> Iterator[str]:
     for lane in snapshot.lanes if snapshot.differing else ():
-        settings = [
-            f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs
-        ]
-        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(settings)}"
+        differing = [(knob, value) for knob, value, differs in ordered_settings(lane) if differs]
+        settings = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in differing)
+        lines.append(f"{lane.spec.id}: {lane.spec.place}, {settings}")
+    return [*filter(None, lines)]
 
 
 def continued(command: str, width: int) -> Sequence[str]:
