@@ -32,7 +32,7 @@ from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
 from tfmon.reports.text import fitted
-from tfmon.ui.render.rows import WARN
+from tfmon.ui.render.style import WARN
 from tfmon.ui.render.verdict import verdict_rows
 from tfmon.ui.source import Display
 

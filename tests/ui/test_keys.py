@@ -24,7 +24,8 @@ from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, key_of, label, without_arrows
 from tfmon.ui.render import hosts
-from tfmon.ui.render.rows import TEXT, cells, plain, to_ascii
+from tfmon.ui.render.rows import TEXT, cells, plain
+from tfmon.ui.render.style import to_ascii
 from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.race import RaceScreen

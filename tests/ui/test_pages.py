@@ -9,7 +9,8 @@ from textual.events import MouseScrollDown
 from tfmon.errors import TfmonError
 from tfmon.ui.keys import KEYS
 from tfmon.ui.render.layout import TABS, Hint, hint_row, tab_action, tab_row
-from tfmon.ui.render.rows import plain, to_ascii
+from tfmon.ui.render.rows import plain
+from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.table import (
     Column,
     Entry,

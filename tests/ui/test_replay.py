@@ -15,7 +15,8 @@ from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
-from tfmon.ui.render.rows import cells, to_ascii
+from tfmon.ui.render.rows import cells
+from tfmon.ui.render.style import to_ascii
 from tfmon.ui.screens.help import HelpPage
 from tfmon.ui.screens.replay import TAKEN, cell_of, keys_row, time_of, timeline_row
 

@@ -8,22 +8,8 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from tfmon.ui.canvas import changes
-from tfmon.ui.render.rows import (
-    DIM,
-    TROUBLE,
-    WARN,
-    Look,
-    cells,
-    crop,
-    fit,
-    lane_style,
-    large,
-    palette,
-    spread,
-    themes,
-    to_ascii,
-    wrap,
-)
+from tfmon.ui.render.rows import DIM, cells, crop, fit, large, spread, wrap
+from tfmon.ui.render.style import TROUBLE, WARN, Look, lane_style, palette, themes, to_ascii
 from tfmon.units import charset
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -26,7 +26,7 @@ FILE_VARIABLE = "TFMON_CONFIG"
 
 
 def _themes() -> Sequence[str]:
-    from tfmon.ui.render.rows import themes
+    from tfmon.ui.render.style import themes
 
     return themes()
 

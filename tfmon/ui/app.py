@@ -19,7 +19,7 @@ from textual.theme import Theme
 
 from tfmon.ui.keys import without_arrows
 from tfmon.ui.monitor import Ending, Monitor
-from tfmon.ui.render.rows import Look, palette
+from tfmon.ui.render.style import Look, palette
 from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.source import Source
 from tfmon.ui.textual_compat import TerminalApp

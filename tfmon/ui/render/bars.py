@@ -10,7 +10,8 @@ from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts
-from tfmon.ui.render.rows import DIM, KEY, STRONG, TEXT, WARN, Row, Span, cells, fit, meter, spread, strong
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit, meter, spread
+from tfmon.ui.render.style import KEY, STRONG, WARN, strong
 from tfmon.ui.render.verdict import elapsed, shows
 from tfmon.ui.source import Display, effect, in_effect, reachable, running_line, targets
 

@@ -18,8 +18,9 @@ from tfmon.model.lane_statistics import KnobMark
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import series
-from tfmon.ui.render.rows import DIM, Row, crop, cut, faint
+from tfmon.ui.render.rows import DIM, Row, crop, cut
 from tfmon.ui.render.series import Metric, TimeAxis, metric_of
+from tfmon.ui.render.style import faint
 from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 from tfmon.units import Charset
 

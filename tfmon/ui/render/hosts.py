@@ -13,7 +13,8 @@ from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, TROUBLE, WARN, Row, banded, cells, strong
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells
+from tfmon.ui.render.style import TROUBLE, WARN, banded, strong
 
 # ---------------------------------------------------------------- the machines of a race
 

@@ -12,7 +12,8 @@ from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
-from tfmon.ui.render.rows import DIM, KEY, STRONG, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.style import KEY, STRONG
 from tfmon.ui.render.verdict import shows
 from tfmon.ui.source import Display, shared_value, targets
 

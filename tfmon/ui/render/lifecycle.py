@@ -18,7 +18,8 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, TROUBLE, Row, crop, spread, strong, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop, spread, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, strong
 
 STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
 _WORDS = (

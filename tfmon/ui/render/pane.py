@@ -16,22 +16,17 @@ from tfmon.ui.render.rows import (
     BLANK,
     DIM,
     LARGE_ROWS,
-    STRONG,
     TEXT,
-    TROUBLE,
-    WARN,
     Row,
     cell_len,
     cells,
-    faint,
     fit,
     fitting_device,
     fitting_name,
-    lane_style,
     large,
-    strong,
     wrap,
 )
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.render.verdict import last_figures
 from tfmon.ui.source import Display
 

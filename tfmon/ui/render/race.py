@@ -13,23 +13,8 @@ from tfmon.ui.render import chart, hosts, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
 from tfmon.ui.render.layout import Layout, Zone, alone, arrange, keys_row, tab_row
 from tfmon.ui.render.pane import chart_width, pane_rows
-from tfmon.ui.render.rows import (
-    BLANK,
-    DIM,
-    STRONG,
-    TEXT,
-    TROUBLE,
-    WARN,
-    Row,
-    cells,
-    fit,
-    fitting_name,
-    lane_style,
-    strong,
-    to_ascii,
-    whole_words,
-    wrap,
-)
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, fit, fitting_name, whole_words, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.verdict import comparison, result_height, result_rows, shows, verdict_lines, verdict_rows
 from tfmon.ui.source import Display, Scale, focused_index
 

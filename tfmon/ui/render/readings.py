@@ -15,7 +15,8 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.readings import Missing, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, banded, cells, meter, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, wrap
+from tfmon.ui.render.style import STRONG, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44

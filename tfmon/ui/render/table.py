@@ -10,23 +10,8 @@ from typing import Any
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
-from tfmon.ui.render.rows import (
-    BLANK,
-    DIM,
-    STRONG,
-    TEXT,
-    TROUBLE,
-    WARN,
-    Row,
-    Span,
-    cell_len,
-    crop,
-    entry,
-    lane_style,
-    plain,
-    strong,
-    wrap,
-)
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, entry, plain, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
 MARK_CELLS = 3

@@ -18,20 +18,8 @@ from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts, lifecycle, readings
-from tfmon.ui.render.rows import (
-    BLANK,
-    DIM,
-    STRONG,
-    TEXT,
-    WARN,
-    Row,
-    cell_len,
-    cells,
-    fit,
-    lane_style,
-    strong,
-    wrap,
-)
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.style import STRONG, WARN, lane_style, strong
 from tfmon.ui.source import Display
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")

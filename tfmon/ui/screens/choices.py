@@ -14,7 +14,8 @@ from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import DIM, TEXT
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry, matches
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import Dialog, bound

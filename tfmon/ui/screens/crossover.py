@@ -16,7 +16,8 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import TEXT, Row, lane_style, strong
+from tfmon.ui.render.rows import TEXT, Row
+from tfmon.ui.render.style import lane_style, strong
 from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
 from tfmon.ui.screens.page import bound, closer
 

@@ -17,7 +17,8 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, spread, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
+from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import Column, Entry, answer_rows, curve_rows, entry_of, history_rows, places_in
 from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer

@@ -18,22 +18,8 @@ from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN
-from tfmon.ui.render.rows import (
-    BLANK,
-    DIM,
-    STRONG,
-    TEXT,
-    TROUBLE,
-    WARN,
-    Row,
-    Span,
-    banded,
-    cell_len,
-    crop,
-    indented,
-    lane_style,
-    meter,
-)
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, indented, meter
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, lane_style
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound

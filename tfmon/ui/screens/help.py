@@ -13,7 +13,8 @@ from textual.screen import Screen
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import BLANK, KEY, STRONG, TEXT, Row, entry, to_ascii
+from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
+from tfmon.ui.render.style import KEY, STRONG, to_ascii
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, closer
 from tfmon.ui.textual_compat import forget_lines

@@ -22,7 +22,8 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row, beside, entry, indented
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry, indented
+from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.units import Charset

@@ -11,7 +11,8 @@ from textual.binding import BindingType
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, WARN, Row
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row
+from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import (
     Column,
     Entry,

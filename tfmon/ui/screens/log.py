@@ -15,7 +15,8 @@ from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import DIM, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import DIM, TEXT
+from tfmon.ui.render.style import TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound

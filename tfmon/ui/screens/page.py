@@ -20,7 +20,8 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import BLANK, STRONG, WARN, Row, cells, cut, fit, spread, strong, to_ascii
+from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
+from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
 from tfmon.ui.source import (
     may_start_again,
     next_values,

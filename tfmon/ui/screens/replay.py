@@ -15,7 +15,8 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import item, item_row
 from tfmon.ui.render.race import RaceFrame, layout_of
-from tfmon.ui.render.rows import DIM, STRONG, TEXT, TROUBLE, WARN, Row, Span, cells, crop, fit, strong, to_ascii
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong, to_ascii
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.race import RaceScreen
 

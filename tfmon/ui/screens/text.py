@@ -17,7 +17,8 @@ from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, DIM, STRONG, TEXT, TROUBLE, WARN, Row, beside, indented, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, indented, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound, closer
 
