@@ -202,7 +202,7 @@ _SCREENS = {
     "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
     "scenarios": ("choices", "Picker"), "crossover": ("experiments", "CrossoverPage"),
-    "new crossover": ("crossover", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
+    "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
 """Where each screen is made: a module of `tfmon.ui.screens`, and what in it takes a monitor."""
