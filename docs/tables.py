@@ -17,7 +17,7 @@ from tfmon.model.knobs import COMMON, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.reports.race_json import to_json
-from tfmon.ui.keys import KEYS
+from tfmon.ui.keys import KEYS, label
 from tfmon.ui.screens.help import SECTIONS
 
 EXAMPLES = Path(__file__).parent / "_build" / "examples"
@@ -34,7 +34,7 @@ def keys() -> str:
     """Return every key by what it is for."""
     groups: dict[str, list[Sequence[str]]] = {}
     for key in KEYS:
-        groups.setdefault(key.group, []).append((_code(key.label), _sentence(key.help)))
+        groups.setdefault(key.group, []).append((_code(label(key.keys)), _sentence(key.help)))
     parts = [f"**{group}**\n\n{table(('key', 'does'), rows)}" for group, rows in groups.items()]
     return "\n\n".join(parts)
 
@@ -102,7 +102,7 @@ def example_report() -> str:
     """Write the report of the example race beside the pages, and return a link to it."""
     from tfmon.api.repeat import command_of
     from tfmon.reports import html
-    from tfmon.reports.private import hides
+    from tfmon.reports.html import hides
     from tfmon.reports.race import of_race
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)

@@ -18,22 +18,19 @@ from tfmon.trainer import Claim, Scenario
 
 
 class DeviceChoice(Scenario):
-    """Example 3 of "load the GPU of an M1 more"."""
-
     batch_size = 64
     examples = 1_024
     contrast = ("threads=1", "threads=auto")
+    source = "load the GPU of an M1 more, example 3"
     claims = (
         Claim(
             id="large-step-uses-all-cores",
-            source="load the GPU of an M1 more, example 3",
             says="a convolution on a batch of 64 is parallel work: all cores beat one",
             first="cpu,threads=auto",
             second="cpu,threads=1",
         ),
         Claim(
             id="gpu-wins-on-large-steps",
-            source="load the GPU of an M1 more, example 3",
             says="a step with enough work is several times faster on the GPU",
             first="gpu",
             second="cpu",
@@ -42,7 +39,6 @@ class DeviceChoice(Scenario):
         ),
         Claim(
             id="metal-wins-on-large-steps",
-            source="load the GPU of an M1 more, example 3",
             says="a step with enough work is faster on the GPU of an M1 than on its CPU",
             first="gpu",
             second="cpu",
@@ -50,35 +46,30 @@ class DeviceChoice(Scenario):
         ),
         Claim(
             id="hiding-the-gpu-selects-metal",
-            source="load the GPU of an M1 more, example 3",
             says="tf.config.set_visible_devices([], 'GPU') selects MPS",
             corrected="it hides every GPU and leaves the CPU; Metal's device has the type GPU too, and MPS is "
             "PyTorch's name: list_physical_devices('MPS') is empty",
         ),
         Claim(
             id="cuda-on-apple-silicon",
-            source="load the GPU of an M1 more, example 3",
             says="on an M1 a CUDA driver is to be installed",
             corrected="there is none: CUDA for macOS ended with 10.2, and never ran on Apple Silicon; the Mac's "
             "GPU needs tensorflow-metal, which works up to TensorFlow 2.19",
         ),
         Claim(
             id="device-scope-around-fit",
-            source="load the GPU of an M1 more, example 3",
             says="`with tf.device(…)` around model.fit trains on that device",
             corrected="half true: the ops follow the scope, but the weights stay where they were made, and cross "
             "over in every step; make, compile and fit the model inside the scope, or in a process of its own",
         ),
         Claim(
             id="one-function-for-both-devices",
-            source="load the GPU of an M1 more, example 3",
             says="one tf.function can be timed on the CPU and then on the GPU",
             corrected="its variables stay on the device where they were made, so the other loop copies all "
             "weights in and all updates out in each step, and both train the same weights",
         ),
         Claim(
             id="xla-is-off-unless-asked-for",
-            source="load the GPU of an M1 more, example 3",
             says="the same Keras code runs the same graph on the CPU and on the GPU",
             corrected="jit_compile='auto' turns XLA on wherever TensorFlow lists a CUDA GPU, even a hidden one, "
             "and off elsewhere; tfmon's knob xla is off in every lane unless you say otherwise",

@@ -16,22 +16,19 @@ from tfmon.trainer import Claim, Scenario
 
 
 class EagerGraph(Scenario):
-    """Example 2 of "load the GPU of an M1 more"."""
-
     batch_size = 32
     examples = 4_096
     contrast = ("graph=off", "graph=on")
+    source = "load the GPU of an M1 more, example 2"
     claims = (
         Claim(
             id="tf-function-beats-eager",
-            source="load the GPU of an M1 more, example 2",
             says="a step under tf.function is faster than the same step run eagerly",
             first="cpu,graph=on",
             second="cpu,graph=off",
         ),
         Claim(
             id="graph-matters-less-for-large-steps",
-            source="load the GPU of an M1 more, example 2",
             says="for a large step there is little between eager and graph",
             first="cpu,graph=on,batch_size=2048",
             second="cpu,graph=off,batch_size=2048",
@@ -39,7 +36,6 @@ class EagerGraph(Scenario):
         ),
         Claim(
             id="xla-beats-graph",
-            source="load the GPU of an M1 more, example 2",
             says="XLA makes the step faster still",
             first="cpu,xla=on",
             second="cpu,graph=on",

@@ -17,16 +17,14 @@ OPERATIONS = 100
 
 
 class FineGrainedOps(Scenario):
-    """Example 3 of "poor GPU performance"."""
-
     variants = ("add", "matmul")
     knobs = (Knob("size", 10, "Rows and columns of each matrix.", low=10, high=4096),)
     without = ("mixed_precision",)
     contrast = ("graph=off", "graph=on")
+    source = "poor GPU performance, example 3"
     claims = (
         Claim(
             id="fine-grained-ops-are-overhead",
-            source="poor GPU performance, example 3",
             says="many small operations are all overhead: one graph of them is far faster than one by one",
             first="cpu,graph=on",
             second="cpu,graph=off",
@@ -34,7 +32,6 @@ class FineGrainedOps(Scenario):
         ),
         Claim(
             id="small-matmul-costs-like-small-add",
-            source="poor GPU performance, example 3",
             says="at 10 × 10 a product, 20 times the arithmetic of an addition, costs less than twice as much",
             first="cpu,variant=add,graph=off",
             second="cpu,variant=matmul,graph=off",
@@ -42,7 +39,6 @@ class FineGrainedOps(Scenario):
         ),
         Claim(
             id="arithmetic-counts-when-large",
-            source="poor GPU performance, example 3",
             says="at 512 × 512 the arithmetic counts: an addition is far cheaper than a matrix product",
             first="cpu,variant=add,size=512",
             second="cpu,variant=matmul,size=512",
@@ -50,7 +46,6 @@ class FineGrainedOps(Scenario):
         ),
         Claim(
             id="xla-fuses-small-ops",
-            source="poor GPU performance, example 3",
             says="XLA makes one kernel of many additions",
             first="cpu,xla=on",
             second="cpu,graph=on",
@@ -58,7 +53,6 @@ class FineGrainedOps(Scenario):
         ),
         Claim(
             id="tiny-ops-lose-on-a-gpu",
-            source="poor GPU performance, example 3",
             says="tiny operations one by one are slower on a GPU than on the CPU",
             first="cpu,graph=off",
             second="gpu,graph=off",

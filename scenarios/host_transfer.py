@@ -19,18 +19,16 @@ from tfmon.trainer import Claim, Knob, Scenario, ScenarioError
 
 
 class HostTransfer(Scenario):
-    """Bottleneck 1 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 32
     prefetch = "off"
     examples = 64
     variants = ("host-feed", "host-batch", "device-resident")
     knobs = (Knob("element_kib", 256, "Size of one example in KiB.", low=1, high=4096),)
     contrast = ("variant=host-feed", "variant=device-resident")
+    source = "poor GPU performance, bottleneck 1"
     claims = (
         Claim(
             id="feeding-costs",
-            source="poor GPU performance, bottleneck 1",
             says="Feeding large batches from the host's memory in every step costs more than training on them.",
             first="cpu,variant=device-resident",
             second="cpu,variant=host-feed",
@@ -38,7 +36,6 @@ class HostTransfer(Scenario):
         ),
         Claim(
             id="no-bus-on-the-cpu",
-            source="poor GPU performance, bottleneck 1",
             says="It is the copy to the device that costs: a CPU lane, which makes none, loses nothing.",
             first="cpu,variant=device-resident",
             second="cpu,variant=host-batch",
@@ -46,7 +43,6 @@ class HostTransfer(Scenario):
         ),
         Claim(
             id="copy-to-the-gpu",
-            source="poor GPU performance, bottleneck 1",
             says="Copying the batch to the GPU in every step costs more than training on it.",
             first="gpu,variant=device-resident",
             second="gpu,variant=host-batch",
@@ -55,7 +51,6 @@ class HostTransfer(Scenario):
         ),
         Claim(
             id="prefetch-stays-on-the-host",
-            source="poor GPU performance, bottleneck 1",
             says="dataset.prefetch(AUTOTUNE) brings the batches to the GPU ahead of the step.",
             corrected="It keeps them in the host's memory; the copy is made when the step is called. What copies "
             "ahead is tf.data.experimental.prefetch_to_device.",

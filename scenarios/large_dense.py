@@ -12,23 +12,20 @@ from tfmon.trainer import Claim, Scenario
 
 
 class LargeDense(Scenario):
-    """Example 3 of "creating and training small models is slower on the GPU"."""
-
     batch_size = 32
     prefetch = "auto"
     examples = 100_000
     contrast = ("prefetch=off", "prefetch=auto")
+    source = "creating and training small models, example 3"
     claims = (
         Claim(
             id="prefetch-speeds-up-training",
-            source="creating and training small models, example 3",
             says="prefetch makes training faster",
             first="cpu,prefetch=auto",
             second="cpu,prefetch=off",
         ),
         Claim(
             id="prefetch-hardly-matters-for-cheap-batches",
-            source="creating and training small models, example 3",
             says="prefetch hardly matters when a batch of 32 is cheap to make",
             first="cpu,prefetch=auto",
             second="cpu,prefetch=off",
@@ -36,7 +33,6 @@ class LargeDense(Scenario):
         ),
         Claim(
             id="bigger-batch-stops-helping",
-            source="creating and training small models, example 3",
             says="a bigger batch raises throughput only until it stops: 8,192 is no faster than 2,048",
             first="cpu,batch_size=8192",
             second="cpu,batch_size=2048",
@@ -44,7 +40,6 @@ class LargeDense(Scenario):
         ),
         Claim(
             id="more-data-make-a-gpu-pay",
-            source="creating and training small models, example 3",
             says="with 100 times the data the GPU wins",
             first="gpu",
             second="cpu",
@@ -52,7 +47,6 @@ class LargeDense(Scenario):
         ),
         Claim(
             id="larger-batches-make-a-gpu-pay",
-            source="creating and training small models, example 3",
             says="with a batch of 8,192 the GPU wins",
             first="gpu,batch_size=8192",
             second="cpu,batch_size=8192",

@@ -19,8 +19,6 @@ from tfmon.trainer import Claim, Knob, Scenario, runs_in_python
 
 
 class ModelCreation(Scenario):
-    """Example 1 of "creating and training small models is slower on the GPU"."""
-
     variants = ("cold", "warm")
     knobs = (
         Knob("width", 128, "Units of each hidden layer.", low=1, high=8192),
@@ -28,17 +26,16 @@ class ModelCreation(Scenario):
     )
     without = ("graph", "xla", "mixed_precision", "sync_every_step")
     contrast = ("variant=cold", "variant=warm")
+    source = "creating and training small models, example 1"
     claims = (
         Claim(
             id="first-creation-is-slower",
-            source="creating and training small models, example 1",
             says="building a model again is slower than cloning an existing one",
             first="cpu,variant=warm",
             second="cpu,variant=cold",
         ),
         Claim(
             id="cloning-is-not-parallel-work",
-            source="creating and training small models, example 1",
             says="cloning models is not parallel work: more cores do not help",
             first="cpu,variant=warm,threads=auto",
             second="cpu,variant=warm,threads=1",
@@ -46,7 +43,6 @@ class ModelCreation(Scenario):
         ),
         Claim(
             id="cloning-costs-by-the-layer",
-            source="creating and training small models, example 1",
             says="a clone costs by its number of layers, hardly by their size: 128 units or 512 are one",
             first="cpu,variant=warm,width=128",
             second="cpu,variant=warm,width=512",
@@ -54,7 +50,6 @@ class ModelCreation(Scenario):
         ),
         Claim(
             id="creating-models-is-slower-on-a-gpu",
-            source="creating and training small models, example 1",
             says="small models are created more slowly on a GPU than on the CPU",
             first="cpu,variant=warm",
             second="gpu,variant=warm",

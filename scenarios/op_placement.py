@@ -26,17 +26,15 @@ class PinnedRelu(tf.keras.layers.Layer):
 
 
 class OpPlacement(Scenario):
-    """Bottleneck 2 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 64
     examples = 4_096
     variants = ("pinned", "free")
     without = ("xla",)
     contrast = ("variant=pinned", "variant=free")
+    source = "poor GPU performance, bottleneck 2"
     claims = (
         Claim(
             id="pinned-op",
-            source="poor GPU performance, bottleneck 2",
             says="One op on the CPU in the middle of a step slows a GPU down.",
             first="gpu,variant=free",
             second="gpu,variant=pinned",
@@ -45,7 +43,6 @@ class OpPlacement(Scenario):
         ),
         Claim(
             id="pinned-op-on-the-cpu",
-            source="poor GPU performance, bottleneck 2",
             says="It is the crossing that costs, not the op: on a CPU the pin makes no difference.",
             first="cpu,variant=free",
             second="cpu,variant=pinned",

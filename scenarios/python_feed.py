@@ -18,24 +18,21 @@ from tfmon.trainer import Claim, Scenario, runs_in_python
 
 
 class PythonFeed(Scenario):
-    """Example 1 of "load the GPU of an M1 more"."""
-
     batch_size = 32
     examples = 10_000
     variants = ("loop", "tf-data")
     without = ("graph", "xla", "mixed_precision")
     contrast = ("variant=loop", "variant=tf-data")
+    source = "load the GPU of an M1 more, example 1"
     claims = (
         Claim(
             id="python-loop-starves-the-step",
-            source="load the GPU of an M1 more, example 1",
             says="train_on_batch in a Python loop is slower than tf.data with a tf.function",
             first="cpu,variant=tf-data",
             second="cpu,variant=loop",
         ),
         Claim(
             id="python-loop-is-amortised",
-            source="load the GPU of an M1 more, example 1",
             says="with a batch of 2,048 the Python loop costs next to nothing",
             first="cpu,variant=tf-data,batch_size=2048",
             second="cpu,variant=loop,batch_size=2048",
@@ -43,7 +40,6 @@ class PythonFeed(Scenario):
         ),
         Claim(
             id="python-loop-starves-a-gpu",
-            source="load the GPU of an M1 more, example 1",
             says="a GPU fed by a Python loop is idle most of the time: tf.data makes it far faster",
             first="gpu,variant=tf-data",
             second="gpu,variant=loop",

@@ -22,10 +22,10 @@ class ResNet50(Scenario):
     examples = 64
     knobs = (Knob("image_size", 224, "Height and width of the images.", low=32, high=512),)
     contrast = ("threads=1", "threads=auto")
+    source = "models of real size"
     claims = (
         Claim(
             id="resnet-uses-all-cores",
-            source="models of real size",
             says="the convolutions of a ResNet-50 keep all cores busy: all train faster than one",
             first="cpu,threads=auto",
             second="cpu,threads=1",
@@ -34,7 +34,6 @@ class ResNet50(Scenario):
         ),
         Claim(
             id="resnet-needs-a-gpu",
-            source="models of real size",
             says="a GPU trains a ResNet-50 at least ten times as fast as the CPU",
             first="gpu",
             second="cpu",

@@ -51,32 +51,28 @@ class BlockLSTM(tf.keras.layers.Layer):
 
 
 class SequentialRNN(Scenario):
-    """Bottleneck 4 of "slow GPU for text on macOS"."""
-
     batch_size = 32
     examples = 1_024
     variants = ("loop", "unrolled", "fused")
     knobs = (Knob("sequence_length", 128, "Tokens in a sequence, one after the other.", low=8, high=1024),)
     without = ("xla", "mixed_precision")
     contrast = ("variant=loop", "variant=fused")
+    source = "text on macOS, bottleneck 4"
     claims = (
         Claim(
             id="fused-rnn-beats-loop",
-            source="text on macOS, bottleneck 4",
             says="one fused kernel for the whole sequence is faster than a loop of small steps",
             first="cpu,variant=fused",
             second="cpu,variant=loop",
         ),
         Claim(
             id="unrolling-saves-the-loop",
-            source="text on macOS, bottleneck 4",
             says="an unrolled LSTM is faster than the while loop of the same steps",
             first="cpu,variant=unrolled",
             second="cpu,variant=loop",
         ),
         Claim(
             id="rnn-is-not-parallel-work",
-            source="text on macOS, bottleneck 4",
             says="the steps of an LSTM run one after the other: more cores do not help",
             first="cpu,variant=loop,threads=auto",
             second="cpu,variant=loop,threads=1",
@@ -84,7 +80,6 @@ class SequentialRNN(Scenario):
         ),
         Claim(
             id="long-sequences-cost-in-proportion",
-            source="text on macOS, bottleneck 4",
             says="four times the length takes about four times as long, as nothing of it runs in parallel",
             first="cpu,sequence_length=64",
             second="cpu,sequence_length=256",
@@ -92,7 +87,6 @@ class SequentialRNN(Scenario):
         ),
         Claim(
             id="gpu-loses-on-an-unfused-rnn",
-            source="text on macOS, bottleneck 4",
             says="without the fused kernel an LSTM is slower on a GPU than on the CPU",
             first="cpu,variant=loop",
             second="gpu,variant=loop",
@@ -100,7 +94,6 @@ class SequentialRNN(Scenario):
         ),
         Claim(
             id="cudnn-saves-the-gpu",
-            source="text on macOS, bottleneck 4",
             says="the fused cuDNN kernel makes an LSTM several times faster on a GPU",
             first="gpu,variant=fused",
             second="gpu,variant=loop",

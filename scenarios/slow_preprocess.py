@@ -42,8 +42,6 @@ def toil(images, rounds):
 
 
 class SlowPreprocess(Scenario):
-    """Examples 1 and 2 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 32
     prefetch = "off"
     parallel_calls = "off"
@@ -53,10 +51,10 @@ class SlowPreprocess(Scenario):
         Knob("cpu_cost_ms", 1.0, "Work on each image, in milliseconds of a core.", kind="live", low=0, high=1000),
     )
     contrast = ("parallel_calls=off", "parallel_calls=auto")
+    source = "poor GPU performance, example 2"
     claims = (
         Claim(
             id="parallel-map",
-            source="poor GPU performance, example 2",
             says="A parallel map beats a serial one.",
             first="cpu,parallel_calls=auto",
             second="cpu,parallel_calls=off",
@@ -71,14 +69,12 @@ class SlowPreprocess(Scenario):
         ),
         Claim(
             id="augment-in-step",
-            source="poor GPU performance, example 2",
             says="Augmenting whole batches inside the step beats a serial map over the images.",
             first="cpu,variant=in-step",
             second="cpu,variant=map",
         ),
         Claim(
             id="augment-on-gpu",
-            source="poor GPU performance, example 2",
             says="Augmenting on the GPU, inside the step, beats even a parallel map on the host.",
             first="gpu,variant=in-step",
             second="gpu,variant=map,parallel_calls=auto,prefetch=auto",
@@ -104,7 +100,6 @@ class SlowPreprocess(Scenario):
         ),
         Claim(
             id="map-runs-on-the-host",
-            source="poor GPU performance, example 2",
             says="dataset.map with AUTOTUNE and TensorFlow ops augments on the GPU.",
             corrected="Datasets have CPU kernels only, and AUTOTUNE sets a number of threads: the host does it "
             "all, unless the function itself names a device.",

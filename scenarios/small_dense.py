@@ -12,16 +12,14 @@ from tfmon.trainer import Claim, Scenario
 
 
 class SmallDense(Scenario):
-    """Example 2 of "creating and training small models is slower on the GPU"."""
-
     batch_size = 10
     prefetch = "off"
     examples = 1_000
     contrast = ("batch_size=10", "batch_size=256")
+    source = "creating and training small models, example 2"
     claims = (
         Claim(
             id="bigger-batch-raises-throughput",
-            source="creating and training small models, example 2",
             says="a batch of 256 instead of 10 trains many times the examples a second",
             first="cpu,batch_size=256",
             second="cpu,batch_size=10",
@@ -29,7 +27,6 @@ class SmallDense(Scenario):
         ),
         Claim(
             id="small-model-is-dispatch",
-            source="creating and training small models, example 2",
             says="a small step is overhead, not arithmetic: two cores are no faster than one",
             first="cpu,threads=auto",
             second="cpu,threads=1",
@@ -37,7 +34,6 @@ class SmallDense(Scenario):
         ),
         Claim(
             id="small-model-is-slower-on-a-gpu",
-            source="creating and training small models, example 2",
             says="a small model on little data trains faster on the CPU than on a GPU",
             first="cpu",
             second="gpu",

@@ -16,16 +16,14 @@ from tfmon.trainer import Claim, Scenario
 
 
 class TensorCoreShapes(Scenario):
-    """Bottleneck 4 of "why TensorFlow's GPU is slow"."""
-
     batch_size = 256
     examples = 4_096
     variants = ("1023", "1024")
     contrast = ("variant=1023", "variant=1024")
+    source = "poor GPU performance, bottleneck 4"
     claims = (
         Claim(
             id="shapes-16-bit",
-            source="poor GPU performance, bottleneck 4",
             says="In 16 bits a GPU is faster with dimensions that are multiples of 8.",
             first="gpu,variant=1024,mixed_precision=float16,batch_size=2048",
             second="gpu,variant=1023,mixed_precision=float16,batch_size=2048",
@@ -34,7 +32,6 @@ class TensorCoreShapes(Scenario):
         ),
         Claim(
             id="mixed-precision-gpu",
-            source="poor GPU performance, bottleneck 4",
             says="Mixed precision makes a GPU faster.",
             first="gpu,variant=1024,mixed_precision=float16,batch_size=2048",
             second="gpu,variant=1024,batch_size=2048",
@@ -43,7 +40,6 @@ class TensorCoreShapes(Scenario):
         ),
         Claim(
             id="shapes-on-the-cpu",
-            source="poor GPU performance, bottleneck 4",
             says="It is about tensor cores: a CPU is as fast with 1,023 as with 1,024.",
             first="cpu,variant=1024",
             second="cpu,variant=1023",
@@ -51,7 +47,6 @@ class TensorCoreShapes(Scenario):
         ),
         Claim(
             id="mixed-precision-on-the-cpu",
-            source="poor GPU performance, bottleneck 4",
             says="Mixed precision makes training faster.",
             first="cpu,variant=1024,mixed_precision=bfloat16",
             second="cpu,variant=1024",

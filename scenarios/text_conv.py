@@ -17,31 +17,27 @@ from tfmon.trainer import Claim, Scenario
 
 
 class TextConv(Scenario):
-    """Example 3 of "why TensorFlow's GPU is slow for text on macOS"."""
-
     batch_size = 64
     prefetch = "off"
     parallel_calls = "off"
     examples = 4_096
     contrast = ("prefetch=off", "prefetch=auto")
+    source = "text on macOS, example 3"
     claims = (
         Claim(
             id="prefetch-hides-latency",
-            source="text on macOS, example 3",
             says="Prefetch hides the time that the pipeline takes.",
             first="cpu,prefetch=auto",
             second="cpu,prefetch=off",
         ),
         Claim(
             id="cache-ids",
-            source="text on macOS, example 3",
             says="Keeping the ids in a cache beats looking up the same words in every epoch.",
             first="cpu,cache=on",
             second="cpu,cache=off",
         ),
         Claim(
             id="prefetch-nothing-to-hide",
-            source="text on macOS, example 3",
             says="Prefetch speeds up training.",
             first="cpu,cache=on,prefetch=auto",
             second="cpu,cache=on,prefetch=off",
@@ -50,7 +46,6 @@ class TextConv(Scenario):
         ),
         Claim(
             id="conv-gpu",
-            source="text on macOS, example 3",
             says="With more data and a convolution the GPU is worth it.",
             first="gpu,prefetch=auto,parallel_calls=auto",
             second="cpu,prefetch=auto,parallel_calls=auto",

@@ -17,14 +17,13 @@ from tfmon.trainer import Claim, Scenario
 
 
 class TextTiny(Scenario):
-    """Examples 1 and 2 of "why TensorFlow's GPU is slow for text on macOS", with the ids made in one place."""
-
     batch_size = 8
     cache = True
     examples = 1_024
     variants = ("in-model", "in-tf-data")
     without = ("xla",)
     contrast = ("variant=in-model", "variant=in-tf-data")
+    source = "text on macOS, example 1"
     claims = (
         Claim(
             id="tiny-batch",
@@ -36,14 +35,12 @@ class TextTiny(Scenario):
         ),
         Claim(
             id="vectorize-in-pipeline",
-            source="text on macOS, example 1",
             says="Making the ids in the pipeline, once, beats making them inside the model in every step.",
             first="cpu,variant=in-tf-data",
             second="cpu,variant=in-model",
         ),
         Claim(
             id="vectorize-in-pipeline-gpu",
-            source="text on macOS, example 1",
             says="On a GPU as well, making the ids in the pipeline beats making them inside the model.",
             first="gpu,variant=in-tf-data",
             second="gpu,variant=in-model",
@@ -59,7 +56,6 @@ class TextTiny(Scenario):
         ),
         Claim(
             id="string-ops-cpu-only",
-            source="text on macOS, example 1",
             says="TextVectorization under tf.device('/GPU:0') runs on the GPU.",
             corrected="String ops have CPU kernels only. Soft placement, on by default, moves them to the CPU "
             "without a word; with it off, or with jit_compile=True, the step is refused.",

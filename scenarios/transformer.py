@@ -39,10 +39,10 @@ class Transformer(Scenario):
         Knob("blocks", 6, "Transformer blocks, one after the other.", low=1, high=48),
     )
     contrast = ("sequence_length=128", "sequence_length=256")
+    source = "models of real size"
     claims = (
         Claim(
             id="long-texts-cost-more-than-in-proportion",
-            source="models of real size",
             says="attention makes twice the length take more than twice as long",
             first="cpu,sequence_length=128",
             second="cpu,sequence_length=256",
@@ -51,7 +51,6 @@ class Transformer(Scenario):
         ),
         Claim(
             id="transformer-needs-a-gpu",
-            source="models of real size",
             says="a GPU trains transformer blocks at least ten times as fast as the CPU",
             first="gpu",
             second="cpu",

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from tfmon.api.python import diff, race, sweep
     from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
-    from tfmon.recordings.gate import Gate
+    from tfmon.recordings.compare import Gate
 else:  # a type checker is to see no more names than there are
 
     def __getattr__(name: str) -> object:
-        """Load a public name."""
         if name not in __all__:
             raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
         import tfmon.api.python

@@ -24,9 +24,8 @@ from tfmon.model.race import Claim
 
 PACKAGE = Path(__file__).resolve().parent
 _ATTRIBUTES = {
-    "knobs", "variants", "without", "contrast", "claims", "examples", *(knob.name for knob in COMMON),
+    "knobs", "variants", "without", "contrast", "source", "claims", "examples", *(knob.name for knob in COMMON),
 }  # fmt: skip
-"""Class attributes that are read."""
 _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 
@@ -41,7 +40,6 @@ class ScenarioInfo:
     title: str
     """First line of the file's docstring."""
     doc: str = ""
-    """The rest of the docstring."""
     knobs: tuple[Knob, ...] = ()
     """All knobs, with this scenario's defaults."""
     contrast: tuple[str, ...] = ()
@@ -49,7 +47,6 @@ class ScenarioInfo:
     examples: int | None = None
     """Number of examples; None if the file does not say it."""
     claims: tuple[Claim, ...] = ()
-    """Claims that `tfmon verify` measures."""
     command: tuple[str, ...] = ()
     """The user's own command, raced instead of a scenario; empty for a scenario."""
 
@@ -72,11 +69,7 @@ def own_folder() -> Path:
 
 
 def list_scenarios() -> list[ScenarioInfo]:
-    """Return the infos of all scenarios, grouped by their origin; unreadable files are skipped.
-
-    Of two with the same name the first counts, as for `race`: a file in the working directory cannot replace a
-    built-in scenario.
-    """
+    """Return all scenarios that can be read, by origin; of two of one name the first counts, as for `race`."""
     infos: dict[str, ScenarioInfo] = {}
     for origin, path in _candidates():
         with contextlib.suppress(UsageError):
@@ -86,11 +79,7 @@ def list_scenarios() -> list[ScenarioInfo]:
 
 
 def find_scenario(name: str) -> ScenarioInfo:
-    """Return the scenario of that name or at that path.
-
-    Raises:
-        UsageError: there is none (the hint has the nearest names), or the file is not a scenario.
-    """
+    """Return the scenario of that name or at that path; raises UsageError, with the nearest names for none."""
     path = Path(os.path.expanduser(name))  # noqa: PTH111 - an unknown user raises nothing
     if name.endswith(".py") or ("/" in name and not _holds(path.is_dir)):
         if not _holds(path.is_file):
@@ -107,11 +96,7 @@ def find_scenario(name: str) -> ScenarioInfo:
 
 
 def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
-    """Return the info of a user's own command.
-
-    Raises:
-        UsageError: its program is not there.
-    """
+    """Return the info of a user's own command; raises UsageError where its program is not there."""
     if shutil.which(words[0]) is None:
         hint = "name the program first, as in: tfmon race -- python train.py"
         if words[0].endswith(".py"):
@@ -138,18 +123,19 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def read_scenario(path: Path, origin: str) -> ScenarioInfo:
-    """Return the info of a scenario file.
-
-    Raises:
-        UsageError: the file is not Python, or does not define one scenario with literal attributes.
-    """
+    """Return the info of a scenario file; raises UsageError unless it defines one with literal attributes."""
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
         raise UsageError(f"{path.name}:{error.lineno}: {error.msg}", "a scenario is a Python file") from error
     except (OSError, ValueError, MemoryError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {str(error) or 'it is nested too deeply'}") from error
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_scenario(node)]
+    classes = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and "Scenario" in (getattr(base, "attr", getattr(base, "id", "")) for base in node.bases)
+    ]
     if len(classes) != 1:
         found = ", ".join(node.name for node in classes) or "none"
         raise UsageError(
@@ -169,7 +155,7 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         knobs=_knobs(told, methods, path),
         contrast=told.get("contrast", ("prefetch=off", "prefetch=auto")),
         examples=told.get("examples"),
-        claims=tuple(told.get("claims", ())),
+        claims=tuple(replace(one, source=one.source or told.get("source", "")) for one in told.get("claims", ())),
     )
 
 
@@ -178,11 +164,6 @@ def _holds(question: Callable[[], bool]) -> bool:
         return question()
     except OSError:  # a name that is too long for the file system, a folder that may not be looked into
         return False
-
-
-def _is_scenario(node: ast.ClassDef) -> bool:
-    names = (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases)
-    return "Scenario" in names
 
 
 def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
@@ -222,6 +203,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "variants": ('a tuple of names, such as ("eager", "graph")', lambda value: _is_tuple_of(value, str)),
     "without": ("a tuple of common knobs' names", lambda value: _is_tuple_of(value, str)),
+    "source": ("a text", lambda value: isinstance(value, str)),
     "claims": ("a tuple of Claim(...)", lambda value: _is_tuple_of(value, Claim)),
     "examples": (
         "a whole number from 1, or None",
@@ -255,7 +237,6 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
 
 
 def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
-    """Return the knobs that a scenario has, with its defaults."""
     offered = [*STEP, *MACHINE]
     if "prepare" in methods:
         offered = [*PREPARE, *offered]

@@ -15,10 +15,7 @@ EXIT_INTERRUPTED = 130
 
 
 class TfmonError(Exception):
-    """A problem in one line, with a hint that says what to do about it.
-
-    The command prints `message`, then `hint` on its own line, without a traceback, and leaves with `exit_code`.
-    """
+    """A problem in one line, with a hint that says what to do about it; a command leaves with `exit_code`."""
 
     exit_code = EXIT_USAGE
 

@@ -33,6 +33,7 @@ import operator
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 if TYPE_CHECKING:
@@ -60,25 +61,23 @@ class Step:
 
     def __init__(self, examples: int, loss: object, lane: Lane | None = None) -> None:
         self.examples = examples
-        """Number of examples it trains."""
         self.loss: object = loss
-        """A number or a tensor; None for a step without a loss."""
         self.entered = False
         self._lane = lane
         self._began_ns = self._call_ns = 0
 
     def __enter__(self) -> Step:
         """Begin the step, as soon as the monitor lets this lane train."""
+        global _input_ns
         if self._lane is not None:
             self.entered = True
             with _guard():
-                if self._lane.begin_step():
-                    _forget_input()
+                if self._lane.begin_step():  # the window began after a pause, so the wait before it does not count
+                    _input_ns = 0
             self._began_ns = time.monotonic_ns()
         return self
 
     def __exit__(self, *failed: object) -> None:
-        """End the step."""
         if self._lane is not None:
             self._call_ns = time.monotonic_ns() - self._began_ns
             with _guard():
@@ -145,19 +144,6 @@ def _timed(batches: Any) -> _Timed:  # noqa: ANN401
     return (_TimedIterator if hasattr(batches, "__next__") else _Timed)(batches)
 
 
-class _Nothing:
-    """A wait that nobody measures."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *failed: object) -> None:
-        pass
-
-
-_NOTHING = _Nothing()
-
-
 def step(examples: int = 0, loss: object = None) -> Step:
     """Report a training step: call it after the step, or put the step into a `with` block.
 
@@ -175,10 +161,10 @@ def step(examples: int = 0, loss: object = None) -> Step:
 
 
 @overload
-def input() -> _Input | _Nothing: ...
+def input() -> AbstractContextManager[None]: ...
 @overload
 def input(batches: Batches) -> Batches: ...
-def input(batches: Batches | None = None) -> _Input | _Nothing | Batches:
+def input(batches: Batches | None = None) -> AbstractContextManager[None] | Batches:
     """Measure the wait for batches: with a `with` block around one wait, or by iterating over `batches`.
 
     Args:
@@ -187,7 +173,7 @@ def input(batches: Batches | None = None) -> _Input | _Nothing | Batches:
     Returns: a context for one wait, or what behaves as `batches` does: it can be iterated over again if they can.
     """
     if not _in_a_lane:
-        return _NOTHING if batches is None else batches
+        return nullcontext() if batches is None else batches
     return _Input() if batches is None else cast("Batches", _timed(batches))
 
 
@@ -284,12 +270,6 @@ def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
             lane.cannot_know("examples", str(error))
         _told = True
         return 0
-
-
-def _forget_input() -> None:
-    """Drop the wait before a pause of the lane, because the window began after the pause."""
-    global _input_ns
-    _input_ns = 0
 
 
 def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:

@@ -46,10 +46,7 @@ def ratio(value: float) -> str:
 
 
 def ratio_in(value: float, low: float, high: float) -> tuple[str, str]:
-    """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8.
-
-    Below 2 these are two at least: 0.94× is another finding than 1.04×.
-    """
+    """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8."""
     width = high - low
     least = 0 if low >= 10 else 1 if value >= 1.995 else 2
     decimals = 3 if width <= 0 else min(3, max(least, math.ceil(-math.log10(width))))
@@ -100,24 +97,12 @@ def signed_clock(seconds: float) -> str:
     return f"-{clock(-seconds)}" if seconds <= -1 else clock(seconds)
 
 
-def percent(value: float) -> str:
-    """Write a percentage without decimals: 212 %."""
-    return f"{value:.0f} %"
+def _whole(unit: str) -> Callable[[float], str]:
+    """Return a function that writes a figure without decimals: 212 %, 1410 MHz."""
+    return lambda value: f"{value:.0f} {unit}"
 
 
-def watts(value: float) -> str:
-    """Write a power: 72 W."""
-    return f"{value:.0f} W"
-
-
-def celsius(value: float) -> str:
-    """Write a temperature: 64 °C."""
-    return f"{value:.0f} °C"
-
-
-def megahertz(value: float) -> str:
-    """Write a frequency: 1410 MHz."""
-    return f"{value:.0f} MHz"
+percent, watts, celsius, megahertz = map(_whole, ("%", "W", "°C", "MHz"))
 
 
 def discarded(shares: Mapping[str, float]) -> str:
@@ -170,9 +155,6 @@ def seconds(value: float) -> str:
     if value >= 99.95:
         return clock(value)
     return f"{max(0.0, value):.1f} s"
-
-
-# ---------------- with which characters
 
 
 Charset: TypeAlias = Literal["braille", "block", "ascii"]

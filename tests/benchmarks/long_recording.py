@@ -23,10 +23,9 @@ from support import long_race  # noqa: E402
 
 from tfmon.analysis.analysis import analyse  # noqa: E402
 from tfmon.model.session import Snapshot  # noqa: E402
-from tfmon.recordings.export import write_json  # noqa: E402
 from tfmon.recordings.player import Player, play_all  # noqa: E402
 from tfmon.recordings.reader import Recording, peek  # noqa: E402
-from tfmon.reports.gather import gather  # noqa: E402
+from tfmon.reports.gather import gather, write_json  # noqa: E402
 
 
 def main() -> None:

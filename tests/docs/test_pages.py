@@ -14,7 +14,7 @@ from test_layers import ALLOWED
 
 from tfmon.catalog import list_scenarios, read_scenario
 from tfmon.cli.main import cli
-from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.keys import RACE_KEYS, label
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -133,7 +133,7 @@ def test_the_readme_counts_what_there_is():
 def test_the_keys_of_the_readme_are_keys():
     part = TEXTS[ROOT / "README.md"].partition("## Keys")[2].partition("\n## ")[0]
     named = set(re.findall(r"`([^`]+)`", part))
-    assert "b" in named and named <= {key.label for key in RACE_KEYS}
+    assert "b" in named and named <= {label(key.keys) for key in RACE_KEYS}
 
 
 def test_the_page_of_claims_lists_the_claims_of_the_scenarios():

@@ -28,6 +28,7 @@ from tfmon.doctor.report import CHECKS, Diagnosis, report_on, run_checks
 from tfmon.probes.interpreter import Interpreter
 from tfmon.probes.obstacles import GpuVisibility
 from tfmon.reports.checks import to_json, to_text
+from tfmon.reports.text import plain
 
 from .bench import H200, QUIET, with_gpu
 
@@ -118,7 +119,7 @@ class TestText:
         assert "seen: kernel module: not loaded" in text
         assert "do not apply here" not in text
         assert "hush" not in text + json.dumps(to_json(report)), "other variables stay unseen"
-        text = to_text(report, verbose=True, ascii_only=True)
+        text = plain(to_text(report, verbose=True))
         assert text.isascii()
         assert re.search("x broken +NVIDIA driver", text) and re.search("[+] ok +TensorFlow", text)
         text = to_text(report, paint=lambda mark, status: f"<{status}>{mark}</>")

@@ -173,7 +173,7 @@ def test_a_host_that_is_lost_puts_the_combination_back_into_the_queue(lane):
 
 
 def test_a_lane_that_hangs_while_the_other_trains_on_does_not_hang_the_sweep(monkeypatch):
-    monkeypatch.setattr("tfmon.experiments.sweep_visit.HANGS_S", 0.1)
+    monkeypatch.setattr("tfmon.experiments.sweep.HANGS_S", 0.1)
     station = SimulatedStation(hangs=lambda own: own["batch_size"] == 16, pause_s=0.001)
     found = swept(planned({"batch_size": (16, 64)}), station)
     assert (found.rows[0].outcome, found.rows[0].reason) == (FAILED, "it hangs")
@@ -181,7 +181,7 @@ def test_a_lane_that_hangs_while_the_other_trains_on_does_not_hang_the_sweep(mon
 
 
 def test_rounds_without_a_pair_come_to_an_end(monkeypatch):
-    monkeypatch.setattr("tfmon.experiments.sweep_visit.PATIENCE_S", 0.7)
+    monkeypatch.setattr("tfmon.experiments.sweep.PATIENCE_S", 0.7)
     station = SimulatedStation(speed=lambda own: 0.0 if own["batch_size"] == 16 else 1_000.0, pause_s=0.001)
     found = swept(planned({"batch_size": (16, 64)}), station)
     assert (found.rows[0].outcome, found.rows[0].reason) == (FAILED, "nothing was measured for 1 s")

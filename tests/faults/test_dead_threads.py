@@ -206,7 +206,7 @@ def test_an_experiment_ends_with_the_reason(deadly):
 
 
 def test_a_sweep_ends_with_the_reason(deadly):
-    sweep, reason = Sweep(planned(), [SimulatedStation()]), deadly("tfmon-sweep")
+    sweep, reason = Sweep(planned(), [SimulatedStation()], print), deadly("tfmon-sweep")
     sweep.start()
     wait_for(lambda: sweep.join(LOOK_S), what="the sweep has ended")
     assert sweep.found.state.over and sweep.found.state.ended.startswith(reason)

@@ -12,8 +12,8 @@ from support.recordings import RECORDED
 
 from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.readings import GpuSample, HostSample, Missing
-from tfmon.recordings.export import samples_of, write_json
 from tfmon.recordings.reader import Recording
+from tfmon.reports.gather import samples_of, write_json
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings import gate as gates
-from tfmon.recordings.compare import Comparison, compare, compare_all
+from tfmon.recordings import compare as gates
+from tfmon.recordings.compare import CANNOT_TELL, NOT_SLOWER, SLOWER, Comparison, Gate, compare, compare_all
 from tfmon.recordings.figures import MeasuredLane, RaceFigures, change_of, read_race, read_races
-from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
 from tfmon.reports.race_json import to_json

@@ -16,7 +16,7 @@ from tfmon.recordings.compare import compare
 from tfmon.recordings.figures import read_recorded
 from tfmon.reports import html
 from tfmon.reports.diff import describe
-from tfmon.reports.private import keep
+from tfmon.reports.html import keep
 
 from .pages import page_of
 from .test_html import hostile_race

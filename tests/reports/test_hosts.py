@@ -9,6 +9,7 @@ from tfmon.lanes.remote.host import Host
 from tfmon.model.events import LinkMeasured
 from tfmon.model.race import Machine
 from tfmon.reports.checks import hosts_to_json, hosts_to_text
+from tfmon.reports.text import plain
 
 HERE = Machine(hostname="desk", boot="desk-boot")
 GPU2 = Machine(
@@ -59,7 +60,7 @@ def test_what_is_missing_is_said_and_nothing_steers_the_terminal():
     assert 'me@gpu3: /opt/py/python has no TensorFlow; python = "~/…/bin/python" under [hosts."me@gpu3"]' in text
     assert "me@gpu3: no GPU: no driver here\n" in text + "\n"
     assert text.splitlines()[1].split()[-2:] == ["n/a", "n/a"], "an unknown clock is no offset of 0"
-    assert hosts_to_text([BARE, USABLE], HERE, ascii_only=True).isascii()
+    assert plain(hosts_to_text([BARE, USABLE], HERE)).isascii()
 
 
 def test_names_of_one_machine_are_told():

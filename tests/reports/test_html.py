@@ -19,7 +19,7 @@ from tfmon.recordings import writer
 from tfmon.recordings.header import SCHEMA
 from tfmon.reports import charts, html
 from tfmon.reports.gather import gather
-from tfmon.reports.private import HIDDEN, hider
+from tfmon.reports.html import HIDDEN, hider
 
 from .pages import data_of, page_of, visible
 

@@ -10,9 +10,9 @@ from support.shared_gpu import ANA, shared_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import LaneFailed
-from tfmon.recordings.export import samples_of
 from tfmon.reports import html
-from tfmon.reports.private import HIDDEN, hider, hides, other_processes
+from tfmon.reports.gather import samples_of
+from tfmon.reports.html import HIDDEN, hider, hides, other_processes
 from tfmon.reports.race import of_race
 from tfmon.reports.race_json import to_json
 

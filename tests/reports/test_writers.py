@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.reports import html, text
-from tfmon.reports.private import HIDDEN, keep
-from tfmon.reports.sections import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+from tfmon.reports import VERDICT, Chart, Code, Item, Items, Lines, Note, Report, Section, Table, html, text
+from tfmon.reports.html import HIDDEN, keep
 
 from .pages import NO_SCRIPT, data_of, visible
 

@@ -13,7 +13,6 @@ from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, Crossove
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.table import curve_rows
-from tfmon.ui.screens.crossover import candidates
 
 from .drawn import frame
 from .pilot import app_of, press, shown
@@ -67,14 +66,19 @@ async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stoppe
     assert demo.controls.calls == [] and demo.experiments.calls == [("stop",)]
 
 
-def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
+async def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE).go()
-    found = {knob.name: why_not for knob, why_not in candidates(demo.session.snapshot())}
-    assert list(found) == ["width", "batch_size"] and not found["width"]
-    assert "would be alike" in found["batch_size"]
-    demo.apply(demo.names[1], "prefetch", "auto")
-    assert not any(why_not for _, why_not in candidates(demo.session.snapshot())), "they differ in something else"
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "c")
+        told = {row.id: row.cells[-1][0] for row in app.screen.table.rows}
+        assert list(told) == ["width", "batch_size"] and "would be alike" not in told["width"]
+        assert "would be alike" in told["batch_size"]
+        demo.apply(demo.names[1], "prefetch", "auto")
+        app.pull()
+        told = {row.id: row.cells[-1][0] for row in app.screen.table.rows}
+        assert not any("would be alike" in one for one in told.values()), "they differ in something else"
 
 
 def chart(width: int = 80, height: int = 14) -> list[str]:

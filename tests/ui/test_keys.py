@@ -24,8 +24,8 @@ from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, key_of, label, without_arrows
 from tfmon.ui.render import hosts
-from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.render.style import TEXT, to_ascii
+from tfmon.ui.render.rows import TEXT, cells, plain
+from tfmon.ui.render.style import to_ascii
 from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.race import RaceScreen
@@ -238,6 +238,6 @@ def test_the_help_lists_every_key_and_fits():
         rows = help_rows({"quit": "ctrl+x"}, width)
         shown = plain(rows)
         for key in (*RACE_KEYS, *PAGE_KEYS, STOP):
-            label = "Ctrl+X" if key.id == "quit" else key.label
-            assert any(row.startswith(f"  {label} ") for row in shown), (width, key.id)
+            named = "Ctrl+X" if key.id == "quit" else label(key.keys)
+            assert any(row.startswith(f"  {named} ") for row in shown), (width, key.id)
         assert width < 40 or max(map(cells, rows)) <= width

@@ -8,7 +8,7 @@ from textual.events import MouseScrollDown
 
 from tfmon.errors import TfmonError
 from tfmon.ui.keys import KEYS
-from tfmon.ui.render.layout import TABS, Hint, hint_row, tab_row
+from tfmon.ui.render.layout import TABS, Hint, hint_row, tab_action, tab_row
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.table import (
@@ -40,7 +40,7 @@ def app_with_pages(demo):
 async def test_each_page_is_a_key_away_from_every_other_and_from_the_race():
     app = app_with_pages(racing_demo())
     async with app.run_test(size=(120, 36)) as pilot:
-        actions = {tab.name: tab.action for tab in TABS}
+        actions = {tab: tab_action(tab) for tab in TABS}
         for there, key in OPENED_BY.items():
             await press(pilot, key)
             assert app.screen.tab == there
@@ -256,7 +256,7 @@ def test_a_search_in_a_text_keeps_entries_whole_and_the_head_of_their_section():
 
 
 def test_the_tabs_fit_mark_the_current_one_without_colour_and_are_clickable():
-    names = [tab.name for tab in TABS]
+    names = list(TABS)
     for width in (30, 60, 80, 200):
         row, zones = tab_row(names, "log", {}, width)
         (text,) = plain([row])
@@ -275,7 +275,7 @@ def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
 
 def test_every_tab_has_a_key_that_every_page_binds():
     bound = {one.id for one in Page.BINDINGS}
-    assert {tab.binding for tab in TABS} <= bound
+    assert set(TABS.values()) <= bound
 
 
 async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():

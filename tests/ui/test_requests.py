@@ -12,8 +12,16 @@ from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import LaneFailed
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.requests import next_values, pause_or_resume, reachable, shared_value, to_improve
-from tfmon.ui.source import Display, acknowledged, with_failures
+from tfmon.ui.source import (
+    Display,
+    acknowledged,
+    next_values,
+    pause_or_resume,
+    reachable,
+    shared_value,
+    to_improve,
+    with_failures,
+)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
 from tfmon.ui.canvas import changes
-from tfmon.ui.render.rows import cells, crop, fit, large, spread, wrap
-from tfmon.ui.render.style import DIM, TROUBLE, WARN, Look, lane_style, palette, themes, to_ascii
+from tfmon.ui.render.rows import DIM, cells, crop, fit, large, spread, wrap
+from tfmon.ui.render.style import TROUBLE, WARN, Look, lane_style, palette, themes, to_ascii
 from tfmon.units import charset
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -29,9 +29,9 @@ def test_cropped_text_never_exceeds_its_width(text, width):
 
 def test_what_is_left_out_is_marked_and_the_right_part_has_priority():
     assert [crop("prefetch", width) for width in (8, 5, 0)] == ["prefetch", "pref…", ""]
-    assert wrap("one two three four", 9, 2) == ["one two", "three…"]
-    assert wrap("one two", 9, 2) == ["one two"]
-    assert wrap("of 64 000 and 5 %", 6, 4) == ["of", "64 000", "and", "5 %"], "no number is broken"
+    assert wrap("one two three four", 9, 2) == ("one two", "three…")
+    assert wrap("one two", 9, 2) == ("one two",)
+    assert wrap("of 64 000 and 5 %", 6, 4) == ("of", "64 000", "and", "5 %"), "no number is broken"
     row = spread([("a long left part", "text")], [("right", "dim")], 10)
     assert "".join(text for text, _ in row) == "a lo…right"
 
@@ -72,7 +72,7 @@ def test_large_figures_are_three_rows_of_one_width_and_digits_differ():
 
 def test_a_share_is_not_torn_from_its_unit():
     lines = wrap("starting operations takes 88 % of the time", 28, 3)
-    assert lines == ["starting operations takes", "88 % of the time"]
+    assert lines == ("starting operations takes", "88 % of the time")
 
 
 # ---------------------------------------------------------------- colours

@@ -39,7 +39,7 @@ from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.source import Say, Source
+from tfmon.ui.source import Say, ScenarioRow, Source
 
 if TYPE_CHECKING:
     from tfmon.api.sweep import SweepProgram
@@ -76,7 +76,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         lanes,
         program.experiments,
         runs=RecordedRuns(),
-        scenarios=list_scenarios,
+        scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
         table=lambda: to_text(analyse(session.snapshot())),
         repeat=program.repeat,
         examine=program.examine,
@@ -125,7 +125,7 @@ def _run(
 
     def take_terminal() -> None:
         for suspension in run.suspensions:
-            undo.callback(suspend_with(suspension, app.request_terminal))
+            undo.callback(suspend_with(suspension, partial(app.request, app.take_terminal)))
 
     def leave(interrupted: Interruption) -> None:
         app.request_quit()
@@ -134,7 +134,7 @@ def _run(
     def hung_up() -> bool:
         goes_on = run.go_on_alone()
         if goes_on:
-            app.request_leave()
+            app.request(app.exit)
         return goes_on
 
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)

@@ -29,9 +29,8 @@ from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN
 from tfmon.model.views import describe
-from tfmon.recordings.compare import compare_all
+from tfmon.recordings.compare import Gate, compare_all, judge
 from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_races
-from tfmon.recordings.gate import Gate, judge
 from tfmon.recordings.library import find
 
 __all__ = [

@@ -14,8 +14,7 @@ from tfmon.api.planner import check_settings
 from tfmon.api.sweep_places import END_S, PlaceStation, close_all, open_stations
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import UsageError
-from tfmon.experiments.sweep import Sweep
-from tfmon.experiments.sweep_visit import Station
+from tfmon.experiments.sweep import Station, Sweep
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings

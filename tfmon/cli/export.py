@@ -16,7 +16,7 @@ from tfmon.cli import options
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfmon.reports.sections import Report
+    from tfmon.reports import Report
 
 TAKEN = "is there already"
 OTHERWISE = "name another file, or add --force to write over it"
@@ -65,8 +65,14 @@ def export(
       tfmon export last --json -o race.json
       tfmon export night.sweep --html sweep.html
     """
+    import platform
+
+    from tfmon.analysis.sweep import rank
+    from tfmon.recordings import sweeps
     from tfmon.recordings.library import EXAMPLE, find
-    from tfmon.recordings.sweeps import is_sweep
+    from tfmon.reports import text
+    from tfmon.reports.html import hides
+    from tfmon.reports.series_json import sweep_to_json
 
     ways = [html is not None, markdown, as_text, as_json]
     if sum(ways) != 1:
@@ -82,53 +88,36 @@ def export(
         if html is not None:
             write_html(lambda: _report(path), Path(html), everything=everything, force=force)
         elif markdown or as_text:
-            _write(_read(path, markdown=markdown, everything=everything), output, force=force)
-        elif is_sweep(path):
-            _write(_sweep(path), output, force=force)
+            report = _report(path)
+            hide = hides(report, platform.node(), everything=everything)
+            written = text.to_markdown(report, hide) if markdown else text.fitted(text.write(report))
+            _write(written, output, force=force)
+        elif sweeps.is_sweep(path):
+            plain = sweep_to_json(rank(sweeps.read(path)), str(path))
+            _write(json.dumps(plain, indent=2, allow_nan=False), output, force=force)
         else:
             _numbers(path, output, force=force)
 
 
-# ---------------------------------------------------------------- for people
-
-
 def write_html(
-    make: Callable[[], Report],
-    target: Path,
-    *,
-    everything: bool,
-    force: bool,
-    err: bool = False,
+    make: Callable[[], Report], target: Path, *, everything: bool, force: bool, err: bool = False
 ) -> None:
-    """Write a report as a page, and say where.
-
-    Args:
-        make: Returns the report; meanwhile the script of the charts is put together.
-        target: The file.
-        everything: Whether names and secrets stand in it.
-        force: Whether a file that is there is replaced.
-        err: Whether stdout is for something else.
-
-    Raises:
-        TfmonError: there is no report, or no script.
-    """
+    """Write a report as a page, and say where; the script of the charts is put together while it is made."""
     import platform
     from concurrent.futures import ThreadPoolExecutor
 
     from tfmon.reports import html
-    from tfmon.reports.private import hides
 
     _check(target, force=force)
     with ThreadPoolExecutor(1) as pool:
         script = pool.submit(html.charts_script)
         report = make()
-        page = html.write(report, hides(report, platform.node(), everything=everything), script.result())
+        page = html.write(report, html.hides(report, platform.node(), everything=everything), script.result())
     _write(page, str(target), force=force)
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
 
 
 def _report(path: Path) -> Report:
-    """Return the report of a race or a sweep."""
     import platform
 
     from tfmon.api.repeat import command_of
@@ -144,36 +133,11 @@ def _report(path: Path) -> Report:
     return report
 
 
-def _read(path: Path, *, markdown: bool, everything: bool) -> str:
-    """Return the report as Markdown, or as plain text, which is for its owner."""
-    import platform
-
-    from tfmon.reports import text
-    from tfmon.reports.private import hides
-
-    report = _report(path)
-    if markdown:
-        return text.to_markdown(report, hides(report, platform.node(), everything=everything))
-    return text.fitted(text.write(report))
-
-
-# ---------------------------------------------------------------- for other programs
-
-
-def _sweep(path: Path) -> str:
-    """Return the combinations of a sweep as JSON."""
-    from tfmon.analysis.sweep import rank
-    from tfmon.recordings import sweeps
-    from tfmon.reports.series_json import sweep_to_json
-
-    return json.dumps(sweep_to_json(rank(sweeps.read(path)), str(path)), indent=2, allow_nan=False)
-
-
 def _numbers(path: Path, output: str | None, *, force: bool) -> None:
     from tfmon.analysis.analysis import analyse
-    from tfmon.recordings.export import write_json
     from tfmon.recordings.player import end_of
     from tfmon.recordings.reader import Recording, guard
+    from tfmon.reports.gather import write_json
     from tfmon.reports.race_json import to_json
 
     with guard(path), Recording(path) as opened:
@@ -182,9 +146,6 @@ def _numbers(path: Path, output: str | None, *, force: bool) -> None:
         result = to_json(analyse(end_of(opened)), opened.header)
         with _file(output, force=force) as target:
             write_json(opened, result, target)
-
-
-# ---------------------------------------------------------------- files
 
 
 @contextlib.contextmanager

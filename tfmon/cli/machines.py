@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -26,9 +26,6 @@ from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, TfmonError, UsageError
 from tfmon.model.codec import clean
 from tfmon.reports import head
-
-if TYPE_CHECKING:
-    from tfmon.doctor.report import Diagnosis
 
 
 @click.command(short_help="Say why TensorFlow uses no GPU here.")
@@ -50,11 +47,17 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor -v --python ~/tf/bin/python
       tfmon doctor --host me@gpu2
     """
+    from tfmon.api.options import interpreter
+    from tfmon.doctor.report import run_checks
+    from tfmon.lanes.remote.connection import examine
     from tfmon.reports.checks import to_json, to_text
 
     where = {} if host is None else {"host": host}
     try:
-        report = _examine(host, python, imports=not no_import)
+        if host is None:
+            report = run_checks(interpreter(python), imports=not no_import)
+        else:
+            report = examine(find_host(host), python or "", imports=not no_import)
     except TfmonError as error:
         if host is None or not as_json:
             raise
@@ -71,24 +74,8 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
 
     if host is not None:
         click.echo(f"On {host}, with {clean(report.python)}:\n")
-    click.echo(to_text(report, verbose=verbose, ascii_only=options.ascii_only(), paint=paint))
+    options.echo(to_text(report, verbose=verbose, paint=paint))
     sys.exit(report.exit_code)
-
-
-def _examine(host: str | None, python: str | None, *, imports: bool) -> Diagnosis:
-    """Return the report of this machine, or of another.
-
-    Raises:
-        TfmonError: the interpreter, or the host, cannot be used.
-    """
-    if host is None:
-        from tfmon.api.options import interpreter
-        from tfmon.doctor.report import run_checks
-
-        return run_checks(interpreter(python), imports=imports)
-    from tfmon.lanes.remote.connection import examine
-
-    return examine(find_host(host), python or "", imports=imports)
 
 
 @click.command(short_help="Say what other machines have, and whether they answer.")
@@ -119,14 +106,21 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
       tfmon hosts me@gpu2 gpu3
       tfmon hosts --ray
     """
+    from tfmon.api.options import ray_cluster
+    from tfmon.reports.checks import hosts_to_json, hosts_to_text, nodes_to_json, nodes_to_text
+
     if address is not None:
         if names:
             raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
-        _list_nodes(address, ray_python, as_json)
+        with options.errors_as_json(as_json):
+            cluster = ray_cluster(address, ray_python)
+            assert cluster is not None
+            nodes = cluster.nodes()
+        options.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else nodes_to_text(nodes))
+        sys.exit(EXIT_FINE)
     from tfmon.lanes.remote.connection import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
-    from tfmon.reports.checks import hosts_to_json, hosts_to_text
 
     wanted = tuple(dict.fromkeys(names or config_file().hosts))
     if not wanted:
@@ -138,28 +132,9 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
     found = survey([find_host(name) for name in wanted])
     here = read_machine()
-    plain = options.ascii_only()
-    text = (
-        json.dumps(hosts_to_json(found, here), indent=2)
-        if as_json
-        else hosts_to_text(found, here, ascii_only=plain)
-    )
-    click.echo(text)
+    options.echo(json.dumps(hosts_to_json(found, here), indent=2) if as_json else hosts_to_text(found, here))
     unusable = any(one.error or not one.machine.tensorflow for one in found)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
-
-
-def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
-    from tfmon.api.options import ray_cluster
-    from tfmon.reports.checks import nodes_to_json, nodes_to_text
-
-    with options.errors_as_json(as_json):
-        cluster = ray_cluster(address, python)
-        assert cluster is not None
-        nodes = cluster.nodes()
-    text = nodes_to_text(nodes, ascii_only=options.ascii_only())
-    click.echo(json.dumps(nodes_to_json(nodes), indent=2) if as_json else text)
-    sys.exit(EXIT_FINE)
 
 
 @click.command(short_help="Show the settings in effect.")

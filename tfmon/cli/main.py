@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 import tfmon
-from tfmon.cli import completion, export, machines, options, race, recordings, scenarios, series
-from tfmon.errors import EXIT_INTERRUPTED, TfmonError
+from tfmon.cli import export, machines, options, race, recordings, scenarios, series
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
 
 class Commands(click.Group):
@@ -50,6 +54,76 @@ def cli(ctx: click.Context) -> None:
             race.race.invoke(race_context)
 
 
+# ---------------------------------------------------------------- what a shell completes
+
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_TFMON_COMPLETE"
+Complete = Callable[[click.Context, str], list[CompletionItem]]
+
+
+@click.command(short_help="Print what completes tfmon in your shell.")
+@click.argument("shell", required=False, type=click.Choice(SHELLS))
+def completion(shell: str | None) -> None:
+    """Print what completes commands, options, scenarios, runs and hosts in SHELL, by default your own.
+
+    \b
+    For example, in the file that your shell reads at its start:
+      eval "$(tfmon completion bash)"           ~/.bashrc
+      eval "$(tfmon completion zsh)"            ~/.zshrc, below compinit
+      tfmon completion fish | source            ~/.config/fish/config.fish
+    """
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    kind = get_completion_class(name) if name in SHELLS else None
+    if kind is None:
+        raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
+    root = click.get_current_context().find_root().command
+    click.echo(kind(root, {}, "tfmon", VARIABLE).source())
+
+
+def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from tfmon.catalog import list_scenarios
+
+    if incomplete.startswith((".", "/", "~")):
+        return [CompletionItem(incomplete, type="file")]
+    return [
+        CompletionItem(one.name, help=one.title) for one in list_scenarios() if one.name.startswith(incomplete)
+    ]
+
+
+def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from tfmon.recordings import library
+
+    found = [CompletionItem("last", help="the race that ended last")]
+    for run in reversed(library.runs()):
+        info = run.info()
+        found.append(CompletionItem(info.id, help=info.outcome))
+    matching = [item for item in found if str(item.value).startswith(incomplete)]
+    return matching or [CompletionItem(incomplete, type="file")]
+
+
+def _hosts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from tfmon.api.settings import config_path, read_file
+
+    return [CompletionItem(host) for host in read_file(config_path()).hosts if host.startswith(incomplete)]
+
+
+def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+_BY_NAME: dict[str, Complete] = {
+    "scenario": _scenarios,
+    "scenarios": _scenarios,
+    "recording": _runs,
+    "first": _runs,
+    "second": _runs,
+    "names": _hosts,
+    "host": _hosts,
+    **dict.fromkeys(("html", "output", "record", "resume", "chrome", "python", "ray_python"), _files),
+}
+
+
 for command in (
     race.race,
     race.watch,
@@ -64,13 +138,15 @@ for command in (
     machines.doctor,
     machines.hosts,
     machines.config,
-    completion.completion,
+    completion,
     scenarios.verify,
     scenarios.list_scenarios,
     scenarios.show,
     scenarios.new,
 ):
-    completion.complete_values(command)
+    for parameter in command.params:
+        if complete := _BY_NAME.get(parameter.name or ""):
+            vars(parameter)["shell_complete"] = complete
     cli.add_command(command)
 
 

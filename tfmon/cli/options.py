@@ -81,7 +81,6 @@ ray = _all(
         help="How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
     ),
 )
-"""The options that name a Ray cluster."""
 lanes = _all(
     click.option(
         "--lane",
@@ -169,9 +168,6 @@ flags = _all(
 """The flag of every setting that has one, by the name of the setting; None where it is not given."""
 
 
-# ---------------- what is printed
-
-
 @contextlib.contextmanager
 def errors_as_json(as_json: bool) -> Iterator[None]:
     """Print the error that ends the command as a JSON object, too, where one is to be printed."""
@@ -193,11 +189,7 @@ def unwritable(error: OSError, hint: str = "") -> TfmonError:
 
 
 def print_result(result: object, path: str) -> None:
-    """Print a result, as JSON unless it is text, that is also in the file `path`, if there is one.
-
-    Raises:
-        TfmonError: standard output cannot be written; the hint says where the result is.
-    """
+    """Print a result, as JSON unless it is text; where that fails, the hint says that it is in the file `path`."""
     from tfmon.reports.text import fitted
 
     text = fitted(result) if isinstance(result, str) else json.dumps(result, indent=2, allow_nan=False)
@@ -209,6 +201,9 @@ def print_result(result: object, path: str) -> None:
         raise unwritable(error, f"the result is in {path}" if path else "it is not recorded either") from None
 
 
-def ascii_only() -> bool:
-    """Return whether stdout shows ASCII alone."""
-    return charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
+def echo(text: str) -> None:
+    """Print a text, in ASCII where stdout shows nothing else."""
+    from tfmon.reports.text import plain
+
+    in_ascii = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
+    click.echo(plain(text) if in_ascii else text)

@@ -218,7 +218,11 @@ def profile(
                 target.unlink()
         except OSError as error:
             raise UsageError(f"--chrome {chrome} cannot be written: {error.strerror}", "name another") from None
-    folder = _folder(keep)
+    folder = Path(tempfile.mkdtemp(prefix="tfmon-profile-") if keep is None else keep).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--keep {keep} is no folder that can be made: {error.strerror or error}") from error
     program = Program(chosen)
     try:
         plan = plan_race(program, info, chosen.lanes)
@@ -233,13 +237,3 @@ def profile(
     if run.result is None:
         sys.exit(EXIT_INTERRUPTED)
     options.print_result(to_json(run.result) if as_json else to_text(run.result), "")
-
-
-def _folder(keep: str | None) -> Path:
-    if keep is None:
-        return Path(tempfile.mkdtemp(prefix="tfmon-profile-"))
-    try:
-        Path(keep).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--keep {keep} is no folder that can be made: {error.strerror or error}") from error
-    return Path(keep).absolute()

@@ -17,10 +17,8 @@ from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 
 MOST_SWEEPS = 5
-"""Sweeps that `tfmon runs` lists, the latest."""
 
 if TYPE_CHECKING:
-    from tfmon.model.ports import RunInfo
     from tfmon.recordings.figures import RaceFigures
     from tfmon.recordings.library import RecordedRun
 
@@ -116,19 +114,16 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
     if as_json:
         click.echo(json.dumps([_run_json(run) for run in listed], indent=2, allow_nan=False))
         return
-    sweeps = _sweep_lines()
-    if not listed:
-        click.echo(f"no race was recorded in {library.folder()} yet")
-        for line in sweeps:
-            click.echo(fitted(line))
-        return
     infos = [run.info() for run in listed]
-    width = max(len(info.id) for info in infos)
+    width = max((len(info.id) for info in infos), default=0)
+    lines = []
     for info in infos:
-        click.echo(fitted(f"{info.id:{width}}  {_run_line(info)}"))
+        lasted = units.clock(info.seconds) if info.seconds is not None else "–"
+        told = f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
+        lines.append(f"{info.id:{width}}  {info.problem or told}")
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
-    click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
-    for line in sweeps:
+    lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
+    for line in (*(lines if infos else [f"no race was recorded in {library.folder()} yet"]), *_sweep_lines()):
         click.echo(fitted(line))
 
 
@@ -201,13 +196,6 @@ def _run_json(run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def _run_line(info: RunInfo) -> str:
-    if info.problem:
-        return info.problem
-    lasted = units.clock(info.seconds) if info.seconds is not None else "–"
-    return f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
-
-
 @click.command(short_help="Compare two recorded races.")
 @click.argument("first")
 @click.argument("second")
@@ -231,8 +219,7 @@ def diff(first: str, second: str, slower_than: float | None, html: str | None, f
       tfmon diff baseline.json run.json --slower-than 5%
       tfmon diff baselines/ runs/ --slower-than 5%
     """
-    from tfmon.recordings.compare import compare_all
-    from tfmon.recordings.gate import judge
+    from tfmon.recordings.compare import compare_all, judge
     from tfmon.reports.diff import describe, to_json, to_text
     from tfmon.reports.text import fitted
 

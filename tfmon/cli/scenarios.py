@@ -114,11 +114,7 @@ def new(name: str) -> None:
 
 
 def write(name: str) -> Path:
-    """Write the scenario file to start from into the working directory; return its path.
-
-    Raises:
-        UsageError: the name cannot be a Python name, the file is there already, or it cannot be written.
-    """
+    """Write the scenario file to start from into the working directory, and return its path; raises UsageError."""
     stem = name.removesuffix(".py").replace("-", "_")
     if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
         raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")

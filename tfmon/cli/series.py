@@ -12,14 +12,7 @@ import click
 from tfmon.api import settings as configured
 from tfmon.api.rules import SWEEP_RULES, number
 from tfmon.cli import options
-from tfmon.errors import (
-    EXIT_CANNOT_TELL,
-    EXIT_FINE,
-    EXIT_INTERRUPTED,
-    EXIT_LANE_FAILED,
-    TfmonError,
-    UsageError,
-)
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.options import RaceOptions
@@ -124,14 +117,6 @@ def _run(
     *,
     as_json: bool,
 ) -> None:
-    """Run an experiment until it is over or a signal comes, and print its report.
-
-    Args:
-        info: The scenario.
-        race_options: The lanes and their settings.
-        planned: Returns the experiment to run on the lanes.
-        as_json: Whether the result is printed as JSON.
-    """
     from tfmon.analysis.analysis import analyse
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over

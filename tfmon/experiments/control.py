@@ -19,10 +19,7 @@ STOP_PATIENCE_S = 2.0
 
 
 class ExperimentControl:
-    """Runs experiments in a thread of its own.
-
-    Thread: any; `stop` waits a moment, the others return at once.
-    """
+    """Runs experiments in a thread of its own. Thread: any; `stop` waits a moment, the others return at once."""
 
     def __init__(self, session: Session, controls: Controls) -> None:
         self._session = session
@@ -32,11 +29,7 @@ class ExperimentControl:
         self._thread: threading.Thread | None = None
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        """Race the first two lanes that can train over the values of a knob, within bounds if there are any.
-
-        Raises:
-            ExperimentError: That cannot be.
-        """
+        """Race the first two lanes that train over the values of a knob; raises ExperimentError."""
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
         sizes = [lane.data_examples for lane in lanes if lane.data_examples is not None]
@@ -45,19 +38,11 @@ class ExperimentControl:
         self.run(plan_crossover(snapshot.race.knobs, specs, knob, (low, high), examples))
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
-        """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
-
-        Raises:
-            ExperimentError: That cannot be.
-        """
+        """Try on a lane what is likeliest to help, or everything until nothing does; raises ExperimentError."""
         self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
-        """Take back the change that the user made last or that tuning kept, and return its text.
-
-        Raises:
-            ExperimentError: There is none, or an experiment runs.
-        """
+        """Take back the last change, made or kept, and return its text; raises ExperimentError for none."""
         with self._lock:
             self._check_idle()
             snapshot = self._session.snapshot()
@@ -71,11 +56,7 @@ class ExperimentControl:
         return "; ".join(f"{snapshot.lane(one.lane).spec.id} {one.text}" for one in changes)
 
     def run(self, state: Experiment) -> None:
-        """Run a planned experiment.
-
-        Raises:
-            ExperimentError: Another one runs.
-        """
+        """Run a planned experiment; raises ExperimentError while another one runs."""
         with self._lock:
             self._check_idle()
             driver = LaneDriver(self._session, self._controls)

@@ -30,11 +30,6 @@ class FailedError(Exception):
     """What the experiment waits for cannot happen; the text says why."""
 
 
-def _ended(lane: LaneState) -> Exception:
-    reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
-    return StoppedError(reason) if lane.command else FailedError(reason)
-
-
 def why_ended(error: Exception) -> str:
     """Return why an experiment ended before all was measured."""
     if isinstance(error, StoppedError | FailedError):
@@ -84,7 +79,8 @@ class LaneDriver:
         """Raise FailedError if a lane does not train any more, StoppedError where nothing may start it again."""
         lane = self.lane(name)
         if lane.over or lane.ending is not None:
-            raise _ended(lane)
+            reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
+            raise StoppedError(reason) if lane.command else FailedError(reason)
 
     def slices_ended(self, lane: str) -> int:
         """Return how many slices of a lane have ended since the experiment began."""
@@ -96,11 +92,7 @@ class LaneDriver:
             self._session.set_experiment(experiment)
 
     def set_knob(self, lanes: Sequence[str], knob: str, value: KnobValue) -> None:
-        """Set a knob of lanes and wait until they train under it.
-
-        Raises:
-            FailedError: The value is refused, or a lane fails under it.
-        """
+        """Set a knob of lanes and wait until it is in effect; raises FailedError where that cannot be."""
         began_ns = self.snapshot().at_ns
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
@@ -127,12 +119,7 @@ class LaneDriver:
         self.wait(in_effect, f"{knob} did not come into effect")
 
     def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        """Wait until a condition holds, which may raise FailedError.
-
-        Raises:
-            FailedError: It did not hold within the patience, in which no lane got ready; the text begins with
-                `otherwise`.
-        """
+        """Wait until a condition holds; raises FailedError, with the text `otherwise`, where none gets further."""
         began = time.monotonic()
         while True:
             if self._stopped.is_set():
@@ -151,11 +138,7 @@ class LaneDriver:
                     self._news.wait(min(left_s, POLL_S))
 
     def wait_until_racing(self, lanes: Sequence[str]) -> None:
-        """Wait until lanes have trained in this race, paused ones too.
-
-        Raises:
-            FailedError: One of them cannot.
-        """
+        """Wait until lanes have trained in this race, paused ones too; raises FailedError if one cannot."""
 
         def racing() -> bool:
             states = [self.lane(name) for name in lanes]

@@ -1,8 +1,4 @@
-"""The series that lanes of a race measure: a crossover of two, and tuning of one. They set knobs as a user would.
-
-A crossover races two lanes over the values of a knob until it is known where one overtakes the other. Tuning tries
-advice on one lane while it trains: old and new settings alternately, and keeps what helps.
-"""
+"""The series that lanes of a race measure, setting knobs as a user would: a crossover of two, tuning of one."""
 
 from __future__ import annotations
 
@@ -71,8 +67,6 @@ class Tuning:
         """Let the other lanes train again; what was tried last is settled by then."""
         self._driver.controls.set_exclusive("")
 
-    # ---------------------------------------------------------------- what to try
-
     def _next_advice(self) -> tuple[Advice, str, int] | None:
         """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
         found: list[tuple[Advice, str, int]] = []
@@ -101,7 +95,6 @@ class Tuning:
         self._driver.wait_until_racing([lane])
 
     def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
-        """Try one change of some; the better settings are in effect then."""
         attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs, choices)
         earlier = self.state.attempts
 
@@ -121,18 +114,12 @@ class Tuning:
         attempt = Attempt(lane.spec.name, dict(start), dict(lane.settings), restarts=restarts)
         self._compare(attempt, lambda total: self._tell(replace(self.state, total=total)), starts_changed=True)
 
-    # ---------------------------------------------------------------- measuring
-
     def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
-        """Train under both settings alternately until it is decided.
-
-        Args:
-            attempt: The two settings.
-            tell: Takes the attempt whenever it got further.
-            starts_changed: The new settings are in effect before, and stay whatever is measured.
-        """
+        """Train under both settings alternately until it is decided; `starts_changed`: the new ones stay."""
         self._epoch_trained = starts_changed
-        self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
+        step_ms = self._lane().steady.step_ms(0.5) or 0.0
+        slice_s = min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
+        self._driver.controls.set_exclusive(attempt.lane, slice_s)
         waits = bool(self._lane().command)
         in_blocks = waits or attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
@@ -170,7 +157,6 @@ class Tuning:
             raise FailedError(f"the lane did not get its settings back: {failed}") from failed
 
     def _wait_for_slices(self, attempt: Attempt, slices: int) -> None:
-        """Train some slices under the settings in effect."""
         before = self._driver.slices_ended(attempt.lane)
 
         def trained() -> bool:
@@ -194,16 +180,9 @@ class Tuning:
 
         self._driver.wait(full, "the cache was not full")
 
-    def _slice_s(self) -> float:
-        """Return how long a slice lasts with the steps that the lane trains now."""
-        step_ms = self._lane().steady.step_ms(0.5) or 0.0
-        return min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
-
     @staticmethod
     def _fills_a_cache(attempt: Attempt) -> bool:
         return attempt.change.get("cache") is True
-
-    # ---------------------------------------------------------------- settings
 
     def _set(self, settings: Mapping[str, KnobValue]) -> None:
         """Set what differs, and wait until the lane trains under it."""
@@ -268,7 +247,6 @@ class Crossover:
                 driver.controls.set_mode(self._mode)
 
     def _measure(self, value: KnobValue, pairs: int) -> None:
-        """Race at a value until there are so many pairs in all."""
         began = time.monotonic()
         before = self._pairs_at(value)
         try:

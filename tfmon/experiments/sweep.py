@@ -1,58 +1,49 @@
-"""Measures the combinations of a sweep: one worker a machine, each visit with fresh processes.
-
-The places of one machine take turns; machines work at the same time.
-"""
+"""Measures the combinations of a sweep: a machine's places in turn, machines at once, new lanes for each visit."""
 
 from __future__ import annotations
 
-import functools
+import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
 
-from tfmon.analysis.sweep import OPEN, Found, judge, next_due, rank
+from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.statistics import log_speeds
+from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Found, judge, next_due, rank
 from tfmon.errors import TfmonError
 from tfmon.experiments.driver import StoppedError
-from tfmon.experiments.sweep_visit import (
-    DiedError,
-    PlaceError,
-    RefusedError,
-    Station,
-    Visit,
-)
+from tfmon.model.events import Event, LaneEnded, LaneStalled
+from tfmon.model.knobs import Settings
+from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
+from tfmon.model.lane_state import HOST_LOST, OUT_OF_MEMORY, LaneState
+from tfmon.model.readings import Missing
 from tfmon.model.records import replace
-from tfmon.model.series import (
-    Pair,
-    PairMeasured,
-    SweepEvent,
-    SweepState,
-    VisitBegan,
-    VisitEnded,
-    after,
-)
+from tfmon.model.series import Figures, Pair, PairMeasured, SweepEvent, SweepState, VisitBegan, VisitEnded, after
+from tfmon.model.session import Session
+from tfmon.model.spec import KINDS
 from tfmon.model.threads import start_thread
 
 MOST_FAILURES = 3
 """So often in a row the baseline may fail in a place before the place is given up."""
 LATEST_VISITS = 40
 """Visits whose length the time left is estimated from."""
+PATIENCE_S = 600.0
+"""How long the lanes may take to get ready, and from one pair to the next."""
+HANGS_S = 60.0
+OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
+"""Failures of either lane for which no setting is to blame."""
 
 
 class Sweep:
-    """One sweep.
+    """One sweep. Thread: its own, one a machine; every method may be called from any."""
 
-    Thread: its own, one a machine; every method may be called from any.
-    """
-
-    def __init__(
-        self,
-        state: SweepState,
-        stations: Sequence[Station],
-        write: Callable[[SweepEvent], None] = lambda event: None,
-    ) -> None:
-        """Measure what is open in `state` at the stations; `write` takes everything that happens, in its order."""
+    def __init__(self, state: SweepState, stations: Sequence[Station], keep: Callable[[SweepEvent], None]) -> None:
+        """Measure what is open in `state` at the stations; `keep` takes everything that happens, in its order."""
         self._news = threading.Condition()
-        self._write = write
+        self._keep = keep
         self._found = rank(state)
         self._state = state
         self._machines: dict[str, list[Station]] = {}
@@ -66,10 +57,8 @@ class Sweep:
         self._final: SweepState | None = None
         """The state that all figures were made of again, before it counts as the end."""
         self.failure = ""
-        """What went wrong in it, beside its lanes; empty while all is well."""
         self._stopped = ""
         self._working = 0
-        """Machines that still have something to do."""
         self._threads: list[threading.Thread] = []
 
     @property
@@ -86,8 +75,7 @@ class Sweep:
             if self._stopped:
                 return
             for stations in self._machines.values():
-                work = functools.partial(self._work, stations)
-                self._threads.append(start_thread("tfmon-sweep", work, self._fail))
+                self._threads.append(start_thread("tfmon-sweep", partial(self._visit_all, stations), self._fail))
             self._working = len(self._threads)
 
     def stop(self, reason: str = "stopped") -> None:
@@ -102,24 +90,10 @@ class Sweep:
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the end; return whether it has ended."""
-        deadline = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(max(0.0, deadline_s - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
-
-    def _why_ended(self) -> str:
-        if self._stopped:
-            return self._stopped
-        if any(row.outcome == OPEN for row in rank(self._state, self._found).rows):
-            return "no place is left: " + "; ".join(f"{place}: {why}" for place, why in self._state.lost.items())
-        return ""
-
-    # ---------------------------------------------------------------- one machine
-
-    def _work(self, stations: Sequence[Station]) -> None:
-        """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
-        self._visit_all(stations)
-        self._leave()
 
     def _fail(self, reason: str) -> None:
         """End the sweep: a thread has died, and the other machines would wait for this one."""
@@ -130,11 +104,16 @@ class Sweep:
     def _leave(self) -> None:
         with self._news:
             self._working -= 1
-            if not self._working:
-                self._state = replace(self._state, over=True, ended=self._why_ended())
-                self._found = rank(self._state)  # as it will be when the file is read again
+            if self._working:
+                return
+            ended, lost = self._stopped, self._state.lost
+            if not ended and any(row.outcome == OPEN for row in rank(self._state, self._found).rows):
+                ended = "no place is left: " + "; ".join(f"{place}: {why}" for place, why in lost.items())
+            self._state = replace(self._state, over=True, ended=ended)
+            self._found = rank(self._state)  # as it will be when the file is read again
 
     def _visit_all(self, stations: Sequence[Station]) -> None:
+        """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
         waiting = list(stations)
         while (taken := self._take(waiting)) is not None:
             station, number, visit = taken
@@ -144,10 +123,10 @@ class Sweep:
             if not lost:
                 waiting.append(station)
             with self._news:
-                known = self._state
-                visits_s = (*known.visits_s, time.monotonic() - began_s)[-LATEST_VISITS:]
-                lost_places = {**known.lost, station.place: lost} if lost else known.lost
-                self._state = replace(known, visits_s=visits_s, lost=lost_places)
+                visits_s = (*self._state.visits_s, time.monotonic() - began_s)[-LATEST_VISITS:]
+                places = {**self._state.lost, station.place: lost} if lost else self._state.lost
+                self._state = replace(self._state, visits_s=visits_s, lost=places)
+        self._leave()
 
     def _take(self, stations: Sequence[Station]) -> tuple[Station, int, Visit] | None:
         """Wait for a combination to measure in one of the places; None when there will be none."""
@@ -155,11 +134,10 @@ class Sweep:
             while stations and not self._stopped:
                 rows = self.found.rows
                 for station in stations:
-                    number = next_due(rows, station.kind, self._state.running)
-                    if number is not None:
+                    if (number := next_due(rows, station.kind, self._state.running)) is not None:
                         self._tell(VisitBegan(number, station.place))
                         settings = self._state.combinations[number].settings
-                        visit = Visit(station, settings, functools.partial(self._add, number))
+                        visit = Visit(station, settings, partial(self._add, number))
                         self._visits.add(visit)
                         return station, number, visit
                 if self._state.running:
@@ -200,13 +178,170 @@ class Sweep:
     def _tell(self, event: SweepEvent) -> None:
         """Let something happen; the caller holds the lock."""
         self._state = after(self._state, event)
-        self._write(event)
+        self._keep(event)
 
     def _add(self, number: int, pair: Pair) -> bool:
         """Add a pair to a combination; return whether more are wanted."""
         with self._news:
-            visit = self._state.combinations[number].visits
-            self._tell(PairMeasured(number, replace(pair, visit=visit)))
+            self._tell(PairMeasured(number, replace(pair, visit=self._state.combinations[number].visits)))
             known, plan = self._state.combinations[number], self._state.plan
             row = judge(known, plan, self._found.choices[known.kind], self._found.floors[known.kind])
             return row.outcome == OPEN
+
+
+class Station(Protocol):
+    """A place where combinations race the baseline. Thread: one at a time; `begin` and `end` may block."""
+
+    place: str
+    kind: str
+    """What places share that measure the same combinations, see `kind_of`."""
+    machine: str
+    """What places share that are on one machine."""
+    session: Session
+
+    def begin(self, settings: Settings) -> tuple[str, str]:
+        """Start fresh processes, and return the names of the lanes, the baseline first; raises TfmonError."""
+
+    def end(self) -> None:
+        """End both lanes, and return when their processes are gone."""
+
+
+class RefusedError(Exception):
+    """The combination cannot be measured; the text says why."""
+
+
+class DiedError(Exception):
+    """The combination's process has died, hangs, or is lost with its host; the text says why."""
+
+
+class PlaceError(Exception):
+    """The baseline failed, or what both lanes need is not there: that says nothing of the combination."""
+
+    def __init__(self, said: str, kind: str = "") -> None:
+        super().__init__(said)
+        self.out_of_memory = kind == OUT_OF_MEMORY
+
+
+class Visit:
+    """One visit of a combination. Thread: the worker's; `stop` may be called from any."""
+
+    def __init__(self, station: Station, settings: Settings, add: Callable[[Pair], bool]) -> None:
+        """Measure settings at a station; `add` takes each pair, and returns whether more are wanted."""
+        self._station = station
+        self._settings = settings
+        self._add = add
+        self._lanes = ("", "")
+        self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._first: dict[int, str] = {}
+        """The lane that was the first to end its slice, by round."""
+        self._pairs = 0
+        self._since_s = 0.0
+        """When the pair before ended, or the first slice; 0 before that."""
+
+    def stop(self) -> None:
+        """End it soon."""
+        self._news.put(None)
+
+    def run(self) -> Figures:
+        """Start both lanes, add pairs until no more are wanted, end the lanes, and return the other readings."""
+        forget = self._station.session.listen(self._hear)
+        try:
+            self._lanes = self._station.begin(self._settings)
+            try:
+                while self._measure():
+                    pass
+            except StoppedError:
+                if not self._pairs:
+                    raise
+            return self._figures()
+        finally:
+            forget()
+            self._station.end()
+
+    def _hear(self, event: Event) -> None:
+        """Wake the worker for what it must know: a round that both lanes have ended, and the end of a lane."""
+        if isinstance(event, SliceEnded):
+            self._since_s = self._since_s or time.monotonic()
+            if self._first.setdefault(event.round, event.lane) != event.lane:
+                self._news.put(event)
+        elif isinstance(event, LaneFailed | LaneEnded | LaneStalled | Finished):
+            self._news.put(event)
+
+    def _measure(self) -> bool:
+        """Add the next pair; return whether more are wanted."""
+        patient_until_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                event = self._news.get(timeout=max(0.0, patient_until_s - time.monotonic()))
+            except queue.Empty:
+                hung = [name for name in self._lanes if self._lane(name).heartbeat.stalled_since_ns is not None]
+                if self._lanes[0] in hung:
+                    raise PlaceError("the baseline hangs") from None
+                raise DiedError("it hangs" if hung else f"nothing was measured for {PATIENCE_S:.0f} s") from None
+            if event is None:
+                raise StoppedError
+            if event.lane not in self._lanes:
+                continue
+            if isinstance(event, LaneStalled):
+                patient_until_s = min(patient_until_s, time.monotonic() + HANGS_S)
+            elif not isinstance(event, SliceEnded):
+                if self._over(event):
+                    return False
+            elif (pair := self._pair(event.round)) is not None:
+                self._pairs += 1
+                return self._add(pair) and self._pairs < PAIRS_OF_A_VISIT
+
+    def _pair(self, number: int) -> Pair | None:
+        """Return the pair of a round that both lanes have ended; None where one had no steady window in it."""
+        base, changed = (self._lane(name) for name in self._lanes)
+        self._check_settings(changed)
+        first, second = (log_speeds(one for one in lane.slices if one.round == number) for lane in (changed, base))
+        if number not in first or number not in second:
+            return None
+        log, now_s = first[number].log - second[number].log, time.monotonic()
+        took_s, self._since_s = now_s - self._since_s, now_s
+        return Pair(log, first[number].at_ns < second[number].at_ns, 0, took_s)
+
+    def _check_settings(self, lane: LaneState) -> None:
+        """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
+        for knob, value in self._settings.items():
+            now = lane.settings.get(knob)
+            alike = now == value
+            if isinstance(now, float) and isinstance(value, int | float):  # an optimizer keeps its rate in 32 bits
+                alike = math.isclose(now, value, rel_tol=1e-6)
+            if not alike and knob not in KINDS:  # of these the place has that many, or refuses it
+                there = f"it has no knob {knob}" if now is None else f"{knob}={now} stays"
+                raise RefusedError(lane.refused or there)
+
+    def _over(self, event: Event) -> bool:
+        """Return whether a lane's end ends the visit well; if not, raise what it means."""
+        lane, baseline = self._lane(event.lane), event.lane == self._lanes[0]
+        said, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
+        if not said and self._pairs:
+            return True
+        said = said or "it ended before anything was measured"
+        if kind == HOST_LOST:
+            raise DiedError(said)
+        if baseline or kind in OF_THE_PLACE:
+            raise PlaceError(f"the baseline: {said}" if baseline else said, kind)
+        raise RefusedError(said) if isinstance(event, LaneFailed) else DiedError(said)
+
+    def _figures(self) -> Figures:
+        snapshot = self._station.session.snapshot()
+        base, lane = (snapshot.lane(name) for name in self._lanes)
+        memory = lane.gpu_use.used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
+        found = find_bottleneck(snapshot, lane)
+        return Figures(
+            place=self._station.place,
+            examples_per_s=lane.steady.examples_per_s,
+            baseline_examples_per_s=base.steady.examples_per_s,
+            step_ms=lane.steady.step_ms(0.5),
+            memory_bytes=None if isinstance(memory, Missing) else float(memory),
+            memory_missing=memory.reason if isinstance(memory, Missing) else "",
+            bottleneck=found.kind if found else "",
+            bottleneck_text=found.text if found else "",
+            versions=lane.versions,
+        )
+
+    def _lane(self, name: str) -> LaneState:
+        return self._station.session.snapshot().lane(name)

@@ -136,9 +136,9 @@ class Claim:
     """One statement and the comparison of two lanes that it predicts."""
 
     id: str
-    source: str
-    """The article and the example it comes from."""
-    says: str
+    source: str = ""
+    """The article and the example it comes from; empty for those of its scenario."""
+    says: str = ""
     """The statement, in our words."""
     first: str = ""
     """Spec of the lane that is said to be faster, such as `cpu,graph=on`."""

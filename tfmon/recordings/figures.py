@@ -76,46 +76,28 @@ class Change:
     """End of the 95 % interval; None where there is none."""
     high: float | None
 
-    @property
-    def sure(self) -> bool:
-        """True when the interval excludes 1."""
-        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
-
 
 def change_of(
     races: Sequence[tuple[MeasuredLane, MeasuredLane]],
     prior: BetweenProcesses | None = None,
     looks: Looks = AT_THE_END,
 ) -> Change | None:
-    """Return the throughput after over that before, with its interval; None from too few slices or races.
-
-    Args:
-        races: What was measured of the lane before and after, once or several times.
-        prior: What is known of how much equal processes differ; several races tell it themselves.
-        looks: How the interval is looked at.
-    """
+    """Return the throughput after over that before, with its interval; None from too few slices or races."""
     first = [before.center for before, _ in races if before.center is not None]
     second = [after.center for _, after in races if after.center is not None]
     if len(races) == 1 and first and second:
-        found = _of_one_race(first[0], second[0], prior, looks)
+        # Half the interval is the root of the sum of squares of what the slices leave open, what equal processes
+        # differ by, and what a machine's own speed is supposed to change by from one race to the next.
+        processes = statistics.between_processes((), (), prior)
+        machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
+        reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
+        value = second[0].value - first[0].value
+        found = Shift(value, value - reach, value + reach)
     elif min(len(first), len(second)) >= LEAST_RACES:
         found = shift([one.value for one in first], [one.value for one in second], looks.error)
     else:
         return None
     return Change(*map(math.exp, found))
-
-
-def _of_one_race(before: Center, after: Center, prior: BetweenProcesses | None, looks: Looks) -> Shift:
-    """Return the difference of two races.
-
-    Half the interval is the root of the sum of squares of what the slices leave open, what equal processes differ
-    by, and what a machine's own speed is supposed to change by from one race to the next.
-    """
-    processes = statistics.between_processes((), (), prior)
-    machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
-    reach = math.hypot(*(part.reach(looks) for part in (before, after, processes, machine)))
-    value = after.value - before.value
-    return Shift(value, value - reach, value + reach)
 
 
 def _mean_cores(readings: Sequence[Reading]) -> Reading:
@@ -125,7 +107,6 @@ def _mean_cores(readings: Sequence[Reading]) -> Reading:
 
 
 LARGEST_BYTES = 64 * 2**20
-"""A larger file is not a result."""
 WRITES_ONE = "tfmon race --json writes one of this version"
 
 
@@ -134,7 +115,6 @@ class Lead:
     """Which lane of a race is faster, and by what factor."""
 
     winner: str | None
-    """Its name."""
     ratio: float | None
     low: float | None
     """End of the 95 % interval; None where there is none."""
@@ -195,20 +175,13 @@ class RaceFigures:
     machines: dict[str, Machine]
     """By host; the monitor's own is that of ""."""
     contended: bool
-    """Whether lanes trained at once on the same cores."""
     between: BetweenProcesses | None
     lanes: tuple[LaneFigures, ...]
     lead: Lead
 
     @classmethod
     def of(cls, id: str, header: Header, end: Snapshot) -> RaceFigures:
-        """Return those of a recorded race.
-
-        Args:
-            id: What the race is called.
-            header: Of its recording.
-            end: What was known at its end.
-        """
+        """Return those of a recorded race; `end` is what was known at its end."""
         found = find_verdict(end)
         low, high = (found.interval.low, found.interval.high) if found.interval is not None else (None, None)
         return cls(
@@ -252,16 +225,7 @@ def read_races(folder: Path) -> list[tuple[RaceFigures, bool]]:
 
 
 def read_json(told: Any, id: str, where: str) -> RaceFigures:  # noqa: ANN401 - whatever a file holds
-    """Return the race of a JSON result, or of what `tfmon export --json` wrote, that is read already.
-
-    Args:
-        told: The JSON object.
-        id: What the race is called.
-        where: What it is called where it cannot be used.
-
-    Raises:
-        RecordingError: it is not a result.
-    """
+    """Return the race of a JSON result that is read; raises RecordingError, which names `where` it was."""
     if isinstance(told, dict) and isinstance(told.get("result"), dict):
         told = told["result"]
     if not isinstance(told, dict) or "lanes" not in told or "verdict" not in told:

@@ -62,14 +62,12 @@ class Header:
     scenario: str
     title: str
     source: str
-    """Digest of the scenario file."""
     mode: str
     lanes: tuple[LaneSpec, ...]
     knobs: dict[str, KnobValue]
     """Every knob of the scenario with its default; LaneStarted has what a lane started with."""
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
-    """Those of `ENVIRONMENT` that were set."""
     hosts: dict[str, Machine] = field(default_factory=dict)
     """The other machines of the lanes, as `LaneSpec.host` calls them."""
     between: BetweenProcesses | None = None
@@ -95,14 +93,9 @@ class Header:
             )
         )
 
-    @property
-    def started_s(self) -> float:
-        """Seconds since the epoch."""
-        return datetime.fromisoformat(self.started).timestamp()
-
     def wall_s(self, at_ns: int) -> float:
         """Return the wall-clock time of an event, in seconds since the epoch."""
-        return self.started_s + (at_ns - self.started_ns) / 1e9
+        return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9
 
 
 def _size(machine: Machine) -> tuple[str, str]:
@@ -210,7 +203,6 @@ MARKING = {
     kind.__name__
     for kind in (Interrupted, KnobApplied, KnobRefused, LaneEnded, LaneFailed, ModeChanged, UserRequested)
 }
-"""Names of the events that may have a mark."""
 
 
 def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:

@@ -17,11 +17,8 @@ from tfmon.recordings.header import Closed, Header, RecordingError
 from tfmon.recordings.reader import peek
 
 LIMIT_BYTES = 512 * 2**20
-"""Most that all recordings in the folder take together."""
 FOLDER_VARIABLE = "TFMON_RECORDINGS"
-"""Environment variable that names another folder."""
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
-"""A race that comes with tfmon."""
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
 """The rest of an interrupted rewriting is dropped after so long."""
@@ -38,13 +35,7 @@ def folder() -> Path:
 
 
 def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
-    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError.
-
-    Args:
-        scenario: Its name, which is in that of the file after the time.
-        place: The folder; None for that of recordings.
-        suffix: The end of the name.
-    """
+    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError."""
     place = place or folder()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
@@ -57,20 +48,14 @@ def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") 
 
 
 def create_file(path: Path) -> int:
-    """Make a new file, private to the user, and open it, locked for writing.
-
-    Raises: OSError; FileExistsError, because no file is overwritten.
-    """
+    """Make a new file, private to the user, open and locked for writing; raises OSError, also where it exists."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(fd)
     return fd
 
 
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Drop the oldest recordings until all fit the limit; return False if `keep` alone does not.
-
-    A recording that is being written is never dropped.
-    """
+    """Drop the oldest recordings, but none being written, until all fit; return False if `keep` does not."""
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
         with contextlib.suppress(OSError):
@@ -90,9 +75,6 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     return total <= limit_bytes or keep not in sizes or sizes[keep].st_size <= limit_bytes
 
 
-# ---------------- what is recorded
-
-
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """One recording, as far as its first and last line tell."""
@@ -105,14 +87,7 @@ class RecordedRun:
     closed: Closed | None = None
     """None for one that was not closed."""
     running: bool = False
-    """True while it is written."""
     problem: str = ""
-    """Why it cannot be read."""
-
-    @property
-    def started_s(self) -> float:
-        """When the race began, in seconds since the epoch; for a file that cannot be read, when it was changed."""
-        return self.modified_s if self.header is None else self.header.started_s
 
     def info(self) -> RunInfo:
         """Return its line in a list."""
@@ -140,7 +115,12 @@ def runs() -> list[RecordedRun]:
     for path in _files(folder()):
         with contextlib.suppress(FileNotFoundError):  # packed or deleted meanwhile
             found.append(_run(path))
-    return sorted(found, key=lambda run: (run.started_s, run.path.name))
+
+    def began(run: RecordedRun) -> tuple[float, str]:
+        header = run.header
+        return run.modified_s if header is None else header.wall_s(header.started_ns), run.path.name
+
+    return sorted(found, key=began)
 
 
 def run_id(path: Path) -> str:
@@ -181,10 +161,7 @@ def find(word: str) -> Path:
 
 
 def delete(path: Path) -> None:
-    """Delete a recording for good.
-
-    Raises: RecordingError for one that is being written, or that cannot be deleted.
-    """
+    """Delete a recording for good; raises RecordingError for one that is being written."""
     if path.is_file() and is_locked(path):
         raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
     try:

@@ -15,7 +15,6 @@ from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 SEARCHED_EVENTS = 2_000
-"""Among so many events the start signal is looked for."""
 KEEP_EVERY = 1_000
 """A snapshot is kept after so many events, to seek back to."""
 TICK_S = 0.15
@@ -25,10 +24,7 @@ MARK_LEAD_NS = 1_000_000_000
 
 
 class Player:
-    """Plays a recording in a session of its own.
-
-    Thread: one.
-    """
+    """Plays a recording in a session of its own. Thread: one."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -66,8 +62,6 @@ class Player:
             note=self._problem or torn,
             started_ns=self._started_ns,
         )
-
-    # ------------------------------------------------------------ requests
 
     def tick(self, seconds: float) -> None:
         """Advance by so much time, where it plays."""
@@ -117,8 +111,6 @@ class Player:
         """Play faster, or slower."""
         place = SPEEDS.index(self._speed) + direction
         self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
-
-    # ------------------------------------------------------------ inside
 
     def _go_to_place(self, place: int) -> None:
         """Go to where just the first `place` events have happened."""

@@ -1,8 +1,4 @@
-"""Reads recordings, also hostile ones: bounded memory, a torn end is dropped, any other damage is one clear error.
-
-A recording is indexed once, by the time and the place of each line, and an event is read when it is needed: so a
-replay of hours needs little memory, and can seek.
-"""
+"""Reads recordings, also hostile ones: bounded memory, a torn end is dropped, other damage is one clear error."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ LARGEST_BYTES = 4 * 2**30
 MOST_MARKS = 5_000
 _GZIP = b"\x1f\x8b"
 _MEMBER = _GZIP + b"\x08" + bytes(5)
-"""How a member of a packed recording begins."""
 _KNOWN = b'{"type":"Known",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
@@ -52,16 +47,10 @@ _BEGIN = re.compile(rb'{"type":"(?:%b)","lane":"[^"\\]*",(?:"host":"[^"\\]*",)?"
 
 
 class Recording:
-    """A recording that can be read from any event on; its file is open until it is closed.
-
-    Thread: one.
-    """
+    """A recording that can be read from any event on; its file is open until it is closed. Thread: one."""
 
     def __init__(self, path: Path) -> None:
-        """Open a recording and index it.
-
-        Raises: RecordingError for another file, another schema, and damage anywhere but at the end.
-        """
+        """Open a recording and index it; raises RecordingError for another file, another schema, and damage."""
         self.path = path
         self.torn = False
         """True when its last line is cut off: by a crash or a full disk, or because it is still being written."""
@@ -84,7 +73,6 @@ class Recording:
             raise
 
     def __enter__(self) -> Recording:
-        """Return the recording."""
         return self
 
     def __exit__(
@@ -98,7 +86,6 @@ class Recording:
         self._file.close()
 
     def __len__(self) -> int:
-        """Return how many events it has."""
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
@@ -116,7 +103,8 @@ class Recording:
         try:
             event: Event = codec.read(codec.parse(line), Event)
         except CodecError as error:
-            raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
+            hint = _written_by(self.header.tfmon)
+            raise RecordingError(f"{self.path}: event {place + 1}: {error}", hint) from None
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
@@ -132,7 +120,8 @@ class Recording:
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known
         except CodecError as error:
-            raise RecordingError(f"{self.path}: after event {place}: {error}", self._hint()) from None
+            hint = _written_by(self.header.tfmon)
+            raise RecordingError(f"{self.path}: after event {place}: {error}", hint) from None
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
     def last_known(self, place: int) -> int:
@@ -143,8 +132,6 @@ class Recording:
         """Return how many events had happened at a time."""
         return bisect_right(self.times_ns, at_ns)
 
-    # ------------------------------------------------------------ inside
-
     def _line(self, place: int) -> bytes:
         self._file.seek(self._offsets[place])
         return self._file.readline(LONGEST_LINE_BYTES + 1)
@@ -153,17 +140,14 @@ class Recording:
         try:
             if not self.path.is_file():
                 raise RecordingError(f"{self.path} is not a file")
-            file = self.path.open("rb")
-            try:
-                start = file.read(2)
+            with contextlib.ExitStack() as opened:
+                file = opened.enter_context(self.path.open("rb"))
+                packed = file.read(2) == _GZIP
                 file.seek(0)
-                if start != _GZIP:
-                    return file
-                with file:
+                if packed:
                     return self._unpacked(file)
-            except BaseException:
-                file.close()
-                raise
+                opened.pop_all()
+                return file
         except OSError as error:
             raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from None
 
@@ -240,14 +224,10 @@ class Recording:
         return RecordingError(f"{self.path} is too large: more than {LARGEST_BYTES >> 30} GiB uncompressed")
 
     def _damaged(self, what: str, line: int) -> RecordingError:
-        return RecordingError(f"{self.path}, line {line}: {what}", self._hint())
-
-    def _hint(self) -> str:
-        return _written_by(self.header.tfmon)
+        return RecordingError(f"{self.path}, line {line}: {what}", _written_by(self.header.tfmon))
 
 
 def _written_by(version: str) -> str:
-    """Return who wrote a recording, if that was another tfmon."""
     if version == tfmon.__version__:
         return ""
     return f"it was written by tfmon {version}; this is {tfmon.__version__}"

@@ -28,7 +28,6 @@ CHECK_BYTES = 2 * 2**20
 SETTLED_S = 2.0
 """A race whose lanes have ended is closed when it tells no more for so long: processes end a little later."""
 PATIENCE_S = 10.0
-"""How long `close` waits for a disk."""
 
 
 @dataclass(slots=True)
@@ -55,7 +54,6 @@ class Recorder:
         self._file = None if file is None else file.absolute()
         self._first_fd: int | None = None if file is None else _open(file)
         self.header: Header | None = None
-        """Of the latest race; None before one begins."""
         self._entries: deque[_Entry] = deque()
         self._waiting = threading.Lock()
         self._overrun = False
@@ -105,25 +103,29 @@ class Recorder:
                 self._file.unlink()
 
     def _work(self) -> None:
-        """Write what has come in."""
         try:
-            while (entry := self._next_entry()) is not None:
+            while self._entries:
+                with self._waiting:
+                    entry = self._entries.popleft()
                 self._record(entry)
+            known = self._last.known if self._last is not None else None
             if self._writer is not None:
                 self._writer.flush()
-                if self._last is not None and self._last.known is not None:
-                    self._writer.keep(self._last.known)
-                self._check_size(self._writer)
+                if known is not None:
+                    self._writer.keep(known)
+                if self._file is None and self._writer.written_bytes >= self._checked_bytes + CHECK_BYTES:
+                    self._checked_bytes = self._writer.written_bytes
+                    if not library.make_room(self._writer.path):
+                        most = f"{library.LIMIT_BYTES >> 20} MiB"
+                        raise OSError(f"it reached the {most} that all recordings may take")
             if self._overrun:
                 raise OSError("the disk does not keep up")
-            if self._is_settled():
+            # A race without a result is not over for the user, who may restart its lanes.
+            settled = known is not None and known.over and known.has_result
+            if settled and time.monotonic() - self._told_s >= SETTLED_S:
                 self._end_race()
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
             self._stop(self._reason(error))
-
-    def _next_entry(self) -> _Entry | None:
-        with self._waiting:
-            return self._entries.popleft() if self._entries else None
 
     def _record(self, entry: _Entry) -> None:
         event = entry.event
@@ -166,21 +168,6 @@ class Recorder:
         name, dot, suffixes = self._file.name.partition(".")
         path = self._file.with_name(f"{name}-{self._races}{dot}{suffixes}")
         return path, library.create_file(path)
-
-    def _check_size(self, writer: Writer) -> None:
-        if self._file is None and writer.written_bytes >= self._checked_bytes + CHECK_BYTES:
-            self._checked_bytes = writer.written_bytes
-            if not library.make_room(writer.path):
-                raise OSError(f"it reached the {library.LIMIT_BYTES >> 20} MiB that all recordings may take")
-
-    def _is_settled(self) -> bool:
-        """Return whether the race has a result that nothing changes any more: another one begins with `RaceBegan`.
-
-        A race without a result is not over for the user, who may restart its lanes.
-        """
-        known = self._last.known if self._last is not None else None
-        settled = known is not None and known.over and known.has_result
-        return settled and self._writer is not None and time.monotonic() - self._told_s >= SETTLED_S
 
     def _end_race(self) -> None:
         """Close the file of the race that is over."""

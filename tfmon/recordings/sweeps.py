@@ -21,11 +21,9 @@ from tfmon.model.series import Combination, Figures, SweepEvent, SweepPlan, Swee
 from tfmon.recordings import library
 
 SCHEMA = 2
-"""Of the files; one of another is refused."""
 SUFFIX = ".sweep"
 _BEGINS = b'{"type":"SweepHeader",'
 LARGEST = 256 * 2**20
-"""A larger file is not a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +32,13 @@ class SweepHeader:
 
     schema: int
     tfmon: str
-    """The version that wrote it."""
     began: str
     plan: SweepPlan
     combinations: tuple[Combination, ...]
 
 
 class SweepFile:
-    """The file that a sweep is written into.
-
-    Thread: any.
-    """
+    """The file that a sweep is written into. Thread: any."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -85,11 +79,7 @@ def folder() -> Path:
 
 
 def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFile:
-    """Make the file of a new sweep; without a path among the user's, named by time and scenario.
-
-    Raises:
-        UsageError: it is there already, or it cannot be written.
-    """
+    """Make the file of a new sweep, by default among the user's; raises UsageError where it cannot be made."""
     try:
         if path is None:
             path, descriptor = library.create(scenario, folder(), SUFFIX)
@@ -112,11 +102,7 @@ def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFil
 
 
 def read(path: Path) -> SweepState:
-    """Return the state of a sweep at the end of its file; a last line that is cut off does not count.
-
-    Raises:
-        TfmonError: it cannot be read, or is not a sweep.
-    """
+    """Return the state of a sweep at the end of its file, without a cut-off last line; raises TfmonError."""
     return _parse(path, _load(path))[0]
 
 
@@ -139,11 +125,7 @@ def began(path: Path) -> str:
 
 
 def resume(path: Path) -> tuple[SweepState, SweepFile]:
-    """Return the state of a sweep, and its file to write on.
-
-    Raises:
-        TfmonError: it cannot be read or written, is not a sweep, or another tfmon writes it.
-    """
+    """Return the state of a sweep, and its file to write on; raises TfmonError, also where that is locked."""
     path = path.absolute()
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

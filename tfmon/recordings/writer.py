@@ -134,7 +134,6 @@ class Writer:
     """
 
     def __init__(self, path: Path, fd: int) -> None:
-        """Write to a file that `library` has opened."""
         self.path = path
         self.written_bytes = 0
         self.events = self.events_written = 0
@@ -142,7 +141,6 @@ class Writer:
         self._packed = path.name.endswith(".gz")
         self._pending: list[bytes] = []
         self._blocks: list[_Block] = []
-        """Those that are over, oldest first."""
 
     def begin(self, header: Header) -> None:
         """Write the first line."""
@@ -190,8 +188,6 @@ class Writer:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    # ------------------------------------------------------------ inside
 
     def _begin_block(self, line: bytes) -> None:
         self._since_ns = self._latest_ns

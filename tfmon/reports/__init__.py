@@ -1,4 +1,4 @@
-"""Reports: each kind is described once as sections, and written as text, Markdown and HTML; JSON is beside it.
+"""Reports: each kind is described once as sections of blocks, which `text` and `html` write; JSON is beside it.
 
 Every JSON object names its `schema` and the version of tfmon. Units are in the names of the keys; what is not
 known is null.
@@ -6,9 +6,9 @@ known is null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import tfmon
 from tfmon import units
@@ -18,11 +18,134 @@ from tfmon.model.events import LinkMeasured
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import collision_lines
 from tfmon.model.race import Machine
-from tfmon.model.readings import Estimate
+from tfmon.model.readings import Estimate, ProcessName
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
 from tfmon.recordings.header import SCHEMA
-from tfmon.reports.sections import Block, Code, Note
+
+DASH = "–"
+NoteKind: TypeAlias = Literal["", "verdict", "trouble", "quiet"]
+VERDICT: NoteKind = "verdict"
+TROUBLE: NoteKind = "trouble"
+QUIET: NoteKind = "quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A paragraph."""
+
+    text: str
+    kind: NoteKind = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A list of sentences."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Lines to be copied, or what a program printed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that was checked."""
+
+    label: str
+    title: str
+    text: str = ""
+    details: tuple[str, ...] = ()
+    status: str = ""
+    """By which a terminal may colour the label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What was checked, one after the other."""
+
+    items: Sequence[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells."""
+
+    rows: Sequence[Sequence[str]]
+    """The head first; one of empty texts is not shown."""
+    about: str = ""
+    left: Collection[int] = (0,)
+    """Places of the columns of words; those of the others are aligned to the right."""
+    values: Sequence[Sequence[float | None]] | None = None
+    """The numbers behind the cells of each row but the head; a page sorts by them."""
+    marked: Collection[int] = ()
+    """Places of the rows, from 1, that stand out."""
+    brief: Sequence[int] = ()
+    """Places of the columns that a terminal has room for; empty for all."""
+    folded: str = ""
+    """The summary under which a page folds it away, and which other forms leave out; empty to show it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of figures, and the figures."""
+
+    title: str
+    about: str
+    spec: dict[str, Any]
+    """For Vega-Lite; see `charts`."""
+    table: Table | None = None
+    drawn: Sequence[str] = ()
+    """The same chart in characters, where there is one."""
+    legend: Sequence[tuple[str, str]] = ()
+    """Colours of the style sheet with what they stand for."""
+
+    @property
+    def caption(self) -> str:
+        """The title, and what the chart shows, in a line."""
+        return ": ".join(filter(None, (self.title, self.about)))
+
+
+Block: TypeAlias = Note | Lines | Code | Items | Table | Chart
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Blocks about one thing."""
+
+    heading: str
+    blocks: Sequence[Block | None]
+    """None for what this report does not have."""
+    long: bool = False
+    """Whether a brief form leaves it out."""
+
+    @property
+    def shown(self) -> list[Block]:
+        """The blocks that have something to say."""
+        return [one for one in self.blocks if one is not None and not (isinstance(one, Lines) and not one.texts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is said about a race, a sweep, or whatever else."""
+
+    title: str
+    sections: Sequence[Section]
+    answer: Sequence[Note | Code] = ()
+    """What came of it, the most important first."""
+    when: str = ""
+    keys: Sequence[tuple[str, str]] = ()
+    """Keys and names of the series that a reader of a page can hide in all charts."""
+    hosts: Collection[str] = ()
+    others: Collection[ProcessName] = ()
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- parts that several reports have
 
 
 def head() -> dict[str, Any]:

@@ -1,8 +1,4 @@
-"""The charts of a report as Vega-Lite specifications: plain values, drawn by the script in the file. Pure.
-
-Every series has a key, such as a lane's id, by which the controls of the page hide it. Colours are variables of
-the page's style sheet, so that they follow its light or dark look.
-"""
+"""The charts of a report as Vega-Lite specifications: series are hidden by their keys, colours are the page's."""
 
 from __future__ import annotations
 
@@ -18,7 +14,6 @@ Point = tuple[float, float | None, str, str]
 """Place on the axis, value (None ends a stretch), the value in words, and a note on it."""
 TALL, LOW = 300, 190
 COLOURS = 4
-"""Colours of lanes; more lanes repeat them with another dash."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MOST_TICKS = 12
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 36_000)
@@ -40,16 +35,6 @@ class Series:
     place: int
     """Which colour it has, and beyond these which dash."""
     points: Sequence[Point]
-
-    @property
-    def colour(self) -> str:
-        """Its colour in the style sheet."""
-        return f"var(--lane{self.place % COLOURS})"
-
-    @property
-    def dash(self) -> list[int]:
-        """Its dash, so that colour is not the only cue."""
-        return _DASHES[(self.place // COLOURS + self.place % 2) % len(_DASHES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +94,7 @@ def over_time(
     zero: bool = True,
     labels: bool = True,
 ) -> Spec:
-    """Return a chart of values over time.
-
-    Args:
-        series: Its lines.
-        title: Of the axis of the values, with the unit.
-        about: What a screen reader says of it.
-        shades: Stretches that are shaded.
-        lines: Moments that are marked.
-        tall: Whether it is the main chart.
-        zero: Whether the axis begins at 0.
-        labels: Whether the marks have their text beside them.
-    """
+    """Return a chart of values over time; `about` is for screen readers, `labels` writes on the marks."""
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
@@ -163,16 +137,7 @@ def curve(
     crossings: Sequence[float] = (),
     spans: Iterable[tuple[str, float, float, float]] = (),
 ) -> Spec:
-    """Return a chart of figures over the values of a knob.
-
-    Args:
-        series: Its lines.
-        title: Of the axis of the figures, with the unit.
-        knob: The knob; its values are above 0.
-        about: What a screen reader says of it.
-        crossings: Values at which the lead changes.
-        spans: Intervals: the key of the series, the value of the knob, and both ends.
-    """
+    """Return a chart of figures over a knob's values; a span is a series' key, a value, and two ends."""
     ticks = sorted({point[0] for one in series for point in one.points})
     axis = {"format": "~g", "labelOverlap": True, "values": ticks}
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
@@ -203,11 +168,7 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
 
 
-# ---------------------------------------------------------------- parts of charts
-
-
 def _rows(series: Sequence[Series]) -> list[Spec]:
-    """Return a row for each point: series and its name, place, value, the value in words, and the note."""
     return [
         {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": words, "d": note}
         for one in series
@@ -222,9 +183,8 @@ def _digits(series: Sequence[Series]) -> Spec:
 
 
 def _colour(series: Sequence[Series]) -> Spec:
-    """Return the colours of the series."""
-    scale = {"domain": [one.key for one in series], "range": [one.colour for one in series]}
-    return word("s", legend=None, scale=scale)
+    colours = [f"var(--lane{one.place % COLOURS})" for one in series]
+    return word("s", legend=None, scale={"domain": [one.key for one in series], "range": colours})
 
 
 def layer(values: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
@@ -244,9 +204,8 @@ def _lines(
     ends: bool = True,
 ) -> Spec:
     """Return lines with a point for every value, of which the one next to the pointer is shown with its values."""
-    dash = word(
-        "s", legend=None, scale={"domain": [one.key for one in series], "range": [one.dash for one in series]}
-    )
+    dashes = [_DASHES[(one.place // COLOURS + one.place % 2) % len(_DASHES)] for one in series]
+    dash = word("s", legend=None, scale={"domain": [one.key for one in series], "range": dashes})
     shown: Any = {"value": 1}
     if not dots:
         shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}

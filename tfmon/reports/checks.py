@@ -15,31 +15,39 @@ from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.ray import RayNode
 from tfmon.lanes.remote.trouble import other_python
 from tfmon.model.race import Claim, ClaimResult, Machine
-from tfmon.model.readings import Estimate
-from tfmon.reports import head, link_json, machine_json, one_line, ratio_json, text
-from tfmon.reports.sections import QUIET, VERDICT, Block, Item, Items, Lines, Note, Report, Section, Table
+from tfmon.reports import (
+    QUIET,
+    VERDICT,
+    Block,
+    Item,
+    Items,
+    Lines,
+    Note,
+    Report,
+    Section,
+    Table,
+    head,
+    link_json,
+    machine_json,
+    one_line,
+    ratio_json,
+    text,
+)
 from tfmon.reports.text import Paint
 
 _HEADINGS = {TENSORFLOW: "TensorFlow", GPU: "GPU", FAIRNESS: "A fair race"}
-_MARKS = {OK: ("✓", "+"), WARNING: ("!", "!"), BROKEN: ("✗", "x"), NOT_APPLICABLE: ("–", "-")}
-_WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
+_LABELS = {OK: "✓ ok", WARNING: "! warning", BROKEN: "✗ broken", NOT_APPLICABLE: "– n/a"}
 
 
-def to_text(
-    report: Diagnosis, *, verbose: bool = False, ascii_only: bool = False, paint: Paint = text.unpainted
-) -> str:
-    """Write the report in lines; `paint` may colour a mark by its status.
-
-    With `verbose`, checks that do not apply and the evidence are written, too.
-    """
-    written = text.write(describe(report, verbose=verbose, ascii_only=ascii_only), last=True, paint=paint)
-    return text.plain(written) if ascii_only else written
+def to_text(report: Diagnosis, *, verbose: bool = False, paint: Paint = text.unpainted) -> str:
+    """Write the report in lines; `verbose` adds the evidence, and the checks that do not apply."""
+    return text.write(describe(report, verbose=verbose), last=True, paint=paint)
 
 
-def describe(report: Diagnosis, *, verbose: bool = False, ascii_only: bool = False) -> Report:
+def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
     """Return the doctor's findings in sections."""
     sections = [
-        Section(heading, (Items([_item(one, verbose, ascii_only) for one in report.of(subject)
+        Section(heading, (Items([_item(one, verbose) for one in report.of(subject)
                                  if verbose or one.finding.status != NOT_APPLICABLE]),))
         for subject, heading in _HEADINGS.items()
     ]  # fmt: skip
@@ -58,10 +66,10 @@ def findings(report: Diagnosis | None) -> Sequence[Block]:
     if not obstacles:
         return [Note("The doctor finds nothing that slows a race down.")]
     heading = Note("What the doctor finds as this report is written:")
-    return [heading, Items([_item(one, verbose=False, plain=False) for one in obstacles])]
+    return [heading, Items([_item(one, verbose=False) for one in obstacles])]
 
 
-def _item(one: Result, verbose: bool, plain: bool) -> Item:
+def _item(one: Result, verbose: bool) -> Item:
     finding = one.finding
     details = [
         f"{name}: {one_line(said)}"
@@ -69,8 +77,7 @@ def _item(one: Result, verbose: bool, plain: bool) -> Item:
         if said
     ]
     details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
-    label = f"{_MARKS[finding.status][plain]} {_WORDS[finding.status]}"
-    return Item(label, one.title, one_line(finding.found), tuple(details), finding.status)
+    return Item(_LABELS[finding.status], one.title, one_line(finding.found), tuple(details), finding.status)
 
 
 def to_json(report: Diagnosis) -> dict[str, Any]:
@@ -110,19 +117,8 @@ _HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip"
 _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
 
-def hosts_to_text(found: Sequence[Surveyed], here: Machine, *, ascii_only: bool = False) -> str:
-    """Write the hosts as text; see `describe_hosts`."""
-    written = text.write(describe_hosts(found, here))
-    return text.plain(written) if ascii_only else written
-
-
-def describe_hosts(found: Sequence[Surveyed], here: Machine) -> Report:
-    """Return a table of the hosts that can be used, a line for each other one, and what to know about them.
-
-    Args:
-        found: The hosts.
-        here: The monitor's own machine.
-    """
+def hosts_to_text(found: Sequence[Surveyed], here: Machine) -> str:
+    """Return a table of the hosts that can be used, a line for each other one, and what to know about them."""
     usable = [one for one in found if not one.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []
@@ -132,8 +128,8 @@ def describe_hosts(found: Sequence[Surveyed], here: Machine) -> Report:
                 f"{one.host.name} cannot be used: {one_line(one.error)}",
                 *([f"  {one_line(one.hint)}"] if one.hint else []),
             ]
-    notes = [*_notes(usable), *_twins(usable, here)]
-    return Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),))))
+    notes = list(_notes(usable, here))
+    return text.write(Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),)))))
 
 
 def _host_row(one: Surveyed) -> tuple[str, ...]:
@@ -161,16 +157,13 @@ def _gpus(machine: Machine) -> str:
     return one_line(", ".join(names)) or "none"
 
 
-def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
+def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
+    """Yield what a host lacks, and which names mean one machine."""
     for one in usable:
         if not one.machine.tensorflow:
             yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
         if one.machine.no_gpu:
             yield f"{one.host.name}: no GPU: {one_line(one.machine.no_gpu)}"
-
-
-def _twins(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
-    """Yield which names mean one machine."""
     by_boot: dict[str, list[str]] = {}
     for one in usable:
         by_boot.setdefault(one.machine.boot, []).append(one.host.name)
@@ -199,11 +192,10 @@ def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:
     }
 
 
-def nodes_to_text(nodes: Sequence[RayNode], *, ascii_only: bool = False) -> str:
+def nodes_to_text(nodes: Sequence[RayNode]) -> str:
     """Write a table of the nodes."""
     table = Table([_NODE_HEAD, *map(_node, nodes)], left=range(5))
-    written = text.write(Report("Nodes of the Ray cluster", (Section("", (table,)),)))
-    return text.plain(written) if ascii_only else written
+    return text.write(Report("Nodes of the Ray cluster", (Section("", (table,)),)))
 
 
 def _node(node: RayNode) -> tuple[str, ...]:
@@ -258,11 +250,6 @@ def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dic
 
 def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
     """Return the claims by scenario, and the count of each outcome."""
-    return text.write(describe_claims(results, interrupted), last=True)
-
-
-def describe_claims(results: Sequence[ClaimResult], interrupted: str = "") -> Report:
-    """Return the claims in a section for each scenario; the answer counts the outcomes."""
     sections = [
         Section(scenario, (Items([_claim_item(one) for one in claims]),))
         for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
@@ -271,13 +258,15 @@ def describe_claims(results: Sequence[ClaimResult], interrupted: str = "") -> Re
     total = ", ".join(f"{amount} {outcome}" for outcome, amount in sorted(counts.items()))
     words = f"{units.several(len(results), 'claim')}: {total}" if results else "no claim was measured"
     ended = [Note(interrupted)] if interrupted else []
-    return Report("Claims about scenarios", sections, [Note(words, VERDICT), *ended])
+    return text.write(Report("Claims about scenarios", sections, [Note(words, VERDICT), *ended]), last=True)
 
 
 def _claim_item(result: ClaimResult) -> Item:
     claim, ratio = result.claim, result.ratio
-    details = [f"{prediction(claim)}: measured {_measured(ratio)}"] if ratio is not None else []
-    details += [result.reason] if result.reason else []
+    details = [result.reason] if result.reason else []
+    if ratio is not None:
+        factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+        details.insert(0, f"{prediction(claim)}: measured {factor} ({interval}, {ratio.pairs} pairs)")
     return Item(result.outcome, claim.id, claim.says, tuple(details))
 
 
@@ -289,9 +278,3 @@ def prediction(claim: Claim) -> str:
         return f"{claim.first} ≈ {claim.second} (within {units.ratio(claim.at_most)})"
     factor = f" by {units.ratio(claim.at_least)}" if claim.at_least > 1 else ""
     return f"{claim.first} > {claim.second}{factor}"
-
-
-def _measured(ratio: Estimate) -> str:
-    """Write a measured ratio: 15.6× (15.4 to 15.8, 12 pairs)."""
-    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    return f"{factor} ({interval}, {ratio.pairs} pairs)"

@@ -12,10 +12,9 @@ from typing import Any, TypeAlias
 from tfmon import units
 from tfmon.model.lane_statistics import SLICE_START
 from tfmon.recordings import writer
-from tfmon.reports import charts
+from tfmon.reports import DASH, QUIET, Chart, Note, Section, Table, charts
 from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.gather import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Measured, Moment, Sample
-from tfmon.reports.sections import DASH, QUIET, Chart, Note, Section, Table
 
 MOST_POINTS = 600
 """Points of a series, about; in a longer race each stands for more than a second."""
@@ -50,13 +49,7 @@ class Quantity:
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return the course of the race over time.
-
-    Args:
-        course: Of the race.
-        names: What each lane is called in full, by its name.
-        keys: By which it is hidden in charts.
-    """
+    """Return the course of the race over time; `names` are the lanes' full names, `keys` hide them in charts."""
     drawer = _Drawer(course, names, keys)
     read = [(what, drawer.sampled(what)) for what in _READINGS]
     missing = [_READINGS[what].title for what, chart in read if chart is None]
@@ -107,7 +100,6 @@ class _Drawer:
         self._course, self._names, self._keys = course, names, keys
         self._total_s = course.seconds(course.until_ns)
         self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
-        """How many seconds each point stands for."""
         self._idle = list(_idle(course))
         rare = (round(2e9 * every_s) for age_s, every_s in writer.STAGES if age_s < self._total_s)
         self._unsampled_ns = max([LONGEST_REST_NS, *rare])
@@ -172,8 +164,12 @@ class _Drawer:
             value = quantity.fold(group)
             if value is None:
                 continue
-            if before_ns is not None and self._is_gap(before_ns, group[0].since_ns, rest_ns, of_lane):
-                yield (at_s + before_s) / 2, None, "", ""
+            since_ns = group[0].since_ns
+            if before_ns is not None:
+                after = bisect.bisect(self._idle, (before_ns, 0))
+                idle = of_lane and any(end_ns <= since_ns for _, end_ns in self._idle[after : after + 1])
+                if idle or since_ns - before_ns > rest_ns:  # no line is drawn across
+                    yield (at_s + before_s) / 2, None, "", ""
             before_s, before_ns = at_s, group[-1].at_ns
             shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
             point = shown, quantity.write(value), quantity.note(group)
@@ -181,12 +177,6 @@ class _Drawer:
             if since_s < at_s - 2 * self._every_s:  # a window with a long stop in it has no slope
                 yield since_s, *point
             yield at_s, *point
-
-    def _is_gap(self, since_ns: int, until_ns: int, rest_ns: int, of_lane: bool) -> bool:
-        """Return whether no line is drawn across a time between two values."""
-        after = bisect.bisect(self._idle, (since_ns, 0))
-        idle = of_lane and any(end_ns <= until_ns for _, end_ns in self._idle[after : after + 1])
-        return idle or until_ns - since_ns > rest_ns
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
         """Yield the middle of each interval in which something was measured, and that."""
@@ -247,7 +237,6 @@ class _Drawer:
             yield Line(lanes[0] if len(lanes) == 1 else "", self._course.seconds(moment.at_ns), about)
 
     def _moments(self) -> Table | None:
-        """Return the table of what happened."""
         moments = self._course.moments
         if not moments:
             return None

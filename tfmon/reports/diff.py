@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
-from tfmon.recordings.compare import Comparison
+from tfmon.recordings.compare import Comparison, Gate
 from tfmon.recordings.figures import Change, RaceFigures
-from tfmon.recordings.gate import Gate
-from tfmon.reports import head, host_names, text
-from tfmon.reports.sections import VERDICT, Lines, Note, Report, Section, Table
+from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, host_names, text
 
 
 def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
@@ -33,10 +32,7 @@ def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
         ],
         "unpaired": list(comparison.unpaired),
         "verdict": _change_json(comparison.verdict),
-        "differences": [
-            {"about": one.about, "what": one.what, "first": one.first, "second": one.second}
-            for one in comparison.differences
-        ],
+        "differences": [asdict(one) for one in comparison.differences],
         "notes": list(comparison.notes),
         **({} if gate is None else {"gate": _gate_json(gate)}),
     }
@@ -102,14 +98,12 @@ def _when(race: RaceFigures) -> str:
 
 
 def _ratios(found: Comparison) -> Table:
-    """Return the ratio of every pair of lanes with its interval."""
     rows = [["examples/s", "first", "second", "second / first", ""]]
-    changes = [
-        (" / ".join(dict.fromkeys((one.first.name, one.second.name))), one.change, one) for one in found.lanes
-    ]
-    for name, change, pair in changes:
+    for pair in found.lanes:
+        name = " / ".join(dict.fromkeys((pair.first.name, pair.second.name)))
         speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
-        rows.append([name, *("n/a" if one is None else units.rate(one) for one in speeds), *_change_cells(change)])
+        cells = ["n/a" if one is None else units.rate(one) for one in speeds]
+        rows.append([name, *cells, *_change_cells(pair.change)])
     if found.verdict is not None:
         rows.append(["ratio of the lanes", "", "", *_change_cells(found.verdict)])
     return Table(rows, left=(0, 4))
@@ -130,4 +124,4 @@ def _change_cells(change: Change | None) -> list[str]:
     if change.low is None or change.high is None:
         return [units.ratio(change.ratio), "no interval"]
     factor, interval = units.ratio_in(change.ratio, change.low, change.high)
-    return [factor, f"95 % CI {interval}" + ("" if change.sure else ": too close to call")]
+    return [factor, f"95 % CI {interval}" + (": too close to call" if change.low <= 1 <= change.high else "")]

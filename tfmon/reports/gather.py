@@ -1,22 +1,27 @@
-"""Plays a recording once and keeps the course of the race: what its charts are drawn from."""
+"""What a recording holds in numbers: the course of the race, for charts, and every number, for other programs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import functools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-from tfmon.model.events import Event, RecordingChanged, Suspended
-from tfmon.model.knobs import show
-from tfmon.model.lane_events import KnobApplied, Window
+from tfmon.model import codec
+from tfmon.model import window_sums as histogram
+from tfmon.model.events import Event, LanePrinted, LaneStarted, RecordingChanged, Suspended
+from tfmon.model.knobs import KnobValue, show
+from tfmon.model.lane_events import KnobApplied, Progressed, Window
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings import writer
-from tfmon.recordings.export import WITHOUT_NUMBERS, samples_of
 from tfmon.recordings.header import Header, mark_of
 from tfmon.recordings.reader import Recording, guard
 
@@ -26,7 +31,6 @@ _QUANTITIES = {
     "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
     "temperature_c": HEAT,
 }  # fmt: skip
-"""What the numbers of a recording are of, by their names."""
 LEAD_NS = 10_000_000_000
 """How long before the start signal samples are shown; a recording begins with those of a minute."""
 
@@ -64,8 +68,6 @@ class Moment:
 
     at_ns: int
     text: str
-    kind: str
-    """`knob`, `request` or `trouble`."""
     lane: str = ""
     """Name of the lane whose knob it is; empty where it is about no single lane."""
     gap_ns: int = 0
@@ -77,9 +79,7 @@ class Course:
 
     header: Header
     torn: bool
-    """Whether the recording is cut off at its end."""
     end: Snapshot
-    """What was known at the end."""
     windows: dict[str, list[Measured]]
     """By the name of the lane, oldest first."""
     samples: dict[str, dict[str, list[Sample]]]
@@ -153,11 +153,10 @@ class _Keeper:
             case Suspended():
                 self._discard(known)
             case KnobApplied():
-                self.moments.append(
-                    Moment(event.at_ns, f"{event.knob} {show(event.value)}", "knob", event.lane, event.gap_ns)
-                )
+                text = f"{event.knob} {show(event.value)}"
+                self.moments.append(Moment(event.at_ns, text, event.lane, event.gap_ns))
             case _:
-                self.moments += (Moment(mark.at_ns, mark.text, mark.kind) for mark in mark_of(event, self.names))
+                self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
 
     def _window(self, window: Window, lane: LaneState | None) -> None:
         if lane is None:
@@ -191,3 +190,107 @@ class _Keeper:
 
 def _lane(known: Snapshot, name: str) -> LaneState | None:
     return next((lane for lane in known.lanes if lane.spec.name == name), None)
+
+
+# ---------------------------------------------------------------- every number, for other programs
+
+
+def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
+    """Write one object: header, result of the race, and every number; raises RecordingError and OSError.
+
+    Units: `time` is UTC; `seconds` counts from the first event; `value` is in the unit that `name` ends in.
+    """
+    encode, between = json.JSONEncoder(allow_nan=False).encode, "\n"
+    target.write('{\n"header": ' + encode(codec.plain(recording.header)))
+    target.write(',\n"result": ' + encode(result))
+    target.write(',\n"samples": [')
+    for event in recording.events(without=WITHOUT_NUMBERS):
+        if rows := list(_rows(recording, event)):
+            target.write(between + encode(rows)[1:-1])
+            between = ",\n"
+    target.write("\n]\n}\n")
+
+
+def _rows(recording: Recording, event: Event) -> Iterator[dict[str, Any]]:
+    time = datetime.fromtimestamp(recording.header.wall_s(event.at_ns), timezone.utc).isoformat()
+    seconds = round((event.at_ns - recording.times_ns[0]) / 1e9, 6)
+    for sample in samples_of(event):
+        finite = not isinstance(sample.value, float) or math.isfinite(sample.value)
+        yield {
+            "time": time,
+            "seconds": seconds,
+            "subject": sample.subject,
+            "step": sample.step,
+            "name": sample.name,
+            "value": sample.value if finite else str(sample.value),
+            "note": sample.note,
+        }
+
+
+WITHOUT_NUMBERS = (Progressed, LanePrinted)
+"""Events that come often and have none."""
+_NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "shares_since_ns", "shares_until_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedSample:
+    """One number; the unit is in its name."""
+
+    at_ns: int
+    subject: str
+    """The lane, `machine`, or a GPU such as `gpu:0`; of another machine, with its host: `gpu2/machine`."""
+    name: str
+    value: KnobValue
+    step: int | None = None
+    """Steps that the lane had done; None for numbers that are not about its steps."""
+    note: str = ""
+    """Why a window is discarded; empty for steady state."""
+
+
+def samples_of(event: Event) -> Iterator[ExportedSample]:
+    """Return the numbers in an event, at the end of what each is about; what was not measured has none."""
+    match event:
+        case Window():
+            yield from _of_window(event)
+        case TreeSample():
+            yield from _of_fields(event, event.lane)
+        case HostSample():
+            yield from _of_fields(event, f"{event.host}/machine" if event.host else "machine")
+        case GpuSample():
+            which = f"{'hidden ' if event.hidden else ''}gpu:{event.index}"
+            yield from _of_fields(event, f"{event.host}/{which}" if event.host else which)
+        case LaneStarted():
+            for knob, value in event.settings.items():
+                yield ExportedSample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
+        case KnobApplied():
+            yield ExportedSample(event.at_ns, event.lane, f"knob/{event.knob}", event.value, event.step)
+
+
+def _of_window(window: Window) -> Iterator[ExportedSample]:
+    values: dict[str, float | None] = {"loss": window.loss, "longest_ms": window.longest_ns / 1e6}
+    if window.span_ns > 0:
+        values["examples_per_s"] = window.examples / window.span_ns * 1e9
+        values["steps_per_s"] = window.steps / window.span_ns * 1e9
+        for name in ("input_ns", "call_ns", "sync_ns", "report_ns"):
+            values[name.removesuffix("_ns") + "_pct"] = 100 * getattr(window, name) / window.span_ns
+    for name, fraction in (("step_p50_ms", 0.5), ("step_p95_ms", 0.95)):
+        quantile_ns = histogram.quantile_ns(window.histogram, fraction)
+        values[name] = None if quantile_ns is None else quantile_ns / 1e6
+    for name in ("gpu_memory_allocated_bytes", "gpu_memory_peak_bytes"):
+        values[name] = getattr(window, name)
+    for name, value in values.items():
+        if value is not None:
+            yield ExportedSample(window.at_ns, window.lane, name, value, window.step, "; ".join(window.marks))
+
+
+def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iterator[ExportedSample]:
+    kind: type = type(event)
+    for name in _numeric(kind):
+        value = getattr(event, name)
+        if type(value) in (int, float):
+            yield ExportedSample(event.at_ns, subject, name, value)
+
+
+@functools.cache
+def _numeric(kind: type) -> list[str]:
+    return [part.name for part in fields(kind) if part.name not in _NOT_MEASURED]

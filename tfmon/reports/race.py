@@ -25,6 +25,16 @@ from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import (
+    DASH,
+    TROUBLE,
+    VERDICT,
+    Block,
+    Code,
+    Lines,
+    Note,
+    Report,
+    Section,
+    Table,
     checks,
     host_names,
     machine_rows,
@@ -38,16 +48,14 @@ from tfmon.reports import (
 )
 from tfmon.reports import course as over_time
 from tfmon.reports.gather import Course, gather
-from tfmon.reports.private import other_processes
+from tfmon.reports.html import other_processes
 from tfmon.reports.race_json import to_json
-from tfmon.reports.sections import DASH, TROUBLE, VERDICT, Block, Code, Lines, Note, Report, Section, Table
 from tfmon.reports.steps import full_name
 
 NOTABLE_PEAK = 1.05
 """A peak of a lane's memory is told from this many times its mean on."""
 _OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(script|trainer|lanes|hosts)/\w+\.py", line ')
 OUTPUT_LINES = 12
-"""Lines of the output of a lane that failed."""
 
 
 def to_text(found: Analysis) -> str:
@@ -62,15 +70,7 @@ def report(
     again: str = "",
     examined: Diagnosis | None = None,
 ) -> Report:
-    """Return all that is known of a race.
-
-    Args:
-        found: What it came to.
-        header: Of its recording; None for a race that is not read from one.
-        course: How it went; None leaves out what is drawn over time.
-        again: The command that repeats it, or why there is none.
-        examined: What the doctor finds on its machine; None where that is another one.
-    """
+    """Return all that is known of a race: of a recorded one with its `header`, and its `course` over time."""
     snapshot = found.snapshot
     names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
     keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
@@ -103,13 +103,7 @@ def report(
 
 
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
-    """Return the report of a recording, and whether that is cut off; raises RecordingError.
-
-    Args:
-        path: The recording.
-        again: Returns the command that repeats a race; raises TfmonError where there is none.
-        host: Name of this machine: the doctor examines it, without TensorFlow, where it is that of the race.
-    """
+    """Return the report of a recording, and whether that is cut off; the doctor examines `host`, this machine."""
     course = gather(path)
     found, header = analyse(course.end), course.header
     try:
@@ -195,10 +189,6 @@ def _limits(snapshot: Snapshot, found: LaneAnalysis) -> Iterator[str]:
         yield from (f"{name}: may help: {one.text} ({one.purpose})" for one in bottleneck.advice[:1])
 
 
-def _interval_text(found: LaneAnalysis) -> str:
-    return rates(found.speed) if found.speed else DASH
-
-
 def _loss_text(found: LaneAnalysis) -> str:
     losses = (found.lane.losses.first, found.lane.losses.last)
     return " → ".join("n/a" if loss is None else units.loss(loss) for loss in losses)
@@ -220,7 +210,11 @@ def _column(
 
 _COLUMNS = (
     _column("examples/s", lambda lane: lane.steady.examples_per_s, units.rate),
-    ("95 % CI", lambda one: one.speed.low if one.speed else None, _interval_text),
+    (
+        "95 % CI",
+        lambda one: one.speed.low if one.speed else None,
+        lambda one: rates(one.speed) if one.speed else "",
+    ),
     _column("steps/s", lambda lane: lane.steady.steps_per_s, units.rate),
     _column("step p50", lambda lane: lane.steady.step_ms(0.5), units.milliseconds),
     _column("p95", lambda lane: lane.steady.step_ms(0.95), units.milliseconds),
@@ -237,7 +231,6 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 
 
 def _history(found: Analysis) -> Table | None:
-    """Return every change of the race and what came of it."""
     if found.is_series and len(found.history) < 3:
         return None  # it would say the same as the table of what was tried
     rows = [row.cells(found.snapshot) for row in found.history]
@@ -282,9 +275,6 @@ def _method(found: Analysis) -> Iterator[str]:
     for lane in lanes:
         unknown = ((what, reason) for what, reason in lane.not_measured.items() if reason)
         yield from (f"{snapshot.called(lane)}: {what} not measured: {reason}" for what, reason in unknown)
-
-
-# ---------------------------------------------------------------- settings and machines
 
 
 def _settings(snapshot: Snapshot, header: Header | None) -> Table | None:

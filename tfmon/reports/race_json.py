@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import LEAST_WINDOWS, Bottleneck
+from tfmon.analysis.bottleneck import LEAST_WINDOWS
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
@@ -29,7 +29,6 @@ NO_STEP = "no steady step was measured"
 NO_UPDATE = "no update of an own loop of TensorFlow was seen"
 FEW_SLICES = "too few slices were measured in turns"
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
-"""Parts of the time of a step."""
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
@@ -117,6 +116,7 @@ def _host(state: HostState) -> dict[str, Any]:
 
 def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     lane, bottleneck = found.lane, found.bottleneck
+    shares = bottleneck.shares if bottleneck else None
     missing: dict[str, str] = {}
 
     def number(field: str, value: Reading | None, reason: str = NO_STEP) -> float | None:
@@ -147,6 +147,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     unexplained = f"it takes {LEAST_WINDOWS} steady windows, and there were {windows}" if windows else no_step
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
+    gpus = snapshot.gpus_of(lane)
+    no_load = next((one.busy_pct.reason for one in gpus if isinstance(one.busy_pct, Missing)), "not sampled")
     script: dict[str, Any] = {}
     if lane.command:
         script = {
@@ -188,9 +190,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "private_bytes": whole("private_bytes", lane.memory_bytes),
         "peak_private_bytes": whole("peak_private_bytes", lane.tree.peak_private_bytes),
         "cpu_pct": number("cpu_pct", lane.tree.racing_cpu_pct.value, "not sampled while the lane raced"),
-        "gpu_busy_pct": number(
-            "gpu_busy_pct", lane.gpu_use.racing_busy_pct.value, no_gpu or _no_load(snapshot, lane)
-        ),
+        "gpu_busy_pct": number("gpu_busy_pct", lane.gpu_use.racing_busy_pct.value, no_gpu or no_load),
         "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_use.used_bytes),
         "gpu_memory_allocated_bytes": whole(
             "gpu_memory_allocated_bytes",
@@ -198,12 +198,14 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             no_gpu or "TensorFlow's allocator keeps no figures here",
         ),
         "gpu_memory_source": named("gpu_memory_source", lane.gpu_use.source, "no memory is known to be used"),
-        "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
+        "gpus": [_gpu(gpu, lane) for gpu in gpus],
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", unexplained),
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
         "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
         "concerns": [asdict(one) for one in concerns(lane, snapshot.at_ns)],
-        "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part), unexplained) for part in _PARTS},
+        "time_pct": {
+            part: number(f"time_pct.{part}", getattr(shares, f"{part}_pct", None), unexplained) for part in _PARTS
+        },
         "discarded": dict(lane.discarded),
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
         "processes": whole("processes", lane.process or None, "none was started"),
@@ -233,17 +235,8 @@ def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
     }
 
 
-def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
-    """Return why nothing is known of the load of a lane's GPUs."""
-    loads = (gpu.busy_pct for gpu in snapshot.gpus_of(lane))
-    return next((load.reason for load in loads if isinstance(load, Missing)), "not sampled")
-
-
 def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
-    """Return the use of the lane's GPU by others; of several GPUs, the one that they used most.
-
-    None where that is not known.
-    """
+    """Return the use of the lane's GPU by others, of several GPUs the one used most; None for unknown."""
     others = gpu_others(lane)
     if others is None:
         return None
@@ -276,10 +269,6 @@ def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
         "pairs": verdict.interval.pairs if verdict.interval else None,
         "text": verdict.text,
     }
-
-
-def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
-    return getattr(bottleneck.shares, f"{part}_pct") if bottleneck else None
 
 
 def _fit(lane: LaneState) -> dict[str, Any] | None:

@@ -16,9 +16,7 @@ from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
 from tfmon.model.series import SweepPlan
 from tfmon.recordings import sweeps
-from tfmon.reports import charts, machine_rows, repeated, text, versions_text
-from tfmon.reports.charts import Series
-from tfmon.reports.sections import (
+from tfmon.reports import (
     DASH,
     TROUBLE,
     VERDICT,
@@ -31,11 +29,16 @@ from tfmon.reports.sections import (
     Report,
     Section,
     Table,
+    charts,
+    machine_rows,
+    repeated,
+    text,
+    versions_text,
 )
+from tfmon.reports.charts import Series
 from tfmon.reports.series_json import sweep_to_json
 
 CHART = (90, 16)
-"""Cells and rows of a chart in characters."""
 
 
 def table_of(table: SeriesTable, about: str = "") -> Table:
@@ -127,20 +130,20 @@ def to_text(found: Found, file: str = "") -> str:
     return f"{written}\n\n{'; '.join(again)}"
 
 
-# ---------------------------------------------------------------- in sections
-
-
 def describe(found: Found, began: str = "") -> Report:
     """Return the result of a sweep: its ranking, the ratio over its knobs, how and where it was measured."""
     plan, table = found.state.plan, sweep_table(found)
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
     where = f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"
+    marked = [row for row in found.rows if row.ratio is not None and row.outcome != BASELINE]
+    learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
+    note = [LEARNS.format(" or ".join(learns))] if learns else []
     ranking = table_of(table, "Ratio: throughput over that of the baseline on the same device")
     return Report(
         f"{plan.scenario}: a sweep of {len(found.rows)} combinations",
         [
             Section("", (Note(where), Note(progress_text(found)))),
-            Section("Ranking", (ranking, Lines(learns_note(found)))),
+            Section("Ranking", (ranking, Lines(note))),
             Section("Over the knobs", list(charts_of(table)), long=True),
             Section("How it was measured", (Lines(list(_method(found))),), long=True),
             Section("Settings", (_knobs(plan), *repeated(command_line(plan))), long=True),
@@ -168,7 +171,6 @@ def _hosts(plan: SweepPlan) -> set[str]:
 
 
 def _method(found: Found) -> Iterator[str]:
-    """Yield how it was measured."""
     plan = found.state.plan
     yield (
         "each combination was raced in turns against the baseline on the same device, in visits with fresh "
@@ -202,7 +204,6 @@ def command_line(plan: SweepPlan) -> str:
 
 
 def _knobs(plan: SweepPlan) -> Table:
-    """Return the values of each knob, and the settings of the baseline."""
     rows = [["knob", "values", "baseline"]]
     for knob in dict.fromkeys([*plan.over, *plan.baseline]):
         swept = ", ".join(map(show, plan.over.get(knob, ())))
@@ -222,13 +223,6 @@ def _machines(found: Found) -> Table:
             rows += [[f"{place}: {name}", value] for name, value in machine_rows(plan.hardware[place])]
         rows.append([f"{place}: versions", versions.get(place) or "unknown"])
     return Table(rows, left=(0, 1))
-
-
-def learns_note(found: Found) -> list[str]:
-    """Say which marked ratios are of combinations that train differently; empty if none is marked."""
-    marked = [row for row in found.rows if row.ratio is not None and row.outcome != BASELINE]
-    learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
-    return [LEARNS.format(" or ".join(learns))] if learns else []
 
 
 def _name(row: SweepRow) -> str:

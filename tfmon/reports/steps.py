@@ -11,11 +11,10 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Shares
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_state import LaneState
-from tfmon.model.profile import Call, GpuTime, Op, Profile, Repeat
+from tfmon.model.profile import Call, GpuTime, Profile, Repeat
 from tfmon.model.readings import Missing, Reading, known
-from tfmon.reports import charts, head, text
+from tfmon.reports import DASH, VERDICT, Block, Chart, Lines, Note, Report, Section, Table, charts, head, text
 from tfmon.reports.charts import Point, Series
-from tfmon.reports.sections import DASH, VERDICT, Block, Chart, Lines, Note, Report, Section, Table
 
 PARTS = (
     "waiting for batches",
@@ -49,7 +48,6 @@ def full_name(lane: LaneState) -> str:
 
 
 def _step_times(found: Analysis) -> Chart | None:
-    """Return how long the steps of each lane took, in steady state."""
     snapshot = found.snapshot
     counted = [lane for lane in snapshot.lanes if lane.steady.histogram]
     if not counted:
@@ -79,18 +77,13 @@ def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]
         counts[(index - low) // width] = counts.get((index - low) // width, 0) + amount
     for place in range(-1, (high - low) // width + 2):
         share = 100 * counts.get(place, 0) / total
-        edges = [_edge_ms(low + (place + side) * width) for side in (0, 1)]
+        bins = (low + (place + side) * width for side in (0, 1))
+        edges = [2.0 ** (one / histogram.BINS_PER_OCTAVE) / 1e6 for one in bins]
         note = f"{units.milliseconds(edges[0])} to {units.milliseconds(edges[1])}"
         yield float(f"{(edges[0] * edges[1]) ** 0.5:.5g}"), round(share, 4), f"{share:.2g} %", note
 
 
-def _edge_ms(bin_index: int) -> float:
-    """Return the lower end of a bin, in milliseconds."""
-    return float(2.0 ** (bin_index / histogram.BINS_PER_OCTAVE) / 1e6)
-
-
 def _where_time_goes(found: Analysis) -> Chart | None:
-    """Return the parts of the time of a step of each lane."""
     attributed = [(one.lane, one.bottleneck.shares) for one in found.lanes if one.bottleneck is not None]
     if not attributed:
         return None
@@ -134,11 +127,7 @@ _NAME, _OPERATION = 40, 50
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
-    """Return a profile as plain values, by the names of `tfmon.model.profile`.
-
-    Units are in the names; times are means a step. What is not known is None, and named under `missing` with
-    the reason.
-    """
+    """Return a profile as plain values, times as means a step; what is not known is named under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
     return {**head(), **plain, "missing": missing}
@@ -263,18 +252,15 @@ def _operations(profile: Profile) -> Iterator[Block]:
         return
     rows = [["operation", "device", "runs", "share", "own time"]]
     for op in ops.top:
-        name = op.name if op.name.startswith(op.kind) else f"{op.kind} {_site(op)}"
+        name = op.name
+        if not name.startswith(op.kind):  # the last part of the name tells no more than the kind
+            name = f"{op.kind} {name.rpartition('/')[0] or name}"
         runs, share = f"{op.count / profile.steps:.3g}/step", units.percent(100 * op.share)
         rows.append([_cut(name, _OPERATION), op.device, runs, share, _time(op.self_ns)])
     rows.append([f"all {units.count(ops.runs)} that the trace shows", "", "", "", _time(ops.time_ns)])
     yield Table(rows, left=(0, 1))
     if not isinstance(ops.parallelism, Missing) and ops.parallelism >= 1.05:
         yield Note(f"{ops.parallelism:.2g} operations in parallel on average, while any ran")
-
-
-def _site(op: Op) -> str:
-    """Return where in the model an operation is, without the part of its name that its type tells."""
-    return "/".join(op.name.split("/")[:-1]) or op.name
 
 
 def _repeats(what: str, repeats: Iterable[Repeat]) -> Iterator[str]:

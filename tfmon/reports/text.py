@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfmon.reports.sections import VERDICT, Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
+from tfmon.reports import VERDICT, Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 
 _NO_BREAK = "\u00a0"
 _PLAIN = str.maketrans(
@@ -26,15 +26,7 @@ def unpainted(text: str, _: str) -> str:
 def write(
     report: Report, *, brief: bool = False, last: bool = False, width: int = sys.maxsize, paint: Paint = unpainted
 ) -> str:
-    """Return a report as text.
-
-    Args:
-        report: The report.
-        brief: Leave out headings, and sections that are for a page.
-        last: Put the answer below the sections, where a terminal shows it.
-        width: Cells at which sentences are broken.
-        paint: Returns a label of an item in the colour of its status.
-    """
+    """Return a report as text; `brief` without headings and long sections, with `last` the answer at the end."""
     shown = [one for one in report.sections if not (brief and one.long)]
     items = [item for one in shown for block in one.shown if isinstance(block, Items) for item in block.items]
     writer = _TextWriter(
@@ -60,7 +52,6 @@ class _TextWriter:
     width: int
     paint: Paint
     label: int
-    """Cells of the widest label of an item."""
     title: int
 
     def section(self, section: Section) -> Iterator[str]:
@@ -108,11 +99,7 @@ class _TextWriter:
         return table(rows, [at for at, place in enumerate(kept) if place not in block.left])
 
 
-# ---------------------------------------------------------------- lines that fit
-
-
 def _broken(text: str, width: int) -> list[str]:
-    """Return a text in lines that are broken between words."""
     if width == sys.maxsize:
         return text.splitlines()
     return textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
@@ -133,14 +120,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return rows as lines whose columns are as wide as they must be.
-
-    Where the terminal is narrower: a line with the first cell of each row, then the others with their heads.
-
-    Args:
-        rows: Cells of every row, the head first; a head of empty texts is not shown.
-        right: Places of the columns that are aligned to the right.
-    """
+    """Return aligned lines; where the terminal is narrower, each row's first cell, then the others with heads."""
     from rich.cells import cell_len
 
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
@@ -169,7 +149,6 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
 
 
 MOST_ROWS = 40
-"""Most rows of a table that is pasted."""
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 """What Markdown would take for markup; not `_` within a word."""
 

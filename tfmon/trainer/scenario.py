@@ -53,6 +53,8 @@ class Scenario:
     """Names of common knobs that have no meaning for this scenario; without `prefetch`, the lane adds none."""
     contrast: tuple[str, ...] = ("prefetch=off", "prefetch=auto")
     """Settings of the lanes that race on a machine without a GPU: `KNOB=VALUE[,…]` for each lane."""
+    source: str = ""
+    """Where the claims come from that do not say it themselves."""
     claims: tuple[Claim, ...] = ()
     """Statements about this scenario, as comparisons that `tfmon verify` measures."""
     examples_per_step: int = 1

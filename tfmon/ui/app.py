@@ -56,17 +56,10 @@ class MonitorApp(TerminalApp[Ending]):
         readonly: bool = False,
         characters: Charset | None = None,
     ) -> None:
-        """Prepare the screen.
-
-        Args:
-            source: What is shown.
-            on_terminal: Called in the main thread when the terminal is taken.
-            suspend: Suspends the process until `fg`; None where no shell could continue it.
-            theme: Name of a Textual theme.
-            readonly: Whether keys may change nothing.
-            characters: What the terminal can show; None for what the locale says.
-        """
-        colourless = without_colour()
+        """Prepare the screen; `suspend` suspends the process until `fg`, None where no shell could continue it."""
+        if os.environ.get("NO_COLOR") == "":  # does not count, and Textual must not see it
+            del os.environ["NO_COLOR"]
+        colourless = "NO_COLOR" in os.environ
         characters = characters or charset(sys.stdout.encoding or "", os.environ)
         super().__init__(ansi_color=True if colourless else None)
         self.monitor = Monitor(
@@ -104,15 +97,17 @@ class MonitorApp(TerminalApp[Ending]):
         self.call_after_refresh(self._on_first_paint)
 
     def _on_first_paint(self) -> None:
+        monitor = self.monitor
         if self._quit_was_requested:
-            self.monitor.quit("signal")
-        else:
-            say = partial(self.call_from_thread, self.monitor.say)
-            self.monitor.work(partial(self.monitor.source.start, say), failed=self._show_no_race)
+            monitor.quit("signal")
+            return
 
-    def _show_no_race(self, reason: str) -> None:
-        self.monitor.view = replace(self.monitor.view, no_race=reason)
-        self.monitor.pull()
+        def show_no_race(reason: str) -> None:
+            monitor.view = replace(monitor.view, no_race=reason)
+            monitor.pull()
+
+        say = partial(self.call_from_thread, monitor.say)
+        monitor.work(partial(monitor.source.start, say), failed=show_no_race)
 
     def _dress(self, theme: Theme) -> None:
         styles = palette(look_of(theme, self.theme_variables))
@@ -125,8 +120,6 @@ class MonitorApp(TerminalApp[Ending]):
     def action_set_theme(self, name: str) -> None:
         """Show everything in the colours of another theme."""
         self.theme = name
-
-    # ------------------------------------------------------------ what is drawn
 
     def _monitors(self) -> Iterator[Monitor]:
         """Yield the monitor of the screen on top, and those below it."""
@@ -169,8 +162,6 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.unsay()
         return handled
 
-    # ------------------------------------------------------------ the end
-
     def take_error(self, error: Exception) -> bool:
         """End the app, and let the caller report the error in a line; without a terminal, raise it there."""
         self.broken = self.broken or error
@@ -182,17 +173,10 @@ class MonitorApp(TerminalApp[Ending]):
     def request_quit(self) -> None:
         """End the race and leave, as for a signal. Thread: any, and any signal handler."""
         self._quit_was_requested = True
-        self._request(self.monitor.quit, "signal")
+        self.request(self.monitor.quit, "signal")
 
-    def request_leave(self) -> None:
-        """Leave, and let the lanes train on: `run()` returns None. Thread: any, and any signal handler."""
-        self._request(self.exit)
-
-    def request_terminal(self) -> None:
-        """Set the terminal up again. Thread: any, and any signal handler."""
-        self._request(self.take_terminal)
-
-    def _request(self, call: Callable[..., object], *given: object) -> None:
+    def request(self, call: Callable[..., object], *given: object) -> None:
+        """Have the app call one of its methods. Thread: any, and any signal handler."""
         if self._loop_of_app is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
                 self._loop_of_app.call_soon_threadsafe(call, *given)
@@ -218,7 +202,7 @@ _SCREENS = {
     "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
     "scenarios": ("choices", "Picker"), "crossover": ("experiments", "CrossoverPage"),
-    "new crossover": ("crossover", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
+    "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip
 """Where each screen is made: a module of `tfmon.ui.screens`, and what in it takes a monitor."""
@@ -235,26 +219,13 @@ def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
     return screen
 
 
-# ---------------------------------------------------------------- what a theme and NO_COLOR come to
-
-
-def without_colour() -> bool:
-    """Return whether the user wants no colour; an empty NO_COLOR does not count, and Textual must not see it."""
-    if os.environ.get("NO_COLOR") == "":
-        del os.environ["NO_COLOR"]
-    return "NO_COLOR" in os.environ
-
-
 def look_of(theme: Theme, variables: Mapping[str, str]) -> Look:
     """Return the look that the styles follow; `variables` are those that Textual derives from the theme."""
-    foreground = _hex(variables.get("foreground", ""), "#e0e0e0")
-    background = _hex(variables.get("background", ""), "#121212")
-    return Look(theme.dark, theme.ansi, foreground, background)
 
+    def hex6(name: str, default: str) -> str:
+        try:
+            return Color.parse(variables.get(name, "")).hex6.lower()
+        except ColorParseError:
+            return default
 
-def _hex(colour: str, default: str) -> str:
-    """Return a theme's colour as #rrggbb."""
-    try:
-        return Color.parse(colour).hex6.lower()
-    except ColorParseError:
-        return default
+    return Look(theme.dark, theme.ansi, hex6("foreground", "#e0e0e0"), hex6("background", "#121212"))

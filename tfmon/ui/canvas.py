@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -39,10 +40,7 @@ class Canvas(Widget):
         self._rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows; what the screen shows already is not painted again.
-
-        A terminal that has not taken the frame before gets the rows of a later call instead.
-        """
+        """Show these rows; only changes are painted, and nothing while the terminal takes no frame."""
         terminal = self.app
         assert isinstance(terminal, TerminalApp)
         if not terminal.may_paint():
@@ -50,14 +48,10 @@ class Canvas(Widget):
         old, self._rows = self._rows, tuple(rows)
         if old == self._rows:
             return
-        if (
-            len(old) == len(self._rows)
-            and cells(old[0]) == cells(self._rows[0])
-            and self._seen
-            and is_on_top(self)
-        ):
+        same_size = len(old) == len(self._rows) and cells(old[0]) == cells(self._rows[0])
+        if same_size and self._seen and is_on_top(self):
             colours = self.app.console.color_system
-            system = None if colours is None else _SYSTEMS[colours]
+            system = None if colours is None else COLOR_SYSTEMS[colours]
             terminal.paint(update(old, self._rows, self._styles(), system))
         else:
             self.refresh()
@@ -94,14 +88,6 @@ class Canvas(Widget):
     def text(self) -> str:
         """Return the shown rows as plain text."""
         return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
-
-
-_SYSTEMS = {
-    "standard": ColorSystem.STANDARD,
-    "256": ColorSystem.EIGHT_BIT,
-    "truecolor": ColorSystem.TRUECOLOR,
-    "windows": ColorSystem.WINDOWS,
-}
 
 
 def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -165,7 +151,6 @@ def _unlike(before: Row, after: Row) -> tuple[int, Row, Row]:
 
 
 _Cells: TypeAlias = tuple[str, Sequence[str]]
-"""The characters of a row, and the style of each."""
 
 
 def _cells(row: Row) -> _Cells | None:
@@ -207,10 +192,7 @@ def repaint(
     styles: Mapping[str, Style],
     colours: ColorSystem | None,
 ) -> str:
-    """Return the escape codes of each run (row, first cell, one past the last): a move, its text, its styles.
-
-    A style is written where it differs from that of the cell written before, and only in what differs.
-    """
+    """Return the escape codes of each run (row, first cell, one past the last): its text, and style changes."""
     out: list[str] = []
     now: Style | None = None
     for y, first, last in runs:

@@ -1,7 +1,4 @@
-"""Every key, declared once, and how keys are written.
-
-The screens bind these keys; the bottom line, the help and the command palette show them.
-"""
+"""Every key, declared once, and how keys are written."""
 
 from __future__ import annotations
 
@@ -15,17 +12,11 @@ class Key:
     """A binding: what is pressed, what it does, and what it is for."""
 
     id: str
-    """Name of the binding."""
     keys: str
     """As Textual names them, with commas between."""
     action: str
     help: str
     group: str
-
-    @property
-    def label(self) -> str:
-        """How its first key is written on the screen."""
-        return label(self.keys.split(",")[0])
 
 
 _CLOSER = "Looking closer"
@@ -68,7 +59,6 @@ RACE_KEYS = (
     Key("help", "question_mark,f1", "open('help')", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "quit", "end the lanes and leave, twice: at once; on a page: back", "tfmon"),
 )
-"""Keys of the race screen."""
 
 PAGE_KEYS = (
     Key("close", "escape,q", "dismiss", "back to the race; so does the key that opened the page", "On a page"),
@@ -108,7 +98,6 @@ REPLAY_KEYS = (
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
 )
-"""Keys that only a replay has."""
 
 _WATCHING = (
     "show_crossover", "save_picture", "save_report",
@@ -122,40 +111,23 @@ _WATCHING = (
 SWEEP_KEYS = (
     Key("sweep.curve", "c", "toggle_curve", "the ratio over the values of a knob; then of the next one", "Sweep"),
 )
-"""Keys that only a sweep has."""
 
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
-"""All of them."""
 
 BY_ID = {key.id: key for key in KEYS}
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A page that stands beside the race."""
-
-    name: str
-    binding: str
-    """Id of the key that shows it from anywhere."""
-
-    @property
-    def action(self) -> str:
-        """What that key does; the race is shown where all else is closed."""
-        return "show_tab('race')" if self.name == "race" else BY_ID[self.binding].action
+TABS = {
+    "race": "close", "lane": "lane.detail", "log": "lane.log", "knobs": "knobs", "profile": "lane.profile",
+    "gpus": "gpus", "doctor": "doctor", "runs": "runs",
+}  # fmt: skip
+"""The pages that stand beside the race, each with the id of the key that shows it from anywhere."""
 
 
-TABS = (
-    Tab("race", "close"),
-    Tab("lane", "lane.detail"),
-    Tab("log", "lane.log"),
-    Tab("knobs", "knobs"),
-    Tab("profile", "lane.profile"),
-    Tab("gpus", "gpus"),
-    Tab("doctor", "doctor"),
-    Tab("runs", "runs"),
-)
-TAB_NAMES = tuple(tab.name for tab in TABS)
+def tab_action(name: str) -> str:
+    """Return the action that shows a page beside the race, or the race, where all else is closed."""
+    return "show_tab('race')" if name == "race" else BY_ID[TABS[name]].action
 
 
 _WRITTEN = {
@@ -171,14 +143,10 @@ def watches(action: str) -> bool:
     return action in _WATCHING or action.partition("(")[0] in _WATCHING
 
 
-WATCHING_KEYS = tuple(key for key in RACE_KEYS if watches(key.action))
-"""Keys of the race screen that a replay has, too."""
-
-
 def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
     """Return the keys that the help of a race, of a replay or of a sweep lists."""
     if replay:
-        return (*REPLAY_KEYS, *WATCHING_KEYS, *PAGE_KEYS)
+        return (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)), *PAGE_KEYS)
     if sweep:
         return (*SWEEP_KEYS, *PAGE_KEYS, BY_ID["picture"], BY_ID["report"], STOP)
     return (*RACE_KEYS, *PAGE_KEYS, STOP)
@@ -186,12 +154,12 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
     """Return how the first key of a binding is written; `keys` has those that are written in words."""
-    return label(keys[binding].split(",")[0]) if binding in keys else BY_ID[binding].label
+    return label(keys.get(binding, BY_ID[binding].keys))
 
 
-def label(key: str) -> str:
-    """Return how a key that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
-    *modifiers, name = key.strip().split("+")
+def label(keys: str) -> str:
+    """Return how the first of some keys that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
+    *modifiers, name = keys.split(",")[0].strip().split("+")
     if name in _WRITTEN:
         name = _WRITTEN[name]
     elif name in _NAMED or (len(name) > 1 and name[0] == "f" and name[1:].isdigit()):

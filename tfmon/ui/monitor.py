@@ -1,7 +1,4 @@
-"""A monitor: what the screens show of a source, and what their keys do with it.
-
-The app has one from its start. A recording that is played over a race has another one, above it.
-"""
+"""What the screens show of a source, and what their keys do; a recording played over a race has one above it."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import Key, key_of, listed_keys
+from tfmon.ui.keys import key_of
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.source import Display, Source, focused_index, with_failures
 from tfmon.ui.textual_compat import TerminalApp
@@ -51,28 +48,14 @@ class Monitor:
         readonly: bool = False,
         below: Monitor | None = None,
     ) -> None:
-        """Show nothing yet.
-
-        Args:
-            app: Where its screens are shown.
-            source: What it shows.
-            make: Makes the screen of that name.
-            palette: The styles of the theme.
-            charset: What the terminal can show.
-            keys: Keys that differ from the built-in ones, by the binding's id.
-            readonly: Whether keys may change nothing.
-            below: What is shown again once this one is left; None for what the app began with.
-        """
         self.app, self.source, self.below, self.palette = app, source, below, palette
         self._make = make
         self.analysis = analyse(source.snapshot())
         """What is known, and what follows from it; computed once for each snapshot."""
         self.sweep = source.sweep()
-        """What is known of a sweep; None for a race."""
         self.lane = 0
         """Place of the lane that the pages show."""
         self.said = 0
-        """How many messages there were."""
         self.view = Display(
             charset=charset,
             keys=keys,
@@ -112,11 +95,6 @@ class Monitor:
         """What is known."""
         return self.analysis.snapshot
 
-    @property
-    def help_keys(self) -> tuple[Key, ...]:
-        """The keys that the help lists after those of a page."""
-        return listed_keys(replay=self.source.playback is not None, sweep=self.sweep is not None)
-
     def moves(self) -> bool:
         """Return whether to draw: while a lane may train, and once a second when only clocks change."""
         snapshot = self.source.snapshot()
@@ -137,34 +115,30 @@ class Monitor:
             self._played_s = now_s
         self.sweep = self.source.sweep()
         self.analysis = analyse(self.source.snapshot(), self.analysis)
-        if self.view.race != self.snapshot.race.number:
-            self.view = self._of_another_race()
-        if self.below is not None:
-            self._tell_of(self.below)
+        if self.view.race != self.snapshot.race.number:  # focus, scales and failures were those of another race
+            fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
+            self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
+        if (below := self.below) is not None:
+            live = with_failures(below.view, below.snapshot, ())
+            line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
+            if line and (live.unseen != self._told or not self.view.message):
+                self._told, said = live.unseen, f"in the race that runs: {line}"
+                self.view = replace(self.view, message=said, message_until_ns=FOREVER_NS)
         self.app.draw(self)
-
-    def _of_another_race(self) -> Display:
-        """Return the view for a race that began since: without focus, scales and failures of the one before."""
-        fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
-        return replace(fresh, focused=None, scales={}, seen=(), unseen=())
-
-    def _tell_of(self, below: Monitor) -> None:
-        """Show that a lane of the race below has failed."""
-        live = with_failures(below.view, below.snapshot, ())
-        line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
-        if line and (live.unseen != self._told or not self.view.message):
-            self._told = live.unseen
-            self.view = replace(self.view, message=f"in the race that runs: {line}", message_until_ns=FOREVER_NS)
-
-    # ------------------------------------------------------------ messages
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
         self.said += 1
         until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
+
+        def unsay() -> None:
+            if self.view.message == message:
+                self.unsay()
+                self.pull()
+
         if self.source.playback is not None:  # whose clock is that of the race
             until_ns = FOREVER_NS
-            self.app.set_timer(MESSAGE_S, lambda: self._unsay(message))
+            self.app.set_timer(MESSAGE_S, unsay)
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
 
@@ -172,18 +146,7 @@ class Monitor:
         """Take back the line that is shown."""
         self.view = replace(self.view, message="", message_until_ns=0)
 
-    def _unsay(self, message: str) -> None:
-        if self.view.message == message:
-            self.unsay()
-            self.pull()
-
     # ------------------------------------------------------------ pages
-
-    @property
-    def shown_lane(self) -> LaneState | None:
-        """The lane that the pages show; None where there is none."""
-        lanes = self.snapshot.lanes
-        return lanes[self.lane % len(lanes)] if lanes else None
 
     def open(self, name: str) -> None:
         """Show a page that closes by itself over what is shown now."""
@@ -196,7 +159,10 @@ class Monitor:
         if not above:
             focused = focused_index(self.view, self.snapshot)
             self.lane = self.lane if focused is None else focused
-        page = None if name == "race" else self._page(name)
+        if name != "race" and name not in self._kept:
+            self._kept[name] = self._make(name, self)
+            app.install_screen(self._kept[name], f"{name}-{id(self)}")
+        page = self._kept.get(name)
         if page is None or above == [page]:
             left, page = above, None
         elif page in above:
@@ -209,12 +175,6 @@ class Monitor:
             app.switch_screen(page)
         elif page is not None:
             app.push_screen(page)
-
-    def _page(self, name: str) -> Screen[Any]:
-        if name not in self._kept:
-            page = self._kept[name] = self._make(name, self)
-            self.app.install_screen(page, f"{name}-{id(self)}")
-        return self._kept[name]
 
     def close(self) -> None:
         """Remove every page and close the source; call it when none of them is shown any more."""
@@ -250,13 +210,7 @@ class Monitor:
         return not self.refusal
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
-        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time.
-
-        Args:
-            key: The id of the key.
-            lanes: The lanes that it would end or start again.
-            what: The question; the time that the command has run follows.
-        """
+        """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
         own = [lane for lane in lanes if lane.command]
         if not own:
             return True
@@ -269,10 +223,7 @@ class Monitor:
         return confirmed
 
     def quit(self, ending: Ending = "quit") -> None:
-        """Go back to what is below; from what the app began with, end the lanes and leave.
-
-        The second time, leave at once, as a recording does: it has no lanes to end.
-        """
+        """Go back to what is below; else end the lanes and leave, the second time at once, as a recording does."""
         if self.below is not None:
             self.screen.dismiss(None)
         elif self.source.playback is not None:
@@ -291,21 +242,13 @@ class Monitor:
             self.pull()
             self.work(self.source.stop, lambda _: self.app.exit(ending))
 
-    # ------------------------------------------------------------ what takes long
-
     def work(
         self,
         do: Callable[[], Found],
         then: Callable[[Found], object] | None = None,
         failed: Callable[[str], object] | None = None,
     ) -> None:
-        """Do what may take long in a thread; the screen stays responsive.
-
-        Args:
-            do: Is called in the thread.
-            then: Takes what it returns; by default the screen is drawn.
-            failed: Takes the line of a TfmonError; by default it is said.
-        """
+        """Call `do` in a thread, then `then` with its result, or `failed` with the line of a TfmonError."""
         self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
 
     def save_report(self) -> None:

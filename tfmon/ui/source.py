@@ -1,22 +1,25 @@
-"""What the screens show and request of: a race, a recording or a sweep; and the state of the screen itself."""
+"""What the screens show of a race, a recording or a sweep, and what a key requests of which of its lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.sweep import Found
-from tfmon.model.lane_state import ABSENT, FAILED
+from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, short_name, show
+from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
+from tfmon.model.series import TuneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import TAB_NAMES
+from tfmon.ui.keys import TABS, key_of
 from tfmon.units import Charset
 
 SHARED, OWN = "shared", "own"
 """Which scale the charts have: one for all lanes, or one for each."""
 SPANS_S = (60, 300, 1_800)
-"""How much time the charts show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,12 @@ class Display:
     """State of the screen itself."""
 
     focused: str | None = None
-    """Name of the lane that keys act on; None for all."""
     message: str = ""
     """What the last key press did, or why it did nothing."""
     message_until_ns: int = 0
     message_done: Callable[[Snapshot], bool] | None = None
     """Whether what the message announces has happened; None where it announces nothing."""
     race: int = 0
-    """Number of the race that was drawn last."""
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()
@@ -48,25 +49,18 @@ class Display:
     no_race: str = ""
     """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
-    """True once the user has quit and the lanes are ending."""
     metric: str = "throughput"
     """What the charts show: an id of `tfmon.ui.render.series`."""
     scale: str = SHARED
-    """SHARED or OWN."""
     span_s: int = SPANS_S[0]
-    """How much time the charts show."""
     scales: Mapping[str, Scale] = field(default_factory=dict)
     """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
     zoomed: bool = False
-    """True while the focused lane has the whole width."""
     zoomed_from: str | None = None
     """The focus before that."""
     readonly: bool = False
-    """True where keys may not change the race."""
     replay: bool = False
-    """True where a recording is shown."""
     tabs: tuple[str, ...] = ()
-    """Names of the race and of the pages beside it."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""
@@ -81,10 +75,7 @@ def focused_index(view: Display, snapshot: Snapshot) -> int | None:
 
 
 def with_failures(view: Display, snapshot: Snapshot, shown: Collection[str]) -> Display:
-    """Return the view with the lanes that failed since: seen if the lane is among those shown, else unseen.
-
-    A lane that trains again is neither.
-    """
+    """Return the view with the lanes that failed and do not train again: seen where shown, else unseen."""
     failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
     new = [name for name in failed if name not in view.unseen and name not in view.seen]
     unseen = (*(name for name in view.unseen if name in failed), *(name for name in new if name not in shown))
@@ -98,27 +89,17 @@ def acknowledged(view: Display) -> Display:
 
 
 Say: TypeAlias = Callable[[str], object]
-"""Shows a line."""
 
 
-class ScenarioRow(Protocol):
+class ScenarioRow(NamedTuple):
     """One scenario as the picker shows it."""
 
-    @property
-    def name(self) -> str:
-        """What `race` takes."""
-
-    @property
-    def title(self) -> str:
-        """One line."""
-
-    @property
-    def doc(self) -> str:
-        """A paragraph; may be empty."""
-
-    @property
-    def origin(self) -> str:
-        """Where it comes from, such as "built in" or a path."""
+    name: str
+    title: str
+    doc: str
+    """A paragraph; may be empty."""
+    origin: str
+    """Where it comes from, such as "built in" or a path."""
 
 
 def _do_nothing(*_: object) -> None:
@@ -133,7 +114,6 @@ class Source:
     """
 
     snapshot: Callable[[], Snapshot]
-    """Returns what is known of the race."""
     controls: Controls | None = None
     """Takes requests to the lanes; None where nothing can be changed."""
     experiments: Experiments | None = None
@@ -150,12 +130,9 @@ class Source:
     """After which files are named; empty for the scenario of the race."""
     file: str = ""
     """Where it is recorded; empty for where the snapshot says."""
-    tabs: tuple[str, ...] = TAB_NAMES
-    """The pages beside it."""
+    tabs: tuple[str, ...] = tuple(TABS)
     runs: Runs | None = None
-    """The recorded runs; None where there is no list of them."""
     scenarios: Callable[[], Sequence[ScenarioRow]] = tuple
-    """Returns the scenarios that can be raced instead."""
     table: Callable[[], str] = str
     """Returns all of it as text; empty for what the screen shows."""
     repeat: Callable[[], str] = str
@@ -171,15 +148,10 @@ class Source:
     stop: Callable[[], object] = _do_nothing
     """Ends every lane and waits until all are gone, or closes what is played. May block."""
     end_now: Callable[[], object] = _do_nothing
-    """Waits no longer for lanes that are ending."""
 
 
 class Runs(Protocol):
-    """The recordings of the user, each named by its id.
-
-    Every method may read the disk for a second: call them off the screen's thread. All raise TfmonError, whose
-    text says what was wrong: the folder cannot be read, or a run is gone or damaged.
-    """
+    """The user's recordings by their ids. Every method may block, and raises TfmonError with what was wrong."""
 
     def list(self) -> Sequence[RunInfo]:
         """Return all recordings by their start, the oldest first."""
@@ -192,3 +164,118 @@ class Runs(Protocol):
 
     def replay(self, id: str) -> Source:
         """Open a recording to play it; the caller stops it."""
+
+
+# ---------------------------------------------------------------- what a key requests of which lanes
+
+
+def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
+    """Return the value in effect, or before the lane has reported one, the value it was started with."""
+    return lane.in_effect.get(knob.name, knob.default)
+
+
+def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[dict[str, KnobValue], str]:
+    """Return the value that a press on a knob's key requests of each lane, and a message if there are none."""
+    if not lanes:
+        return {}, "no lane is training"
+    requests: dict[str, KnobValue] = {}
+    ends: list[str] = []
+    for lane in lanes:
+        value, moved = _step(lane, knob, direction)
+        if moved is not None:
+            requests[lane.spec.name] = moved
+            continue
+        already = f"{knob.name.replace('_', ' ')} is already {show(value)}"
+        if knob.name == "batch_size" and direction > 0 and lane.data_examples is not None:
+            ends.append(f"{already}, and the data has {lane.data_examples} examples")
+        else:
+            ends.append(f"{already}; it takes {knob.allowed()}")
+    return requests, ends[0] if ends and not requests else ""
+
+
+def _step(lane: LaneState, knob: Knob, direction: int) -> tuple[KnobValue, KnobValue | None]:
+    """Return the value that is requested or in effect, and the one after it; None where there is none."""
+    requested = lane.requested.get(knob.name)
+    value = in_effect(lane, knob) if requested is None else requested.value
+    moved = knob.next(value, direction, high=lane.data_examples if knob.name == "batch_size" else None)
+    return value, None if moved == value and type(moved) is type(value) else moved
+
+
+def targets(lanes: Sequence[LaneState], focused: str | None) -> list[LaneState]:
+    """Return the lanes a key acts on: the focused one, or all."""
+    return [lane for lane in lanes if focused is None or lane.spec.name == focused]
+
+
+def titles(lanes: Sequence[LaneState]) -> str:
+    """Name lanes in a message."""
+    return ", ".join(lane.title for lane in lanes)
+
+
+def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
+    """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again."""
+    smaller = knob.name == "batch_size" and direction < 0
+    found = []
+    for lane in lanes:
+        out_of_memory = lane.trouble is not None and lane.trouble.kind == OUT_OF_MEMORY
+        if not lane.over or (may_start_again(lane) and (focused or (out_of_memory and smaller))):
+            found.append(lane)
+    return found
+
+
+def may_start_again(lane: LaneState) -> bool:
+    """Return whether a lane failed and its process is gone."""
+    return lane.phase == FAILED and lane.ended is not None
+
+
+def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
+    """Return the lanes to pause and the lanes to resume: any that races is paused, else all are resumed."""
+    racing = [lane for lane in lanes if lane.phase == RACING]
+    if racing:
+        return racing, []
+    return [], [lane for lane in lanes if lane.phase == PAUSED]
+
+
+def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
+    """Return the value in effect of a knob in all the lanes, such as `off/auto`, and what is requested."""
+    now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
+    requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
+    return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
+
+
+def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
+    """Return the effect of a press on a knob's key: `batch 10 → 16`, or by lane where values differ."""
+    moves = {lane.spec.id: _step(lane, knob, 1) for lane in lanes}
+    steps = {id: f"{show(value)} → {show(moved)}" for id, (value, moved) in moves.items() if moved is not None}
+    if not steps:
+        return ""
+    if len(set(steps.values())) == 1 and len(steps) == len(lanes):
+        return f"{short_name(knob.name)} {next(iter(steps.values()))}"
+    changes = [f"{id} {step}" for id, step in steps.items()]
+    return f"{short_name(knob.name)} {', '.join(changes[:3])}" + ("…" if len(changes) > 3 else "")
+
+
+def no_knob(snapshot: Snapshot, name: str) -> str:
+    """Return why a knob cannot be changed that the race does not have."""
+    fits = any(lane.progress is not None and lane.progress.epochs for lane in snapshot.lanes)
+    if fits and name == BATCH_SIZE.name:
+        return "`fit` trains a fixed number of batches an epoch, so only the script can set their size"
+    if any(lane.command for lane in snapshot.lanes):
+        return f"the script sets {short_name(name)} itself: Enter shows the code that may help; k lists its knobs"
+    return f"this scenario has no knob {short_name(name)}"
+
+
+def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
+    """Return the lane to try advice on: one that trains, with advice, and a GPU's rather than a CPU's."""
+
+    def rank(lane: LaneState) -> tuple[bool, bool, bool]:
+        bottleneck = analysis.lane(lane.spec.name).bottleneck
+        return lane.over, bottleneck is None or not bottleneck.advice, lane.spec.kind == "cpu"
+
+    return min(lanes, key=rank).spec.name if lanes else None
+
+
+def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
+    """Return which experiment runs, how far it is, and the keys that stop it; empty for none."""
+    doing = doing_text(snapshot)
+    key = "tune" if isinstance(snapshot.experiment, TuneState) else "crossover"
+    return f"{doing}; {key_of(key, keys)}, {key_of('choose', keys)} stops it" if doing else ""

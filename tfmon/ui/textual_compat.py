@@ -1,16 +1,7 @@
 """All that tfmon uses of Textual's private side, and the terminal's output, which needs it.
 
-No other module touches a name of Textual that begins with an underscore. What is used:
-
-- `Driver._file`: a driver for a terminal writes there, in a thread of its own; `write` hands text to that thread.
-- `App._driver`, `App._sync_available`: write a frame, which the terminal shows at once.
-- `App._display`, `App._set_pointer_shape`, `App._handle_exception`: overridden.
-- `App._batch_count`, `Screen._compositor`, `Screen._layout_required`, `Screen._dirty_widgets`,
-  `Widget._repaint_required`: tell whether Textual is about to paint by itself.
-- `LinuxDriver.run_input_thread` waits for keys with `selectors.SelectSelector`, looked up in its module.
-- `textual._styles_cache.StylesCache.get_inner_outer`.
-
-`tests/ui/test_textual_compat.py` says which of them a new version of Textual lacks.
+No other module touches a name of Textual that begins with an underscore. `tests/ui/test_textual_compat.py` lists
+all that are used, and says which of them a new version of Textual lacks.
 """
 
 from __future__ import annotations
@@ -84,10 +75,7 @@ class TerminalOutput:
 
 
 class TerminalApp(App[Result]):
-    """An app whose output is delayed while the terminal is slow.
-
-    Thread: the app's only.
-    """
+    """An app whose output is delayed while the terminal is slow. Thread: the app's only."""
 
     def __init__(self, *, ansi_color: bool | None) -> None:
         super().__init__(ansi_color=ansi_color)
@@ -123,18 +111,11 @@ class TerminalApp(App[Result]):
         self.screen.refresh()
 
     def take_terminal(self) -> None:
-        """Set the terminal up again, after a shell has used it while this process was suspended.
-
-        A terminal that is closed, which sends SIGCONT, too, is left alone.
-        """
+        """Set the terminal up again after a shell has used it; one that is closed is left alone."""
         if self._driver is not None and self.output is not None and os.isatty(self.output.fileno()):
             self._driver.suspend_application_mode()
             self._driver.resume_application_mode()
             self.call_later(self.refresh)
-
-    def fail(self, error: Exception) -> None:
-        """End the app as for an error in a handler: unless `take_error` does, Textual shows the traceback."""
-        self._handle_exception(error)
 
     def work(
         self, do: Callable[[], Found], then: Callable[[Found], object], failed: Callable[[str], object]
@@ -147,11 +128,11 @@ class TerminalApp(App[Result]):
             except TfmonError as error:
                 self.call_later(failed, error.line)
             except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
-                self.call_later(self.fail, error)
+                self.call_later(self._handle_exception, error)
             else:
                 self.call_later(then, result)
 
-        start_thread("tfmon-ui", run, lambda reason: self.call_later(self.fail, RuntimeError(reason)))
+        start_thread("tfmon-ui", run, lambda reason: self.call_later(self._handle_exception, RuntimeError(reason)))
 
     def take_error(self, error: Exception) -> bool:
         """Return whether an error in a handler has been dealt with, so that Textual does nothing about it."""
@@ -183,6 +164,7 @@ class TerminalApp(App[Result]):
             self._frame_skipped = self._frame_skipped or renderable is not None
 
     def _handle_exception(self, error: Exception) -> None:
+        """End the app for an error in a handler: unless `take_error` does, Textual shows the traceback."""
         if not self.take_error(error):
             super()._handle_exception(error)
 

@@ -8,27 +8,33 @@ it draws on a canvas, which prints as pixels and tells screen readers nothing.
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
+import getpass
 import hashlib
 import html
 import importlib.util
+import itertools
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import tfmon
 from tfmon.errors import UsageError
+from tfmon.model.gpu_others import names_in
+from tfmon.model.readings import ProcessName
+from tfmon.model.session import Snapshot
+from tfmon.reports import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 from tfmon.reports.charts import COLOURS, Spec
-from tfmon.reports.private import HIDDEN, in_all, keep
-from tfmon.reports.sections import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 
 _HERE = Path(__file__).parent
 _ALONE = {"meta", "br", "input"}
 VEGA_LITE = "6.4"
-"""Version of Vega-Lite that the charts are written for."""
 
 
 class Html(str):
@@ -41,10 +47,7 @@ NOTHING = Html("")
 
 
 def charts_script() -> str:
-    """Return the script, which defines `vegaEmbed`; a child takes two seconds to put it together.
-
-    Raises: UsageError where the extra `report` is not installed, or the child fails.
-    """
+    """Return the script that defines `vegaEmbed`, made in two seconds by a child; raises UsageError."""
     if importlib.util.find_spec("vl_convert") is None:
         raise UsageError(
             "an HTML report needs the extra `report`, which is not installed here",
@@ -67,13 +70,7 @@ def write_charts_script() -> None:
 
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
-    """Return the whole file: nothing in it is loaded from anywhere, and no other script may run.
-
-    Args:
-        report: The report.
-        hide: Takes out of a text what must not be handed on.
-        script: Defines `vegaEmbed`; see `charts_script`.
-    """
+    """Return the whole file: nothing in it is loaded from anywhere, and no other script may run."""
     return _HtmlWriter(hide).page(report, script)
 
 
@@ -129,7 +126,6 @@ class _HtmlWriter:
         return Html(f"<{' '.join(words)}>" + ("" if name in _ALONE else f"{inner}</{name}>"))
 
     def _text(self, text: str) -> Html:
-        """Return a text as HTML."""
         return text if isinstance(text, Html) else Html(html.escape(self._hide(text)))
 
     def _controls(self, keys: Sequence[tuple[str, str]]) -> Html:
@@ -142,21 +138,14 @@ class _HtmlWriter:
         return self._tag("fieldset", legend, *boxes, class_="controls") if boxes else NOTHING
 
     def _swatch(self, colour: str) -> Html:
-        """Return a square of a colour of the style sheet."""
         return self._tag("span", class_="swatch", style=f"background:{colour}", aria_hidden="true")
 
     def _section(self, section: Section) -> Html:
         """Return a section with its heading; nothing where it would be empty. Charts stand beside each other."""
-        inner, charts = [], []
-        for block in section.shown:
-            if isinstance(block, Chart):
-                charts.append(self._chart(block))
-                continue
-            inner += (
-                [self._tag("div", *charts, class_="grid"), self._block(block)] if charts else [self._block(block)]
-            )
-            charts = []
-        inner += [self._tag("div", *charts, class_="grid")] if charts else []
+        inner: list[Html] = []
+        for charts, blocks in itertools.groupby(section.shown, lambda block: isinstance(block, Chart)):
+            parts = map(self._block, blocks)
+            inner += [self._tag("div", *parts, class_="grid")] if charts else parts
         heading = self._tag("h2", section.heading) if section.heading else NOTHING
         return self._tag("section", heading, *inner) if inner else NOTHING
 
@@ -210,7 +199,6 @@ class _HtmlWriter:
         return self._tag("details", self._tag("summary", table.folded), scrolled) if table.folded else scrolled
 
     def _chart(self, chart: Chart) -> Html:
-        """Return a chart with its title, what it shows, its legend and its table."""
         name = f"chart-{len(self._charts) + 1}"
         self._charts[name] = in_all(chart.spec, self._hide)
         caption = self._tag("figcaption", self._tag("strong", chart.title), f" {chart.about}")
@@ -220,14 +208,11 @@ class _HtmlWriter:
         return self._tag("figure", caption, self._tag("div", id=name, class_="chart"), legend, table)
 
     def _foot(self, data: dict[str, Any]) -> Html:
-        """Return the result as JSON, and how the file was made."""
         shown = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
         made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
         if self._hide is not keep:
-            made += (
-                f" {HIDDEN} stands for names of machines and users, for what other users run, and for what looks "
-            )
-            made += "like a secret."
+            what = "names of machines and users, for what other users run, and for what looks like a secret"
+            made += f" {HIDDEN} stands for {what}."
         summary = "The result as JSON; it also stands in this file under the id tfmon-result"
         return self._tag(
             "section",
@@ -243,3 +228,112 @@ def _json(name: str, value: Any) -> Html:  # noqa: ANN401 - what JSON can hold
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Html(f'<script type="application/json" id="{name}">{text}</script>')
+
+
+# ---------------------------------------------------------------- what stays out of a report that is handed on
+
+
+HIDDEN = "•••"
+_SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"
+"""A name that contains this names a secret, also outside of a command line."""
+_OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
+"""So does an option or a variable whose last word is this."""
+_LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
+"""Options of one dash that are no password behind -p."""
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
+_PATTERNS = (
+    # --api-key=…, --token …, PASSWORD=…, "secret": "…"; a small number of tokens is none
+    (
+        re.compile(
+            rf"""(?i)(?!-{{0,2}}[\w.-]*tokens["']?[=:\s]+\d{{1,6}}(?![\w.]))"""
+            rf"""(--?[\w.-]*{_SECRET}[\w.-]*(?:=|\s+)|\b[\w.-]*{_SECRET}[\w.-]*["']?\s*[=:]\s*)"""
+            rf"""(?:bearer\s+)?{_VALUE}"""
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    # --key=…, --wandb-key …, WANDB_KEY=…, COMET_KEY: …, -p …, -pS3cret; a number after -p is a port
+    (re.compile(rf"(?i)((?<!\S)--?(?:[\w.-]*[-_.])?{_OPTION}(?:=|\s+)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"(?i)((?:[?&]|\b\w[\w-]*[_-]){_OPTION}(?:=|:\s)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(rf"((?<!\S)(?!-(?:{_LIKE_P})(?:[=\s]|$))-p(?:=|\s+|(?!=)))(?!\d+(?!\S)){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    # user:password@ in an address; -u user:password
+    (re.compile(r"(\w://)[^\s/?#\"']+@"), rf"\1{HIDDEN}@"),
+    (re.compile(rf"((?<!\S)(?:-u|--user(?:name)?)(?:=|\s+)[^\s:]+:){_VALUE}"), rf"\1{HIDDEN}"),
+    # Tokens of well-known services, by their prefixes; keys of AWS; JSON web tokens.
+    (re.compile(r"\b(?:hf_|wk_|gh[opsur]_|github_pat_|glpat-|[spr]k[-_]|xox[abp]-|pypi-|AIza)[\w-]{10,}"), HIDDEN),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), HIDDEN),
+    # Home folders of any user.
+    (re.compile(r"(?:/home|/Users)/[^/\s\"':;,]+"), "~"),
+    (re.compile(r"(?<![\w/])/root(?=/|\b)"), "~"),
+)
+_LONG = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
+LEAST_DIGITS = 3
+LEAST_CHANGES = 0.3
+"""Of a random text of letters and digits, how many change from one kind to another: 0.4 to 0.6 is usual."""
+_WORDS = {"cpu", "gpu", "localhost", "root"}
+"""Names that say nothing about anyone."""
+
+
+def keep(text: str) -> str:
+    """Return the text as it is: for a report that may hold everything."""
+    return text
+
+
+def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
+    """Return a function that hides in a text whose machines they were, and what looks like a secret."""
+    return keep if everything else hider({host, *report.hosts}, report.others)
+
+
+def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
+    """Return a function that removes hosts, users, other people's command lines, and secrets from a text."""
+    # Command lines go first: what another pattern takes out of one would keep it from being found.
+    known = set(processes)
+    commands = sorted({one.command for one in known if len(one.command) > 1}, key=len, reverse=True)
+    users = sorted({one.user for one in known} - _WORDS - {""}, key=len, reverse=True)
+    words = [*map(re.escape, commands), *(rf"(?<![\w-]){re.escape(user)}(?![\w-])" for user in users)]
+    patterns = [*((re.compile(word), HIDDEN) for word in words), *_PATTERNS]
+    home, user = str(Path.home()), ""
+    with contextlib.suppress(OSError, KeyError):
+        user = getpass.getuser()
+    if home not in ("/", "/root"):
+        patterns.insert(0, (re.compile(re.escape(home) + r"(?=/|\b)"), "~"))
+    if user and user not in _WORDS:
+        patterns.append((re.compile(rf"(?<=/){re.escape(user)}(?=/|\s|$)|\b{re.escape(user)}(?=@)"), HIDDEN))
+    for host in sorted(
+        {*hosts, *(host.partition(".")[0] for host in hosts)} - _WORDS - {""}, key=len, reverse=True
+    ):
+        patterns.append((re.compile(rf"(?<![\w-]){re.escape(host)}(?![\w-])"), HIDDEN))
+
+    @functools.lru_cache(maxsize=100_000)  # a report says the same names and figures again and again
+    def hide(text: str) -> str:
+        for pattern, instead in patterns:
+            text = pattern.sub(instead, text)
+        return _LONG.sub(_without_key, text)
+
+    return hide
+
+
+def _without_key(found: re.Match[str]) -> str:
+    """Return a long word, hidden where letters and digits take turns as in a key, and not as in a name."""
+    kinds = [(one.isdigit(), one.isupper()) for one in found[0]]
+    changes = sum(one != other for one, other in itertools.pairwise(kinds))
+    random = sum(digit for digit, _ in kinds) >= LEAST_DIGITS and changes >= LEAST_CHANGES * len(kinds)
+    return HIDDEN if random else found[0]
+
+
+def other_processes(snapshot: Snapshot) -> set[ProcessName]:
+    """Return the other processes on the GPUs of a race."""
+    named = {name for state in snapshot.hosts.values() for name in state.strangers}
+    return named | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
+
+
+def in_all(value: Any, hide: Callable[[str], str]) -> Any:  # noqa: ANN401 - what JSON can hold
+    """Return a value of JSON with every text in it, keys included, without what is hidden."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {hide(key): in_all(item, hide) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_all(item, hide) for item in value]
+    return value

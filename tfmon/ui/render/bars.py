@@ -5,16 +5,15 @@ from __future__ import annotations
 from tfmon import units
 from tfmon.analysis.finish import ending_line
 from tfmon.model.knobs import short_name, show
-from tfmon.model.race import Machine, RecordingState
+from tfmon.model.race import TURNS, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import hosts
-from tfmon.ui.render.rows import Row, Span, cells, fit, meter, spread
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit, meter, spread
+from tfmon.ui.render.style import KEY, STRONG, WARN, strong
 from tfmon.ui.render.verdict import elapsed, shows
-from tfmon.ui.requests import effect, in_effect, reachable, running_line, targets
-from tfmon.ui.source import Display
+from tfmon.ui.source import Display, effect, in_effect, reachable, running_line, targets
 
 _COMMON = ("batch_size", "prefetch")
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
@@ -22,7 +21,9 @@ _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
     """Return the line; parts that do not fit are dropped, the least important first."""
-    race = snapshot.race
+    race, used = snapshot.race, hosts.machines(snapshot)
+    names = [host or state.machine.hostname or "here" for host, state in used]
+    versions = [*filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes))]
     left: list[tuple[int, list[Span]]] = [
         (0, [(" tfmon", DIM)]),
         (0, [(race.scenario or "…", STRONG)]),
@@ -34,8 +35,8 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
         (0, [(elapsed(snapshot), STRONG)]),
         (4, [(_mode(snapshot), DIM)]),
         *_machine_parts(snapshot),
-        (5, [(_version(snapshot), DIM)]),
-        (7, [(hosts.own_names(snapshot), DIM)]),
+        (5, [(f"TF {', '.join(versions)}" if versions else "", DIM)]),
+        (7, [("" if len(used) == 1 and used[0][0] else ", ".join(names), DIM)]),
     ]
     for least in range(9, 0, -1):
         row_left, row_right = _joined(left, least, "  "), _joined(right, least, " · ")
@@ -69,12 +70,12 @@ def _settings(snapshot: Snapshot, *, common: bool) -> str:
 
 
 def _mode(snapshot: Snapshot) -> str:
-    if len(snapshot.lanes) < 2:
-        return "one lane" if snapshot.lanes else ""
-    mode = snapshot.race.mode
-    if words := hosts.turns_words(snapshot):
-        return words
-    return "all at once" if mode == "concurrent" and len(snapshot.lanes) > 2 else _MODES.get(mode, mode)
+    mode, count, machines = snapshot.race.mode, len(snapshot.lanes), snapshot.machines
+    if count < 2:
+        return "one lane" if count else ""
+    if mode == TURNS and machines > 1:
+        return "in rounds" if machines == count else "turns on each machine"
+    return "all at once" if mode == "concurrent" and count > 2 else _MODES.get(mode, mode)
 
 
 def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
@@ -83,27 +84,12 @@ def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
     which: list[tuple[int, list[Span]]] = [(1, [*hosts.count_row(snapshot)])] if host or others else []
     if others:
         return which
-    gpus = _gpus(state.machine, no_gpu="no GPU" if snapshot.lanes else "")
-    return [*which, (1, [(_cores(state.machine), TEXT)]), (2, [(gpus, TEXT)])]
-
-
-def _cores(machine: Machine) -> str:
-    if not machine.cores:
-        return ""
-    return f"{units.cores(machine.usable_cores)} of {machine.cores} cores"
-
-
-def _gpus(machine: Machine, no_gpu: str) -> str:
-    gpus = machine.gpus
-    if not gpus:
-        return no_gpu
-    name = gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
-    return name if len(gpus) == 1 else f"{len(gpus)} GPUs, {name}"
-
-
-def _version(snapshot: Snapshot) -> str:
-    versions = ", ".join(filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes)))
-    return f"TF {versions}" if versions else ""
+    machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""
+    cores = f"{units.cores(machine.usable_cores)} of {machine.cores} cores" if machine.cores else ""
+    if machine.gpus:
+        name = machine.gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
+        gpus = name if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs, {name}"
+    return [*which, (1, [(cores, TEXT)]), (2, [(gpus, TEXT)])]
 
 
 # ---------------------------------------------------------------- the bottom lines
@@ -129,17 +115,12 @@ def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> 
         left = _fitting(left, width - cells(right) - (2 if right else 0))
     if message and cells(left) + cells(right) >= width:
         right = ()
-    cost = "" if shows(snapshot, view) else own_cost(snapshot)
-    if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
-        right = (*right, (f" {cost} ", DIM))
-    return spread(left, right, width)
-
-
-def own_cost(snapshot: Snapshot) -> str:
-    """Return the CPU that tfmon itself takes, in percent of one core over the last 10 s; empty for unknown."""
     shares = [known(sample.monitor_cpu_pct) for sample in snapshot.hosts[""].history[-COST_SAMPLES:]]
     counted = [share for share in shares if share is not None]
-    return f"tfmon {sum(counted) / len(counted):.1f} %" if counted else ""
+    cost = f" tfmon {sum(counted) / len(counted):.1f} % " if counted and not shows(snapshot, view) else ""
+    if cost and cells(left) + cells(right) + len(cost) <= width:
+        right = (*right, (cost, DIM))
+    return spread(left, right, width)
 
 
 def _status(snapshot: Snapshot, view: Display) -> Row:
@@ -194,7 +175,6 @@ def _fitting(row: Row, width: int) -> Row:
 
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
-    """Say since when the race is not recorded, and why."""
     if not recording.path:
         return f"this race is not recorded: {recording.reason}"
     began_ns = snapshot.race.started_ns
@@ -233,10 +213,7 @@ BAR_CELLS = 20
 
 
 def progress_row(snapshot: Snapshot) -> Row:
-    """Return a bar and how much is done; empty before the start, after the end, and where no length is known.
-
-    Of steps, those of the lane that has done the fewest count: the race ends with it.
-    """
+    """Return a bar and how far the slowest lane is; empty outside of a race, and where no length is known."""
     race = snapshot.race
     training = [lane for lane in snapshot.lanes if not lane.over]
     if race.started_ns is None or not training:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tfmon import units
 from tfmon.model.knobs import short_name
@@ -18,9 +18,9 @@ from tfmon.model.lane_statistics import KnobMark
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import series
-from tfmon.ui.render.rows import Row, crop, cut
+from tfmon.ui.render.rows import DIM, Row, crop, cut
 from tfmon.ui.render.series import Metric, TimeAxis, metric_of
-from tfmon.ui.render.style import DIM, faint
+from tfmon.ui.render.style import faint
 from tfmon.ui.source import OWN, SHARED, SPANS_S, Display, Scale
 from tfmon.units import Charset
 
@@ -41,13 +41,15 @@ def chart_rows(
     """Return the chosen metric over time: `height` rows with the time axis, `width` cells with the scale."""
     cells = width - LABEL_CELLS
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
-    scale = of_lanes(view.scales, lane)
+    scale = view.scales.get(lane.spec.name) or view.scales.get(SHARED) or Scale()
     low = scale_words(metric, scale.low) if scale.high > scale.low else "0"
     plain = (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
     span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
     own = " · own scale" if view.scale == OWN else ""
     about = "" if plain else crop(f" {metric.words}{own}{span} ", cells)
-    foot = axis_row(lane.knob_marks, axis, time_words(snapshot, view))
+    shown = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
+    ends = (f"{shown} before", "end") if snapshot.over else (f"{shown} ago", "now")
+    foot = axis_row(lane.knob_marks, axis, ends)
     if reason := series.absent(lane, metric):
         area = _said(f"n/a ({reason})", cells, height - 1)
     else:
@@ -85,16 +87,7 @@ def _area(
     colours: tuple[str, str],
     about: str,
 ) -> tuple[Row, ...]:
-    """Return the area under the values, with the scale at its left; cached until a value changes.
-
-    Args:
-        shares: How high each column is.
-        labels: The values at the top of the scale and half way up.
-        height: Rows.
-        charset: What it is drawn with.
-        colours: Styles of the tops of the columns, and of what is below.
-        about: What is drawn, written over the beginning of the top row; "" for nothing.
-    """
+    """Return the area under the values with its scale, and `about` over its top; cached until a value changes."""
     edge, inside = colours
     lines = clipped(plot(shares, 1.0, height, charset), shares)
     blank_label = " " * (LABEL_CELLS - 1) + "│"
@@ -111,7 +104,6 @@ def _area(
 
 
 def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
-    """Return rows that say why there is no chart."""
     label = " " * (LABEL_CELLS - 1) + "│"
     rows: list[Row] = [((label, DIM),) for _ in range(height)]
     if rows:
@@ -119,22 +111,10 @@ def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def time_words(snapshot: Snapshot, view: Display) -> tuple[str, str]:
-    """Return the labels of both ends of the time axis."""
-    span = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
-    return (f"{span} before", "end") if snapshot.over else (f"{span} ago", "now")
-
-
 def scale_words(metric: Metric, value: float) -> str:
-    """Write a value of the scale in at most four characters."""
-    if not metric.binary:
-        return short_number(value)
-    words = units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B")
-    return words.replace(".0", "")
-
-
-def short_number(value: float) -> str:
-    """Write a round number in at most four characters: 8k, 50, 0.5, .05."""
+    """Write a value of the scale in at most four characters: 8k, 50, 0.5, .05, 16M."""
+    if metric.binary:
+        return units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B").replace(".0", "")
     if value == 0 or abs(value) >= 0.9995:
         return units.short_count(value)
     if abs(value) < 0.001:
@@ -149,11 +129,6 @@ def share(scale: Scale, value: float | None) -> float | None:
     return max(0.0, (value - scale.low) / (scale.high - scale.low))
 
 
-def of_lanes(mapping: Mapping[str, Scale], lane: LaneState) -> Scale:
-    """Return the scale of a lane."""
-    return mapping.get(lane.spec.name) or mapping.get(SHARED) or Scale()
-
-
 # ---------------- areas and axes in characters
 
 
@@ -165,7 +140,9 @@ def parts_per_cell(charset: Charset) -> int:
 def plot(values: Sequence[float | None], top: float, height: int, charset: Charset) -> list[str]:
     """Draw values as filled columns, the highest row first; a gap stays empty, and a zero shows its baseline."""
     if charset == "braille":
-        return _plot_braille(values, top, height)
+        dots = [_level(value, top, height * 4) for value in values]
+        columns = [_braille_column(left, right, height) for left, right in zip(dots[::2], dots[1::2], strict=True)]
+        return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
     steps = 8 if charset == "block" else 2
     glyphs = _BLOCKS if charset == "block" else " :#"
     levels = [_level(value, top, height * steps) for value in values]
@@ -182,12 +159,6 @@ def clipped(lines: list[str], shares: Sequence[float | None]) -> list[str]:
     for at in above if top else ():
         top[at * len(top) // len(shares)] = "▲"
     return ["".join(top), *lines[1:]] if top else lines
-
-
-def _plot_braille(values: Sequence[float | None], top: float, height: int) -> list[str]:
-    levels = [_level(value, top, height * 4) for value in values]
-    columns = [_braille_column(left, right, height) for left, right in zip(levels[::2], levels[1::2], strict=True)]
-    return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
 
 
 @functools.lru_cache(maxsize=2_048)
@@ -232,18 +203,11 @@ def scale_label(words: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
-    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
-
-    The latest ones stand before the word at the right end until they have moved there.
-
-    Args:
-        marks: The changes.
-        axis: The time.
-        ends: The words at its ends.
-    """
+    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first."""
     line = ["─"] * axis.width
     taken = [False] * axis.width
-    ticks = [(axis.cell_of(mark.at_ns), _mark_words(mark)) for mark in marks]
+    changes = [(mark.at_ns, *mark.text.partition(" ")) for mark in marks]
+    ticks = [(axis.cell_of(at_ns), f"{short_name(knob)} {value}") for at_ns, knob, _, value in changes]
     left, right = ends
     free = axis.width - len(right) - 1
     free = free if _write(line, taken, free, f" {right}") else axis.width
@@ -256,11 +220,6 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] 
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)
     _write(line, taken, 0, f"{left} ")
     return "".join(line)
-
-
-def _mark_words(mark: KnobMark) -> str:
-    knob, _, value = mark.text.partition(" ")
-    return f"{short_name(knob)} {value}"
 
 
 def _write(line: list[str], taken: list[bool], at: int, words: str) -> bool:

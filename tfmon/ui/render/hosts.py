@@ -13,17 +13,14 @@ from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
-from tfmon.ui.render.rows import BLANK, Row, cells
-from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN, banded, strong
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells
+from tfmon.ui.render.style import TROUBLE, WARN, banded, strong
 
 # ---------------------------------------------------------------- the machines of a race
 
 
 def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
-    """Return the machines that the lanes train on, each once, by the first name that a lane has for it.
-
-    Before there are lanes it is the monitor's own.
-    """
+    """Return the machines that the lanes train on, each once; before there are lanes, the monitor's own."""
     by_machine: dict[str, tuple[str, HostState]] = {}
     for lane in snapshot.lanes:
         by_machine.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
@@ -37,22 +34,6 @@ def count_row(snapshot: Snapshot) -> Row:
     name = used[0][0] if len(used) == 1 else f"{len(used)} machines"
     lost_text = "" if not lost else " is lost" if len(used) == 1 else f", {lost} lost"
     return ((name, TEXT), (lost_text, strong(TROUBLE))) if lost_text else ((name, TEXT),)
-
-
-def own_names(snapshot: Snapshot) -> str:
-    """Name the machines that the lanes train on, the monitor's own by its hostname; "" where `count_row` does."""
-    used = machines(snapshot)
-    if len(used) == 1 and used[0][0]:
-        return ""
-    return ", ".join(host or state.machine.hostname or "here" for host, state in used)
-
-
-def turns_words(snapshot: Snapshot) -> str:
-    """Say how lanes of several machines wait for each other; empty for those of one machine."""
-    count = snapshot.machines
-    if snapshot.race.mode != TURNS or count < 2:
-        return ""
-    return "in rounds" if count == len(snapshot.lanes) else "turns on each machine"
 
 
 def mode_said(snapshot: Snapshot, mode: str) -> str:
@@ -82,28 +63,22 @@ def device_words(host: str, device: str, *, named: bool) -> str:
 
 
 def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    """Return the names of a lane, the longest first; in a race with other machines it is named by its place.
-
-    Where there is little room, a place has no user and no domain.
-    """
+    """Return the names of a lane, the longest first; its place where the race has other machines."""
     if not any(one.spec.host for one in snapshot.lanes):
         counted = f"{lane.spec.devices}x{lane.spec.kind}"
         return [lane.title, lane.short_title, *([counted] if lane.spec.devices > 1 else [])]
     place, short = lane.spec.place, lane.short_title
     settings = "" if short == place else short.removeprefix(f"{place}, ")
-    brief = "/".join(filter(None, (_brief(lane.spec.host), lane.spec.device)))
+    host = lane.spec.host.rpartition("@")[2]
+    if not host.replace(".", "").isdecimal() and ":" not in host:  # an address stays whole
+        host = host.partition(".")[0]
+    brief = "/".join(filter(None, (host, lane.spec.device)))
     return [
         lane.title,
         *(f"{where}, {settings}" if settings else where for where in (place, brief)),
         place,
         brief,
     ]
-
-
-def _brief(host: str) -> str:
-    """Return the host of a destination without user and domain; an address stays whole."""
-    name = host.rpartition("@")[2]
-    return name if name.replace(".", "").isdecimal() or ":" in name else name.partition(".")[0]
 
 
 # ---------------------------------------------------------------- making a connection
@@ -121,14 +96,6 @@ def again_words(snapshot: Snapshot, lane: LaneState) -> str:
     if lane.trouble is None or lane.trouble.kind != HOST_LOST or state.lost:
         return ""
     return f"connecting to {host} again…" if connecting(snapshot, lane) else f"{host} is connected again"
-
-
-def starting_words(snapshot: Snapshot, lane: LaneState) -> str:
-    """Say what the start of a lane waits for: its process, or the connection to its machine."""
-    if not lane.spec.host:
-        return "starting Python"
-    waits = "connecting to" if connecting(snapshot, lane) else "starting Python on"
-    return f"{waits} {lane.spec.host}"
 
 
 # ---------------------------------------------------------------- a connection
@@ -168,15 +135,11 @@ def lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
         cpu = units.reading(link.agent_cpu_pct, lambda value: f"{value:.1f} % of a core")
         memory = units.reading(link.agent_bytes, units.memory)
         yield "agent", f"{cpu} and {memory} there"
-    alike = sorted({one.spec.place for one in snapshot.lanes if _shares(snapshot, one, lane)})
+    key = snapshot.machine_key(lane)
+    others = [one for one in snapshot.lanes if snapshot.machine_key(one) == key and one.spec.host != host]
+    alike = sorted({one.spec.place for one in others})
     if alike:
         yield "one machine", f"with {', '.join(alike)}: these lanes take turns"
-
-
-def _shares(snapshot: Snapshot, one: LaneState, lane: LaneState) -> bool:
-    """Return whether a lane of another name is on the same machine."""
-    same = snapshot.machine_key(one) == snapshot.machine_key(lane)
-    return same and one.spec.host != lane.spec.host
 
 
 _EIGHTHS = "▁▂▃▄▅▆▇█"
@@ -194,12 +157,14 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
     if ages:
         return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
-    values = _each(lane, gpus, [gpu.busy_pct for gpu in gpus])
+    values = _each(lane, [gpu.busy_pct for gpu in gpus])
     loads = [value for value in values if value is not None]
     if not loads:
         return labelled("gpu", (units.absent(_first_missing([gpu.busy_pct for gpu in gpus])), DIM))
     numbers = [UNKNOWN if value is None else f"{value:.0f}" for value in values]
-    named = " · ".join(f"{name}: {number}" for name, number in zip(_names(lane, gpus), numbers, strict=True))
+    sampled = [gpu.index for gpu in gpus]
+    names = (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))
+    named = " · ".join(f"{name}: {number}" for name, number in zip(names, numbers, strict=True))
     bars = tuple(
         (UNKNOWN, DIM) if value is None else (_EIGHTHS[min(7, int(value / 12.5))], banded(accent, value / 100))
         for value in values
@@ -229,7 +194,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     ]
     by_lane = all(not isinstance(one, Missing) for one in own)
     shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
-    values = _each(lane, gpus, shown)
+    values = _each(lane, shown)
     sizes = [value for value in values if value is not None]
     if not sizes:
         return labelled("gpu mem", (units.absent(_first_missing(shown)), DIM))
@@ -251,14 +216,8 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     )
 
 
-# ---------------- one GPU
-
-
 def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
-    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
-
-    Readings that should be younger are not shown, but their age.
-    """
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane."""
     if lane.spec.kind != "gpu":
         return labelled("gpu", (units.absent(NO_GPU), DIM))
     if gpu is None:
@@ -311,15 +270,10 @@ def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
 # ---------------- several
 
 
-def _each(lane: LaneState, gpus: Sequence[GpuSample], shown: Sequence[Reading]) -> list[float | None]:
+def _each(lane: LaneState, shown: Sequence[Reading]) -> list[float | None]:
     """Return a value for each GPU of the lane; None for one that is not read, also where it was never sampled."""
     values = [known(one) for one in shown]
     return values + [None] * (lane.spec.devices - len(values))
-
-
-def _names(lane: LaneState, gpus: Sequence[GpuSample]) -> list[str]:
-    sampled = [gpu.index for gpu in gpus]
-    return [str(index) for index in (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))]
 
 
 def _first_missing(shown: Sequence[Reading]) -> Missing:
@@ -332,5 +286,4 @@ def _span(values: Sequence[float], digits: int) -> str:
 
 
 def _fitting(width: int, *rows: Row) -> Row:
-    """Return the first row that fits, else the last."""
     return next((row for row in rows if cells(row) <= width), rows[-1])

@@ -11,12 +11,11 @@ from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID, TABS, Tab, key_of
-from tfmon.ui.render.rows import Row, Span, cells, crop, fit
-from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT
+from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.style import KEY, STRONG
 from tfmon.ui.render.verdict import shows
-from tfmon.ui.requests import shared_value, targets
-from tfmon.ui.source import Display
+from tfmon.ui.source import Display, shared_value, targets
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 LEAST_HEIGHT_WITH_TABS = 30
@@ -24,7 +23,6 @@ LEAST_HEIGHT_WITH_TABS = 30
 LEAST_HEIGHT_WITH_LEAD = 22
 """Lower terminals need the line that says what is compared for the panes."""
 MIN_LINE_WIDTH = 24
-"""Narrower terminals show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,6 @@ class Zone:
     rect: Rect
     action: str
     knob: str = ""
-    """The knob that the wheel turns here; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,6 @@ class Layout:
     kind: Literal["panes", "lines", "tiny"]
     """`lines` is one line a lane or less; `tiny` only reports that the terminal is too small."""
     tabs: Rect
-    """The pages beside the race."""
     header: Rect
     lead: Rect
     """The line that says what is compared."""
@@ -75,7 +71,6 @@ class Layout:
     status: Rect
     keys: Rect
     per_page: int = 0
-    """Lanes that are visible at once."""
 
     @property
     def result_on_top(self) -> bool:
@@ -100,7 +95,11 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
     area = height - 2 - below - status - tabs - lead
     if width < MIN_PANE_WIDTH or area < MIN_PANE_HEIGHT:
         return _without_panes("lines", width, height, lanes)
-    columns, rows = _grid(width, area, lanes)
+    # As many lanes as possible in as few rows as possible.
+    most_columns = width // MIN_PANE_WIDTH
+    visible = max(1, min(lanes, most_columns * (area // MIN_PANE_HEIGHT)))
+    rows = -(-visible // most_columns)
+    columns = -(-visible // rows)
     per_page = columns * rows
     if per_page < lanes and focused is None and not status:
         return _without_panes("lines", width, height, lanes)
@@ -129,15 +128,6 @@ def alone(layout: Layout, lane: int) -> Layout:
     return replace(layout, panes=(PanePosition(lane, rect),), per_page=1)
 
 
-def _grid(width: int, height: int, lanes: int) -> tuple[int, int]:
-    """Return how many columns and rows of panes show as many lanes as possible in as few rows as possible."""
-    most_columns = max(1, width // MIN_PANE_WIDTH)
-    most_rows = max(1, height // MIN_PANE_HEIGHT)
-    visible = max(1, min(lanes, most_columns * most_rows))
-    rows = -(-visible // most_columns)
-    return -(-visible // rows), rows
-
-
 def _places(area: Rect, lanes: range, columns: int) -> tuple[PanePosition, ...]:
     columns = max(1, min(columns, len(lanes)))
     rows = max(1, -(-len(lanes) // columns))
@@ -152,17 +142,8 @@ def _places(area: Rect, lanes: range, columns: int) -> tuple[PanePosition, ...]:
 
 def _without_panes(kind: Literal["lines", "tiny"], width: int, height: int, lanes: int) -> Layout:
     keys = 1 if kind == "lines" and height >= lanes + 2 else 0
-    body = height - keys
-    return Layout(
-        kind=kind,
-        tabs=Rect(0, 0, width, 0),
-        header=Rect(0, 0, width, 0),
-        lead=Rect(0, 0, width, 0),
-        panes=(),
-        verdict=Rect(0, 0, width, body),
-        status=Rect(0, body, width, 0),
-        keys=Rect(0, body, width, keys),
-    )
+    body, none = height - keys, Rect(0, 0, width, 0)
+    return Layout(kind, none, none, none, (), Rect(0, 0, width, body), none, Rect(0, body, width, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,33 +154,29 @@ class Hint:
     """Ids of the keys, in the order in which they are written."""
     word: str
     action: str = ""
-    """What a click on it does; empty for nothing."""
 
 
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
-    """Return the tabs with their keys, the current one in brackets, and where each can be clicked.
-
-    Where the width is short, the words go before the keys do; the current tab keeps its word, and stays longest.
-    """
-    shown = [tab for tab in TABS if tab.name in names]
+    """Return the tabs with their keys, and where each is clicked; where there is no room, words go first."""
+    shown = [tab for tab in TABS if tab in names]
     parts = [_tab_spans(tab, current, keys, words=True) for tab in shown]
     if sum(map(cells, parts)) > width:
         parts = [_tab_spans(tab, current, keys, words=False) for tab in shown]
-    while sum(map(cells, parts)) > width and shown[0].name != current and current in names:
+    while sum(map(cells, parts)) > width and shown[0] != current and current in names:
         shown, parts = shown[1:], parts[1:]
     row: list[Span] = []
     zones: list[Zone] = []
     for tab, spans in zip(shown, parts, strict=True):
-        zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab.action))
+        zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab_action(tab)))
         row += spans
     return fit(row, width), zones
 
 
-def _tab_spans(tab: Tab, current: str, keys: Mapping[str, str], *, words: bool) -> list[Span]:
+def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, words: bool) -> list[Span]:
     """Return a tab with its key, in brackets if it is the current one, with its word or without."""
-    here = tab.name == current
-    label = f" {tab.name}" if words or here else ""
-    key, style = key_of(tab.binding, keys), STRONG if here else DIM
+    here = tab == current
+    label = f" {tab}" if words or here else ""
+    key, style = key_of(TABS[tab], keys), STRONG if here else DIM
     return [("[" if here else " ", STRONG), (key, KEY), (label, style), ("]" if here else " ", STRONG)]
 
 
@@ -211,9 +188,7 @@ class KeyItem:
     """0 always stays; the highest goes first when the line is too long."""
     spans: tuple[Span, ...]
     action: str = ""
-    """What a click on it does; empty for nothing."""
     knob: str = ""
-    """The knob that the wheel turns on it; empty for none."""
 
 
 def item(importance: int, pressed: str, word: str, action: str = "") -> KeyItem:
@@ -267,7 +242,6 @@ def keys_row(
 
 
 def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
-    """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
     if view.stopping:
         yield _item(0, "quit", "leave at once", keys)
@@ -292,7 +266,6 @@ def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
 
 
 def _of_a_race(snapshot: Snapshot, view: Display, *, script: bool) -> Iterator[KeyItem]:
-    """Yield the keys that change a race that runs."""
     lanes, keys = targets(snapshot.lanes, view.focused), view.keys
     for knob in snapshot.race.knobs:
         if knob.name == "prefetch":

@@ -14,8 +14,8 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop, spread, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, strong
 
 LIST_ROWS = len(STAGES) + 2
 """Rows of the list of all stages with its headline."""
@@ -25,29 +25,10 @@ NO_STEPS_NS = 30_000_000_000
 """A script without a step for this long gets a hint."""
 
 
-def getting_ready(lane: LaneState) -> bool:
-    """Return whether the lane has not done its first step of the race yet."""
-    return lane.phase in STAGES and not lane.points
-
-
 def progress_rows(
-    lane: LaneState,
-    now_ns: int,
-    width: int,
-    height: int,
-    accent: str,
-    first: str = STAGES[STARTING],
+    lane: LaneState, now_ns: int, width: int, height: int, accent: str, first: str = STAGES[STARTING]
 ) -> list[Row]:
-    """Return at which stage the lane is, and for how long.
-
-    Args:
-        lane: A lane that gets ready.
-        now_ns: The moment that is shown.
-        width: Cells of each row.
-        height: Rows at most; from `LIST_ROWS` on, all stages are listed.
-        accent: Name of the lane's style.
-        first: What its first stage is called.
-    """
+    """Return at which stage the lane is, and for how long; from `LIST_ROWS` rows on, all stages are listed."""
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.command and lane.phase == STARTING:
         if first.startswith("connecting"):
@@ -61,15 +42,11 @@ def progress_rows(
     foot = spread([(total_s, DIM)], [], width)
     if height < LIST_ROWS:
         return [headline, foot][: max(1, height)]
-    list_of = [_stage_row(place, at, words[place], width, accent) for place in range(len(STAGES))]
-    return [headline, *list_of, foot]
-
-
-def _stage_row(place: int, at: int, words: str, width: int, accent: str) -> Row:
-    """Return one stage of the list: done, current, or to come."""
-    mark = "✓" if place < at else "▸" if place == at else "·"
-    style = accent if place < at else strong(accent) if place == at else DIM
-    return spread([(f"  {mark} ", style), (words, TEXT if place == at else DIM)], [], width)
+    rows = [headline]
+    for place, said in enumerate(words):
+        mark, style = ("✓", accent) if place < at else ("▸", strong(accent)) if place == at else ("·", DIM)
+        rows.append(((f"  {mark} ", style), (said, TEXT if place == at else DIM)))
+    return [*rows, foot]
 
 
 def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
@@ -84,11 +61,7 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
 
 
 def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
-    """Return why the lane failed, what to do, and what its process wrote last.
-
-    `again` says how far the connection is that the lane was lost with; empty where it is still lost.
-    `keys` is false in a replay, where none starts a lane.
-    """
+    """Return why the lane failed (below `again`, the state of its connection), what to do, and its last output."""
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
     sign = "–" if lane.phase == ABSENT else "✗"
@@ -111,7 +84,6 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, k
 
 
 def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
-    """Return the last lines of the lane's output that fit, the very last at the bottom."""
     lines = lane.ended.output_tail if lane.ended is not None else ()
     if not lines or height < 3:
         return []
@@ -121,7 +93,7 @@ def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
         pieces = wrap(line, width, min(4, room)) if line.strip() else []
         if len(pieces) + len(wrapped) > room:
             break
-        wrapped = pieces + wrapped
+        wrapped = [*pieces, *wrapped]
     return [BLANK, (("last lines of its output", DIM),), *(((line, DIM),) for line in wrapped)]
 
 

@@ -7,18 +7,28 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.health import stands_still_s
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle, readings
-from tfmon.ui.render.rows import BLANK, LARGE_ROWS, Row, cell_len, cells, fit, fitting_device, fitting_name, large
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
+from tfmon.ui.render.rows import (
+    BLANK,
+    DIM,
+    LARGE_ROWS,
+    TEXT,
+    Row,
+    cell_len,
+    cells,
+    fit,
+    fitting_device,
+    fitting_name,
+    large,
+    wrap,
+)
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.render.verdict import last_figures
 from tfmon.ui.source import Display
-
-# ---------------------------------------------------------------- the pane
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 FRAME_CELLS = 4
@@ -33,10 +43,8 @@ class Pane:
 
     lane: LaneState
     snapshot: Snapshot
-    bottleneck: Bottleneck | None
     view: Display
     accent: str
-    """Name of the lane's style."""
     lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     found: LaneAnalysis
@@ -71,7 +79,7 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
     if lane.phase in (FAILED, ABSENT):
         again = hosts.again_words(pane.snapshot, lane)
         body = lifecycle.trouble_rows(lane, inner_width, inner_height, again, keys=not view.replay)
-    elif lifecycle.getting_ready(lane):
+    elif lane.phase in STAGES and not lane.points:
         body = _preparing(pane, inner_width, inner_height)
     else:
         large = figure_height(inner_height)
@@ -99,7 +107,6 @@ def pane_of(analysis: Analysis, index: int, view: Display, width: int) -> Pane:
     return Pane(
         lane=lane,
         snapshot=analysis.snapshot,
-        bottleneck=found.bottleneck,
         view=view,
         accent=lane_style(index),
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
@@ -186,7 +193,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
     for name in _ORDER:
         if name == "bottleneck" and name in shown:
-            wrapped = readings.bottleneck_rows(pane.bottleneck, width, bottleneck_rows)
+            wrapped = readings.bottleneck_rows(pane.found.bottleneck, width, bottleneck_rows)
             rows += (wrapped + [BLANK] * bottleneck_rows)[:bottleneck_rows]
         elif name == "knobs" and name in shown:
             rows += (readings.knobs_rows(pane.lane, width, knob_rows) + [BLANK] * knob_rows)[:knob_rows]
@@ -209,10 +216,13 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the stages of a lane that gets ready, with what it will train and what it takes of the machine."""
     lane, makers = pane.lane, _makers(pane, width)
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
-    first = hosts.starting_words(pane.snapshot, lane)
+    first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
+    if hosts.connecting(pane.snapshot, lane):
+        first = f"connecting to {lane.spec.host}"
     rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
-    chosen = readings.chosen_rows(lane, width)
+    why = wrap(lane.spec.chosen, width - readings.LABEL_CELLS, 2)
+    chosen = [readings.labelled("" if place else "device", (line, TEXT)) for place, line in enumerate(why)]
     return [*rows, BLANK, *chosen, *(makers[name]() for name in names)][:height]
 
 
@@ -256,10 +266,10 @@ def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
 
 
 def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
-    lane, accent = pane.lane, pane.accent
+    lane, accent, bottleneck = pane.lane, pane.accent, pane.found.bottleneck
     return {
         "step": lambda: readings.running_row(lane, pane.snapshot.at_ns, width),
-        "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
+        "time": lambda: readings.time_row(bottleneck.shares if bottleneck else None, width, accent),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine_of(lane).usable_cores, width, accent),
@@ -289,7 +299,11 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
     if height < LARGE_ROWS:
-        return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
+        row: Row = ((number, style), (" ", TEXT), unit)
+        for part in (lead, ((per_step, DIM),)):
+            if part and cells(row) + 2 + cells(part) <= width:
+                row = (*row, ("  ", TEXT), *part)
+        return [row]
     figure = [row.ljust(max(_FIGURE_CELLS, pane.figure_cells)) for row in large(number)]
     beside = max(len(unit[0]), len("99 999 steps/s")) + 2
     if pane.view.charset == "ascii" or len(figure[0]) + beside > width:
@@ -299,12 +313,3 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
         ((figure[1], style), ("  ", TEXT), unit),
         ((figure[2], style), ("  ", TEXT), (per_step, DIM)),
     ]
-
-
-def _short_figure(parts: list[Row], width: int) -> Row:
-    """Put the parts that fit side by side; the first always does."""
-    row: Row = ()
-    for part in parts:
-        if part and (not row or cells(row) + 2 + cells(part) <= width):
-            row = (*row, ("  ", TEXT), *part) if row else part
-    return row

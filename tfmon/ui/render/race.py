@@ -13,16 +13,9 @@ from tfmon.ui.render import chart, hosts, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
 from tfmon.ui.render.layout import Layout, Zone, alone, arrange, keys_row, tab_row
 from tfmon.ui.render.pane import chart_width, pane_rows
-from tfmon.ui.render.rows import BLANK, Row, cells, fit, fitting_name, whole_words, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.render.verdict import (
-    comparison,
-    result_height,
-    result_rows,
-    shows,
-    verdict_lines,
-    verdict_rows,
-)
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, fit, fitting_name, whole_words, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong, to_ascii
+from tfmon.ui.render.verdict import comparison, result_height, result_rows, shows, verdict_lines, verdict_rows
 from tfmon.ui.source import Display, Scale, focused_index
 
 
@@ -41,7 +34,10 @@ def draw(analysis: Analysis, view: Display, width: int, height: int) -> RaceFram
     """Draw the race for a terminal of that size."""
     snapshot = analysis.snapshot
     layout = layout_of(analysis, view, width, height)
-    view = replace(view, scales=scales_of(snapshot, view, layout))
+    if layout.panes:
+        cells = chart_width(layout.panes[0].rect.width)
+        scales = series.scales(snapshot, view, cells, chart.parts_per_cell(view.charset))
+        view = replace(view, scales=scales)
     zones: list[Zone] = []
     if layout.kind == "tiny":
         rows: list[Row] = [((line, WARN),) for line in wrap("terminal too small", width, height)]
@@ -72,17 +68,6 @@ def in_sight(analysis: Analysis, view: Display, width: int, height: int) -> tupl
     return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
 
 
-def scales_of(snapshot: Snapshot, view: Display, layout: Layout) -> Mapping[str, Scale]:
-    """Return the scales of the charts: the highest column of each fits."""
-    if not layout.panes:
-        return view.scales
-    width = chart_width(layout.panes[0].rect.width)
-    return series.scales(snapshot, view, width, chart.parts_per_cell(view.charset))
-
-
-# ---------------------------------------------------------------- panes
-
-
 def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
     rows: list[Row] = []
@@ -106,21 +91,17 @@ def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     if not layout.result_on_top:
         rows += verdict_rows(analysis, view, layout.verdict.width, layout.verdict.height)
-    message = message_of(view, snapshot)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
-    if message and not layout.status.height:
-        rows.append(((f" {message}", strong(WARN)),))
-    else:
-        hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
-        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
-        rows.append(keys)
-        zones += key_zones
-    return rows
+    elif message := message_of(view, snapshot):
+        return [*rows, ((f" {message}", strong(WARN)),)]
+    hides = not layout.status.height and len(layout.panes) < len(snapshot.lanes) and not view.stopping
+    keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y, hides=hides)
+    zones += key_zones
+    return [*rows, keys]
 
 
 def _no_lanes(view: Display, layout: Layout) -> list[Row]:
-    """Return the progress before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:

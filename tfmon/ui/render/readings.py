@@ -13,10 +13,10 @@ from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import ordered_settings
-from tfmon.model.readings import Reading, known
+from tfmon.model.readings import Missing, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Row, cells, meter, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, wrap
+from tfmon.ui.render.style import STRONG, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44
@@ -25,9 +25,7 @@ _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
 UNKNOWN = "–"
 DIFFERS = "≠ "
-"""Mark of a knob in which the lanes differ."""
 REFUSED_NS = 20_000_000_000
-"""How long a refused request is shown."""
 
 
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
@@ -36,10 +34,7 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 
 
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Show how long the present step has run and the last one took, or when a change that waits for it has effect.
-
-    Of short steps, and after the end, as `step_row`.
-    """
+    """Show how long the present long step has run, or when a change comes into effect; else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.steps > 0
     if ended or runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
@@ -131,9 +126,11 @@ def _epoch_row(lane: LaneState, width: int) -> Row:
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
     """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
-    value = known(lane.tree.cpu_pct)
-    if lane.over or value is None:
-        return labelled("cpu", (_unknown(lane, lane.tree.cpu_pct), DIM))
+    value = lane.tree.cpu_pct
+    if lane.over:
+        return labelled("cpu", (UNKNOWN, DIM))
+    if isinstance(value, Missing):
+        return labelled("cpu", (units.absent(value), DIM))
     full = usable_cores * 100
     text = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
     return labelled("cpu", *bar(value / full if full else None, text, width - LABEL_CELLS, accent))
@@ -141,20 +138,10 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
 
 def memory_row(lane: LaneState) -> Row:
     """Show the memory that no other process shares."""
-    value = known(lane.tree.private_bytes)
-    if lane.over or value is None:
-        return labelled("memory", (_unknown(lane, lane.tree.private_bytes), DIM))
-    return labelled("memory", (units.memory(value), TEXT))
-
-
-def chosen_rows(lane: LaneState, width: int) -> list[Row]:
-    """Say why the lane has this GPU, where tfmon chose it; no row where the user named it."""
-    if not lane.spec.chosen:
-        return []
-    return [
-        labelled("" if place else "device", (line, TEXT))
-        for place, line in enumerate(wrap(lane.spec.chosen, width - LABEL_CELLS, 2))
-    ]
+    value = lane.tree.private_bytes
+    if lane.over:
+        return labelled("memory", (UNKNOWN, DIM))
+    return labelled("memory", (units.reading(value, units.memory), DIM if isinstance(value, Missing) else TEXT))
 
 
 _PARTS = (
@@ -168,7 +155,6 @@ _PARTS = (
     ("other", "other_pct", "░"),
 )
 _LEAST_PCT = 2.0
-"""Smaller shares have no words in the pane."""
 
 
 def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
@@ -248,7 +234,6 @@ def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str, label: str) -> tuple[Row, tuple[_Knob, ...]]:
-    """Return a row, and the knobs that it shows."""
     left = list(knobs)
     while True:
         row = labelled(label, *_knob_spans(left, style))
@@ -272,23 +257,16 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
-    """Return the problem of the lane; blank if there is none. A refusal is shown for `REFUSED_NS`.
-
-    `silent_s` is for how long nothing has come from the lane's machine; None while something does.
-    """
-    if silent_s is not None:
-        return labelled("link", (f"nothing came for {units.seconds(silent_s)}", WARN))
-    if stopped := lane.not_measured.get("stopped"):
-        return labelled("stopped", (stopped, WARN))
-    if lane.heartbeat.stalled_since_ns is not None:
-        return labelled("stalled", (lifecycle.NOTE, WARN))
-    if lane.refused and now_ns - lane.refused_ns < REFUSED_NS:
-        return labelled("refused", (lane.refused, WARN))
-    if lane.bad_lines:
-        lines = "line" if lane.bad_lines == 1 else "lines"
-        said = f"{units.count(lane.bad_lines)} unreadable {lines} skipped: {lane.last_bad_line}"
-        return labelled("note", (said, WARN))
-    return BLANK
+    """Return the problem of the lane, or a blank row; `silent_s` is for how long its machine was silent."""
+    lines = units.several(lane.bad_lines, "unreadable line")
+    problems = (
+        ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
+        ("stopped", lane.not_measured.get("stopped", "")),
+        ("stalled", lifecycle.NOTE if lane.heartbeat.stalled_since_ns is not None else ""),
+        ("refused", lane.refused if now_ns - lane.refused_ns < REFUSED_NS else ""),
+        ("note", f"{lines} skipped: {lane.last_bad_line}" if lane.bad_lines else ""),
+    )
+    return next((labelled(label, (text, WARN)) for label, text in problems if text), BLANK)
 
 
 def bar(share: float | None, words: str, width: int, accent: str) -> Row:
@@ -298,9 +276,3 @@ def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     if share is None or length < 4:
         return ((words, TEXT),)
     return (*meter(share, length, banded(accent, share)), (tail, TEXT))
-
-
-def _unknown(lane: LaneState, reading: Reading) -> str:
-    if lane.over:
-        return UNKNOWN
-    return units.reading(reading, units.rate)

@@ -20,7 +20,6 @@ BLANK: Row = ()
 LABEL_CELLS = 13
 """Cells of a name before the text about it."""
 
-
 _measured = functools.lru_cache(maxsize=2_048)(_cell_len)
 
 
@@ -96,7 +95,9 @@ def cut(row: Row, first: int, last: int) -> Row:
 
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
     """Return one row with the left part at its left end and the right part, which has priority, at its right."""
-    right = fit_natural(right, width)
+    right = tuple(right)
+    if cells(right) > width:
+        right = fit(right, width)
     room = width - cells(right)
     return (*fit(left, room), *right)
 
@@ -107,24 +108,13 @@ def meter(share: float, length: int, style: str) -> Row:
     return ("▓" * filled, style), ("░" * (length - filled), DIM)
 
 
-def fit_natural(row: Iterable[Span], width: int) -> Row:
-    """Return the row as it is, cropped only if it is wider than `width` cells."""
-    row = tuple(row)
-    return row if cells(row) <= width else fit(row, width)
-
-
 _IN_NUMBER = re.compile(r"(?<=\d) (?=%|\d{3}\b)")
 NO_BREAK = "\u00a0"
 
 
-def wrap(text: str, width: int, limit: int) -> list[str]:
-    """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
-    return list(_wrap(text, width, limit))
-
-
 @functools.lru_cache(maxsize=256)
-def _wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
-    """Do it once: what is wrapped is the same from one refresh to the next."""
+def wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
+    """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
     if width <= 0 or limit <= 0 or not text:
         return ()
     lines: list[str] = []

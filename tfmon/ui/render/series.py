@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from tfmon.model.lane_state import PAUSED, LaneState
@@ -54,7 +55,6 @@ METRICS = (
     Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct, sampled=True, full=100.0),
     Metric("memory", "memory", lambda one: one.private_bytes, sampled=True, binary=True),
 )
-"""In the order in which a key goes through them."""
 BY_ID = {metric.id: metric for metric in METRICS}
 
 
@@ -94,7 +94,6 @@ class TimeAxis:
     """Which stretch of time the cells of a chart cover."""
 
     width: int
-    """Cells."""
     first: int
     """Number of the leftmost cell, counted in cells since the clock's zero."""
     cell_ns: int
@@ -121,8 +120,7 @@ Part: TypeAlias = tuple[float, float, float]
 
 def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
     """Return the mean of what lies in each part of each cell, by time; None where there is nothing."""
-    unit_ns = axis.cell_ns / per_cell
-    start_ns = axis.first * axis.cell_ns
+    unit_ns, start_ns = axis.cell_ns / per_cell, axis.start_ns
     total = axis.width * per_cell
     sums = [0.0] * total
     covered = [0.0] * total
@@ -142,10 +140,7 @@ def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float 
 
 
 def end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis, or the last window once no lane trains or will.
-
-    It is the last full second, so that charts move once a second, however often the figures do.
-    """
+    """Return the right end of the time axis: the last full second, or the last window once no lane trains."""
     ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
     ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
     return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
@@ -171,24 +166,18 @@ class _Past:
     """
 
     def __init__(
-        self,
-        points: Sequence[Point],
-        fine: Sequence[Stretch],
-        coarse: Sequence[Stretch],
-        latest: Stretch | None,
+        self, points: Sequence[Point], fine: Sequence[Stretch], coarse: Sequence[Stretch], latest: Stretch | None
     ) -> None:
         self.points, self.fine, self.coarse, self.latest = points, fine, coarse, latest
 
-    def _ends(self) -> tuple[object, ...]:
-        return tuple(one[-1] if one else None for one in (self.points, self.fine, self.coarse))
+    def _key(self) -> tuple[object, ...]:
+        return self.latest, *(id(one[-1]) if one else None for one in (self.points, self.fine, self.coarse))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Past) or self.latest != other.latest:
-            return False
-        return all(mine is its for mine, its in zip(self._ends(), other._ends(), strict=True))
+        return isinstance(other, _Past) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.latest, *map(id, self._ends())))
+        return hash(self._key())
 
 
 def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
@@ -213,8 +202,7 @@ def _between(
     return items[first : bisect_right(items, until_ns, key=end_of)]
 
 
-def _at(point: Point) -> int:
-    return point.at_ns
+_at: Callable[[Point], int] = attrgetter("at_ns")
 
 
 def _end(one: Stretch) -> int:
@@ -312,8 +300,7 @@ def _scale(metric: Metric, of_lanes: Sequence[Sequence[float | None]], before: S
     peak = max(map(_typical_peak, lanes), default=0.0)
     if metric.full and kind == SHARED and peak <= metric.full:
         return Scale(0.0, metric.full)
-    top = _power_of_two(peak, before.high) if metric.binary else nice_top(peak, before.high)
-    return Scale(low, top)
+    return Scale(low, nice_top(peak, before.high, binary=metric.binary))
 
 
 def _typical_peak(known: Sequence[float]) -> float:
@@ -323,27 +310,20 @@ def _typical_peak(known: Sequence[float]) -> float:
     return typical if typical > 0 and peak > SPIKE * typical else peak
 
 
-def nice_top(peak: float, previous: float = 0.0) -> float:
-    """Return a round top of the scale, 1, 2 or 5 times a power of ten, that the peak fits under.
+def nice_top(peak: float, previous: float = 0.0, *, binary: bool = False) -> float:
+    """Return a round top of the scale that the peak fits under: 1, 2 or 5 times a power of ten, or a power of 2.
 
     The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
     a peak there is no scale yet: 0.
     """
+
+    def round_up(value: float) -> float:
+        if binary:
+            return float(2.0 ** math.ceil(math.log2(value)))
+        power = 10.0 ** math.floor(math.log10(value))
+        return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
+
     if peak <= 0:
         return previous
-    top = _round_up(peak)
-    if previous > top and _round_up(peak * 1.15) >= previous:
-        return previous
-    return top
-
-
-def _round_up(value: float) -> float:
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
-
-
-def _power_of_two(peak: float, before: float) -> float:
-    if peak <= 0:
-        return before
-    top = 2.0 ** math.ceil(math.log2(peak))
-    return before if before > top and 2.0 ** math.ceil(math.log2(peak * 1.15)) >= before else top
+    top = round_up(peak)
+    return previous if previous > top and round_up(peak * 1.15) >= previous else top

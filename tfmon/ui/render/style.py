@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.cells import cell_len
 from rich.style import Style
 
-from tfmon.ui.render.rows import DIM as DIM
-from tfmon.ui.render.rows import TEXT as TEXT
-from tfmon.ui.render.rows import Row
+from tfmon.ui.render.rows import DIM, TEXT, Row, cell_len
 
 STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
-
-
-@dataclass(frozen=True, slots=True)
-class Accents:
-    """The colours of the lanes, by place: for dark and for light themes, and of the terminal's own sixteen."""
-
-    dark: tuple[str, str, str, str]
-    light: tuple[str, str, str, str]
-    ansi: tuple[str, str, str, str]
-
-
-ACCENTS = Accents(
-    ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9"),
-    ("#0067a8", "#935000", "#00704f", "#934373"),
-    ("cyan", "yellow", "green", "magenta"),
-)
-"""Colours of the lanes. The first two are told apart by colour-blind eyes, too.
+_DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
+_LIGHT = ("#0067a8", "#935000", "#00704f", "#934373")
+_ANSI = ("cyan", "yellow", "green", "magenta")
+"""Colours of the lanes in each kind of theme. The first two are told apart by colour-blind eyes, too.
 
 Source: the pairs of Okabe and Ito, made lighter or darker until they can be read.
 """
-_PLACES = 4
 _LEAST_CONTRAST = 3.0
 
 
@@ -46,7 +29,7 @@ def themes() -> list[str]:
 
 def lane_style(index: int) -> str:
     """Return the name of a lane's accent."""
-    return f"lane{index % _PLACES}"
+    return f"lane{index % len(_DARK)}"
 
 
 def strong(style: str) -> str:
@@ -55,10 +38,7 @@ def strong(style: str) -> str:
 
 
 def banded(style: str, share: float) -> str:
-    """Return the variant of a style for a load: quiet below 10 %, bold from 75 % on.
-
-    Source: the bands of nvitop for utilisation.
-    """
+    """Return the variant of a style for a load: bold from 75 % on. Source: the bands of nvitop for utilisation."""
     return faint(style) if share < 0.10 else strong(style) if share >= 0.75 else style
 
 
@@ -80,10 +60,10 @@ class Look:
 def palette(look: Look) -> dict[str, Style]:
     """Return the styles by name."""
     if look.ansi:
-        accents, warn, trouble = ACCENTS.ansi, "bright_yellow", "bright_red"
+        accents, warn, trouble = _ANSI, "bright_yellow", "bright_red"
         text, dim, ground = Style(), Style(dim=True), Style()
     else:
-        accents = ACCENTS.dark if look.dark else ACCENTS.light
+        accents = _DARK if look.dark else _LIGHT
         warn, trouble = ("#f0d442", "#ff7a6e") if look.dark else ("#6e5600", "#b3261e")
         ground = Style(bgcolor=look.background)
         text = Style(color=look.foreground) + ground
@@ -111,18 +91,14 @@ def _quiet(colour: str, ground: str) -> str:
     """Return a colour between text and ground that can still be read: a contrast of 3, where the theme allows."""
     for percent in range(42, 0, -6):
         mixed = _between(colour, ground, percent / 100)
-        if _contrast(mixed, ground) >= _LEAST_CONTRAST:
+        darker, lighter = sorted((_luminance(mixed), _luminance(ground)))
+        if (lighter + 0.05) / (darker + 0.05) >= _LEAST_CONTRAST:
             return mixed
     return colour
 
 
-def _contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours, 1 to 21. Source: WCAG 2.2, "contrast ratio"."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
 def _luminance(colour: str) -> float:
+    """Return the relative luminance of a colour. Source: WCAG 2.2, which makes the contrast ratio of two."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
@@ -132,9 +108,6 @@ def _between(colour: str, ground: str, share: float) -> str:
     """Mix a share of the ground into a colour; both are written #rrggbb."""
     pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(top + (bottom - top) * share):02x}" for top, bottom in pairs)
-
-
-# ---------------------------------------------------------------- characters
 
 
 _ASCII = str.maketrans(

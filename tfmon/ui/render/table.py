@@ -10,8 +10,8 @@ from typing import Any
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
-from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, entry, plain, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, entry, plain, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
 MARK_CELLS = 3
@@ -28,7 +28,6 @@ class Column:
 
     name: str
     most: int = 40
-    """Cells that it takes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,7 @@ class Entry:
     """One entry of a list."""
 
     id: Hashable
-    """What it is known by while the list changes."""
     cells: tuple[Span, ...]
-    """A text for every column."""
     ranks: tuple[Any, ...] = ()
     """What each column sorts by; empty for the texts."""
     whole: str = ""
@@ -90,7 +87,9 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
     belongs to the entry before it. A head that matches keeps its whole section.
     """
     kept_rows: list[Row] = []
-    for section in _split_at_blanks(rows):
+    for filled, section in itertools.groupby(rows, lambda row: bool("".join(plain([row])).strip())):
+        if not filled:
+            continue
         head, *rest = section
         indents = [len(text) - len(text.lstrip()) for text in plain(rest)]
         blocks: list[list[Row]] = []
@@ -106,16 +105,6 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
             continue
         kept_rows += [*([BLANK] if kept_rows else []), head, *(row for block in kept for row in block)]
     return kept_rows
-
-
-def _split_at_blanks(rows: Sequence[Row]) -> list[list[Row]]:
-    sections: list[list[Row]] = [[]]
-    for row in rows:
-        if "".join(text for text, _ in row).strip():
-            sections[-1].append(row)
-        elif sections[-1]:
-            sections.append([])
-    return [section for section in sections if section]
 
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
@@ -237,12 +226,6 @@ def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
     return tuple(places)
 
 
-def columns_at(columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> tuple[Column, ...]:
-    """Return the columns at these places, for a list."""
-    shown = [columns[at] for at in places]
-    return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
-
-
 def entry_of(row: SeriesRow, columns: tuple[SeriesColumn, ...], places: tuple[int, ...]) -> Entry:
     """Return a row as an entry of a list, with the columns at these places."""
     last = len(columns) - 1
@@ -264,25 +247,6 @@ def answer_rows(table: SeriesTable, width: int) -> list[Row]:
 
 def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
     """Return a curve below what its lines are; only that where there is no room for a chart."""
-    rows = _legend(curve, width)
-    chart = draw_curve(curve, width - 2, height - len(rows), MOST_LINES)
-    if chart is None:
-        return rows
-    for label, cells in zip(chart.labels, chart.grid, strict=True):
-        runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, _style_of)]
-        rows.append(((f" {label}", DIM), *runs))
-    return [*rows, *(((f" {line}", DIM),) for line in chart.foot)]
-
-
-def _style_of(cell: tuple[str, int | None]) -> str:
-    character, place = cell
-    if place is None:
-        return TEXT
-    return strong(lane_style(place)) if character.isalpha() else lane_style(place)
-
-
-def _legend(curve: SeriesCurve, width: int) -> list[Row]:
-    """Return the title of a curve and the names of its lines, in one row if there is room."""
     title: Row = ((f" {curve.title}", STRONG),)
     lines: list[Span] = []
     for line in curve.lines[:MOST_LINES]:
@@ -291,4 +255,18 @@ def _legend(curve: SeriesCurve, width: int) -> list[Row]:
     if len(curve.lines) > MOST_LINES:
         lines.append(("   the others are in the table", DIM))
     whole: Row = (*title, *lines)
-    return [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(lines)]
+    rows = [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(lines)]
+    chart = draw_curve(curve, width - 2, height - len(rows), MOST_LINES)
+    if chart is None:
+        return rows
+
+    def style_of(cell: tuple[str, int | None]) -> str:
+        character, place = cell
+        if place is None:
+            return TEXT
+        return strong(lane_style(place)) if character.isalpha() else lane_style(place)
+
+    for label, cells in zip(chart.labels, chart.grid, strict=True):
+        runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, style_of)]
+        rows.append(((f" {label}", DIM), *runs))
+    return [*rows, *(((f" {foot}", DIM),) for foot in chart.foot)]

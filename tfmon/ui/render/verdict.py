@@ -8,35 +8,31 @@ from pathlib import PurePath
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.tuning import undoes_last
 from tfmon.analysis.verdict_notes import unlike_phases
 from tfmon.model.knobs import short_name, show
-from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, STAGES, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import hosts, lifecycle, readings
-from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, lane_style, strong
+from tfmon.ui.render import hosts, readings
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.style import STRONG, WARN, lane_style, strong
 from tfmon.ui.source import Display
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
 
 
 def comparison(snapshot: Snapshot, width: int = 999) -> str:
-    """Return in one sentence what the lanes compare; empty before there are lanes.
-
-    Where that is wider than `width` cells, it counts three devices, and does not say why there is no GPU lane.
-    """
-    why = "No GPU here, so " if snapshot.machine.no_gpu else ""
-    for most in (3, 2):
-        sentence = _comparison(snapshot, why, most)
+    """Return in one sentence of `width` cells what the lanes compare; empty before there are lanes."""
+    why, sentence = "No GPU here, so " if snapshot.machine.no_gpu else "", ""
+    for no_gpu, most in ((why, 3), (why, 2), ("", 2)):
+        sentence = _comparison(snapshot, no_gpu, most)
         if cell_len(sentence) <= width:
-            return sentence
-    return _comparison(snapshot, "", 2)
+            break
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
@@ -48,16 +44,16 @@ def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
     where = _where(snapshot, devices, most)
     if len(lanes) == 1:
         what = "your script trains" if script else "the training runs"
-        return _sentence(f"{why}{what} on {where}; one lane, so nothing is compared")
+        return f"{why}{what} on {where}; one lane, so nothing is compared"
     what = "your script" if script else "the same training"
     if len(devices) == len(lanes):
         also = _settings(lanes)
-        return _sentence(f"{what} on {where}" + (f"; also differs: {also}" if also else ""))
+        return f"{what} on {where}" + (f"; also differs: {also}" if also else "")
     if not snapshot.differing:
         times = "twice" if len(lanes) == 2 else f"{len(lanes)} times"
-        return _sentence(f"{why}{what} runs {times} on {where}, with equal settings")
+        return f"{why}{what} runs {times} on {where}, with equal settings"
     count = _COUNTS[len(lanes)].lower() if len(lanes) < len(_COUNTS) else str(len(lanes))
-    return _sentence(f"{why}{count} settings race on {where}: {_settings(lanes)}")
+    return f"{why}{count} settings race on {where}: {_settings(lanes)}"
 
 
 def _settings(lanes: Sequence[LaneState]) -> str:
@@ -75,10 +71,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
 
 
 def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) -> str:
-    """Name the devices, with their machines unless all are the monitor's own, or count them where they are many.
-
-    Three devices of one machine are many; of several machines, more than `most`.
-    """
+    """Name the devices and their machines, or count them: three of one machine, or more than `most`."""
     named = list(dict.fromkeys(host for host, _ in devices))
     if len(devices) > (most if len(named) > 1 else 2):
         count = snapshot.machines
@@ -89,10 +82,6 @@ def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) ->
         return f"{names[0]} and {names[1]} of {named[0]}"
     names = [hosts.device_words(host, device, named=named != [""]) for host, device in devices]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 # ---------------------------------------------------------------- before the first verdict
@@ -107,7 +96,7 @@ def awaited(analysis: Analysis) -> str:
     answered = analysis.verdict.ratio is not None or unlike_phases(lanes)
     if answered or len(lanes) < 2 or any(lane.over for lane in lanes):
         return ""
-    if any(lifecycle.getting_ready(lane) and lane.phase != READY for lane in lanes):
+    if any(lane.phase in STAGES and lane.phase != READY and not lane.points for lane in lanes):
         return "no verdict yet: the lanes are getting ready"
     changed = _changed(snapshot, lanes)
     if snapshot.race.mode != TURNS:
@@ -126,7 +115,6 @@ def awaited(analysis: Analysis) -> str:
 
 
 def _rounds(lanes: Sequence[LaneState]) -> set[int]:
-    """Return the rounds that all lanes have measured."""
     return set.intersection(*({one.round for one in lane.slices} for lane in lanes))
 
 
@@ -186,7 +174,6 @@ def elapsed(snapshot: Snapshot) -> str:
 # ---------------------------------------------------------------- the verdict
 
 _LEAD_CELLS = 6
-"""Cells before the text."""
 
 
 def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
@@ -198,23 +185,19 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     ranked = analysis.verdict.ranked
     rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= (5 if ranked else 3) else 1)
     details = analysis.earlier or "; ".join(ranked)
-    for line in wrap(details, width - 4, max(0, min(2, height - len(rows) - (0 if ranked else 1)))):
-        rows.append((("   " + line, TEXT),))
-    for line in wrap(_tried(analysis, view), width - 4, min(2, height - len(rows))):
-        rows.append((("   " + line, STRONG),))
+
+    def add(text: str, style: str, most: int) -> None:
+        rows.extend((("   " + line, style),) for line in wrap(text, width - 4, most))
+
+    add(details, TEXT, min(2, height - len(rows) - (0 if ranked else 1)))
+    undoes = analysis.news and not view.readonly and undoes_last(snapshot)
+    tried = f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
+    add(tried, STRONG, min(2, height - len(rows)))
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
     for text, style in (*((one, WARN) for one in snapshot.race.differs), (analysis.verdict.note, DIM)):
-        for line in wrap(text, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
-            rows.append((("   " + line, style),))
-    for line in wrap(no_gpu, width - 4, height - len(rows)):
-        rows.append((("   " + line, TEXT),))
+        add(text, style, height - len(rows) - (1 if no_gpu else 0))
+    add(no_gpu, TEXT, height - len(rows))
     return (rows + [BLANK] * height)[:height]
-
-
-def _tried(analysis: Analysis, view: Display) -> str:
-    """Return the experiment on a lane, or the effect of the last change, with the key that undoes it."""
-    undoes = analysis.news and not view.readonly and undoes_last(analysis.snapshot)
-    return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undoes else analysis.news
 
 
 def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
@@ -259,9 +242,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
     """Return the lines that fit, the verdict first."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
-    lead: Row = (("  ", TEXT),)
-    if winner is not None:
-        lead = (("▲ ", strong(lane_style(winner))),)
+    lead = ("  ", TEXT) if winner is None else ("▲ ", strong(lane_style(winner)))
     lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
     for text, style in (
         *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
@@ -271,7 +252,7 @@ def _result(analysis: Analysis, view: Display, width: int, height: int) -> list[
         (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
     ):  # fmt: skip
         lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]
-    return [(*(lead if place == 0 else (("  ", TEXT),)), line) for place, line in enumerate(lines)]
+    return [(("  ", TEXT) if place else lead, line) for place, line in enumerate(lines)]
 
 
 def _discarded(analysis: Analysis) -> str:
@@ -298,16 +279,28 @@ def last_figures(
     found: LaneAnalysis, width: int, height: int, accent: str, least_chart: int
 ) -> tuple[list[Row], int]:
     """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
-    lane, bottleneck = found.lane, found.bottleneck
+    lane, bottleneck, speed = found.lane, found.bottleneck, found.speed
+    interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed else ""
+    best = bottleneck.advice[0] if bottleneck and bottleneck.advice else None
+    advice = f"may help: {best.text} ({best.purpose})" if best else ""
+
+    def lines(text: str, most: int, style: str) -> list[Row]:
+        return [((line, style),) for line in wrap(text, width, most)]
+
+    def measured(most: int) -> list[Row]:
+        """Return the measured time of the lane and, where there is room, the discarded share."""
+        text = f"{found.measured_text}; {found.discarded_text}"
+        return lines(text if len(text) < width * most * 0.9 else found.measured_text, most, DIM)
+
     parts: list[tuple[int, Callable[[int], list[Row]]]] = [
-        (3, lambda most: _lines(_interval(found), width, most, DIM)),
-        (0, lambda most: _lines(bottleneck.text if bottleneck else "", width, most, TEXT)),
-        (1, lambda most: _lines(_advice(bottleneck), width, most, STRONG)),
+        (3, lambda most: lines(interval, most, DIM)),
+        (0, lambda most: lines(bottleneck.text if bottleneck else "", most, TEXT)),
+        (1, lambda most: lines(advice, most, STRONG)),
         (2, lambda _: [readings.step_row(lane, width)]),
         (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
         (5, lambda _: [readings.loss_row(lane)]),
         (4, lambda _: [readings.done_row(lane, width, discarded=False)]),
-        (6, lambda most: _lines(_told(found, width * most), width, most, DIM)),
+        (6, measured),
         (8, lambda most: readings.knobs_rows(lane, width, most)),
     ]
     kept: dict[int, list[Row]] = {}
@@ -319,27 +312,3 @@ def last_figures(
             left -= len(rows)
     rows = [row for place in range(len(parts)) for row in kept.get(place, ())]
     return rows, left if left >= least_chart else 0
-
-
-def _lines(text: str, width: int, most: int, style: str) -> list[Row]:
-    return [((line, style),) for line in wrap(text, width, most)]
-
-
-def _interval(found: LaneAnalysis) -> str:
-    speed = found.speed
-    if speed is None:
-        return ""
-    return f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s"
-
-
-def _advice(bottleneck: Bottleneck | None) -> str:
-    if bottleneck is None or not bottleneck.advice:
-        return ""
-    best = bottleneck.advice[0]
-    return f"may help: {best.text} ({best.purpose})"
-
-
-def _told(found: LaneAnalysis, room: int) -> str:
-    """Return the measured time of the lane and, if `room` cells hold it, the discarded share."""
-    text = f"{found.measured_text}; {found.discarded_text}"
-    return text if len(text) < room * 0.9 else found.measured_text

@@ -1,26 +1,32 @@
-"""The lists from which one chooses: the knobs of the race, the scenarios, and the recorded races."""
+"""The lists from which one chooses: knobs, scenarios, recorded races, and what a crossover varies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.knobs import Knob, short_name
+from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
+from tfmon.analysis.prediction import round_s
+from tfmon.analysis.series import Level, SeriesColumn, SeriesRow, SeriesTable
+from tfmon.model.knobs import Knob, KnobError, short_name, show
+from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import DIM, TEXT, Row
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 from tfmon.ui.render.table import Column, Entry, matches
-from tfmon.ui.requests import shared_value, targets
+from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
 from tfmon.ui.screens.lines import ListPage
-from tfmon.ui.screens.page import Dialog, bound
-from tfmon.ui.source import Display, Runs, ScenarioRow, Source
+from tfmon.ui.screens.page import Dialog, bound, closer
+from tfmon.ui.source import ScenarioRow, Source, shared_value, targets
 
 
 class KnobPage(ListPage):
@@ -42,10 +48,17 @@ class KnobPage(ListPage):
         view = self.monitor.view
         chosen = next((lane for lane in snapshot.lanes if lane.spec.name == view.focused), None)
         self.title_text = f"Knobs of {'all lanes' if chosen is None else f'{chosen.spec.id} {chosen.title}'}"
-        return [knob_entry(snapshot, view, knob) for knob in snapshot.race.knobs]
+        entries = []
+        for knob in snapshot.race.knobs:
+            now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
+            differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
+            kind = "while it trains" if knob.kind == "live" else "restarts the lane"
+            texts = ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM))
+            whole = f"{knob.help} Takes {knob.allowed()}." + (" The lanes differ in it." if differs else "")
+            entries.append(Entry(knob.name, texts, whole=whole, mark="≠" if differs else " "))
+        return entries
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now; if nothing may be changed, only those that look."""
         hints = super().own_hints()
         training = any(not lane.over for lane in self.monitor.snapshot.lanes)
         if self.shown and training and not self.monitor.refusal:
@@ -53,26 +66,11 @@ class KnobPage(ListPage):
         return hints
 
     def act(self, entry: Entry) -> None:
-        """Request the next value."""
         self.action_step_knob(str(entry.id), 1)
 
     def action_step(self, direction: int) -> None:
-        """Request the next value of the chosen knob, or the one before."""
         if self.entry is not None:
             self.action_step_knob(str(self.entry.id), direction)
-
-
-def knob_entry(snapshot: Snapshot, view: Display, knob: Knob) -> Entry:
-    """Return a knob as an entry of the list; it is marked where the lanes differ in it."""
-    now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
-    differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
-    kind = "while it trains" if knob.kind == "live" else "restarts the lane"
-    return Entry(
-        knob.name,
-        ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM)),
-        whole=f"{knob.help} Takes {knob.allowed()}." + (" The lanes differ in it." if differs else ""),
-        mark="≠" if differs else " ",
-    )
 
 
 class Picker(ListPage, Dialog):
@@ -94,7 +92,6 @@ class Picker(ListPage, Dialog):
         self._every = [_scenario_entry(one, monitor.snapshot.race.scenario) for one in monitor.source.scenarios()]
 
     def entries(self, snapshot: Snapshot) -> list[Entry]:
-        """Return the scenarios; where words are typed, those with the words in their name come first."""
         return self._every
 
     def matching(self, every: Sequence[Entry]) -> list[Entry]:
@@ -105,21 +102,16 @@ class Picker(ListPage, Dialog):
         return found
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys."""
         return [Hint(("choose",), "race it", "choose"), Hint(("move.up", "move.down"), "choose; type to filter")]
 
     def start_over(self) -> None:
-        """Choose the first entry."""
         self.chosen, self.first = None, 0
 
     def action_choose(self) -> None:
-        """Close, and race the chosen scenario."""
-        if self.entry is not None:
-            self.dismiss(None)
-            self._race(str(self.entry.id))
-
-    def _race(self, scenario: str) -> None:
-        monitor, before = self.monitor, self.monitor.snapshot.race.number
+        if self.entry is None:
+            return
+        self.dismiss(None)
+        monitor, before, scenario = self.monitor, self.monitor.snapshot.race.number, str(self.entry.id)
 
         def change() -> None:
             monitor.experiments.stop()
@@ -135,40 +127,25 @@ def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
     return Entry(one.name, cells, whole=f"{one.title.rstrip('.')}. {' '.join(one.doc.split())}".rstrip())
 
 
-@dataclass(slots=True)
-class _Question:
-    """What the page asks: y or n."""
-
-    text: str
-    act: Callable[[], None]
-
-
 class RunsPage(ListPage):
     """Lists the recorded races, the latest first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("run.delete"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("run.delete")]
     tab = "runs"
     still = True
     title_text = "Recorded races"
     noun = "run"
-    columns = (
-        Column("started", 17), Column("scenario", 22), Column("lasted", 8), Column("outcome"),
-    )  # fmt: skip
+    columns = (Column("started", 17), Column("scenario", 22), Column("lasted", 8), Column("outcome"))
     nothing = "reading the recordings…"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
+        assert monitor.source.runs is not None
+        self.port = monitor.source.runs
         self._runs: tuple[RunInfo, ...] = ()
         self._every: list[Entry] = []
-        self._question: _Question | None = None
-
-    @property
-    def port(self) -> Runs:
-        """Where the recordings come from."""
-        assert self.monitor.source.runs is not None
-        return self.monitor.source.runs
+        self._doomed = ""
+        """The run that is deleted if the user says so; empty where nothing is asked."""
 
     def on_screen_resume(self) -> None:
         """Read the list again: races end, and other programs record, too."""
@@ -180,24 +157,18 @@ class RunsPage(ListPage):
     def _take(self, runs: Sequence[RunInfo]) -> None:
         self._runs = tuple(reversed(runs))
         self.nothing = "no race was recorded yet"
-        self._list()
-
-    def _list(self) -> None:
         self._every = [run_entry(run) for run in self._runs]
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the runs."""
         return self._every
 
     def note(self) -> str:
-        """Return how many failed."""
         failed = sum(bool(run.failure or run.problem) for run in self._runs)
         return f" · {failed} failed" if failed else ""
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
-        if self._question is not None:
+        if self._doomed:
             return []
         hints = super().own_hints()
         if self.entry is None:
@@ -208,63 +179,44 @@ class RunsPage(ListPage):
         return hints
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now; only the answers while a question is shown."""
-        return super().hints() if self._question is None else [Hint(("close",), "no; y: yes")]
+        return [Hint(("close",), "no; y: yes")] if self._doomed else super().hints()
 
     def message(self, snapshot: Snapshot) -> str:
-        """Return the question, or the message."""
-        return super().message(snapshot) if self._question is None else self._question.text
-
-    # ------------------------------------------------------------ what keys do
+        return f"delete {self._doomed} for good?  y: yes   n: no" if self._doomed else super().message(snapshot)
 
     def act(self, entry: Entry) -> None:
-        """Replay the chosen run."""
-        self.monitor.say("opening the recording…")
-        self.monitor.work(lambda: self.port.replay(str(entry.id)), self._replay)
+        monitor = self.monitor
 
-    def _replay(self, opened: Source) -> None:
-        self.monitor.unsay()
-        self.app.push_screen(self.monitor.over(opened).screen)
+        def show(opened: Source) -> None:
+            monitor.unsay()
+            self.app.push_screen(monitor.over(opened).screen)
+
+        monitor.say("opening the recording…")
+        monitor.work(lambda: self.port.replay(str(entry.id)), show)
 
     def action_delete(self) -> None:
-        """Ask whether the chosen run is to be deleted."""
-        if self.entry is not None and self._may_write():
-            id = str(self.entry.id)
-            question = f"delete {id} for good?  y: yes   n: no"
-            self._ask(_Question(question, lambda: self._do(self.port.delete, id)))
-
-    def _may_write(self) -> bool:
+        if self.entry is None:
+            return
         if self.monitor.view.readonly:
             self.monitor.say("read only: this screen changes nothing (--readonly)")
-        return not self.monitor.view.readonly
-
-    def _do(self, change: Callable[..., None], *words: str) -> None:
-        self.monitor.work(lambda: change(*words), lambda _: self._read())
-
-    # ------------------------------------------------------------ questions
-
-    def _ask(self, question: _Question) -> None:
-        self._question = question
-        self.redraw()
-
-    def _answered(self, *, yes: bool) -> None:
-        question, self._question = self._question, None
-        if question is not None and yes:
-            question.act()
+            return
+        self._doomed = str(self.entry.id)
         self.redraw()
 
     def on_key(self, event: events.Key) -> None:
         """Take the answer to a question; every other key waits until then."""
-        question = self._question
-        if question is None:
+        if not self._doomed:
             return  # Textual calls the handler of the base class, too
         event.stop()
-        self._answered(yes=event.key == "y")
         event.prevent_default()
+        doomed, self._doomed = self._doomed, ""
+        if event.key == "y":
+            self.monitor.work(lambda: self.port.delete(doomed), lambda _: self._read())
+        self.redraw()
 
     def on_screen_suspend(self) -> None:
         """Remove the question: another page is shown."""
-        self._question = None
+        self._doomed = ""
 
 
 def run_entry(run: RunInfo) -> Entry:
@@ -273,15 +225,126 @@ def run_entry(run: RunInfo) -> Entry:
     style = TROUBLE if failed else TEXT if run.verdict else WARN
     lasted = "–" if run.seconds is None else units.clock(run.seconds)
     about = [run.id, ", ".join(run.lanes), run.mode, units.memory(run.bytes)]
+    started = run.started[:16].replace("T", " ") or run.id[:15]
     return Entry(
         run.id,
-        (
-            (run.started[:16].replace("T", " ") or run.id[:15], DIM),
-            (run.scenario or "–", TEXT),
-            (f"{lasted:>7}", DIM),
-            (run.outcome, style),
-        ),
+        ((started, DIM), (run.scenario or "–", TEXT), (f"{lasted:>7}", DIM), (run.outcome, style)),
         ranks=(run.started, run.scenario, run.seconds, (not failed, run.outcome)),
         whole=" · ".join(part for part in about if part),
         mark="✗" if failed else " ",
     )
+
+
+PAIR_S = 1.2
+"""A pair of slices takes about so long, before any has been measured."""
+FAINT: Level = "faint"
+_ALIKE = (
+    "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
+    "else first, or choose another knob"
+)
+
+
+class NewCrossoverPage(SeriesPage):
+    """Lists the knobs that a crossover may vary, with a range for each, and starts one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        closer("crossover"),
+        bound("move.right"),
+        bound("move.left"),
+        bound("move.next", "other_end", "tab"),
+    ]
+    title_text = "Crossover: at which value of a knob does one lane overtake the other?"
+    noun = "knob"
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self._end = 1
+        """The end of the range that the keys change: 0 the lowest value, 1 the highest."""
+        self._ranges: dict[str, list[int]] = {}
+
+    def _lanes(self) -> list[LaneState]:
+        return [lane for lane in self.monitor.snapshot.lanes if not lane.over][:2]
+
+    def _examples(self, knob: Knob) -> int | None:
+        sizes = (one.data_examples for one in self.monitor.snapshot.lanes if one.data_examples)
+        return min(sizes, default=None) if knob.name == "batch_size" else None
+
+    def make(self, before: SeriesTable) -> SeriesTable:
+        """Return a row for each numeric knob: its range, its values, and how long they take; or why not, last."""
+        heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
+        specs = [replace(lane.spec, settings=lane.in_effect) for lane in self._lanes()]
+        rows = []
+        self.nothing = "this race has no knob that is a number, so there is nothing to cross"
+        if len(specs) < 2:
+            self.nothing = "a crossover compares two lanes that train; this race has fewer"
+        for knob in self.monitor.snapshot.race.knobs if len(specs) == 2 else ():
+            with contextlib.suppress(KnobError):
+                values_of(knob, None, None)
+                if not knob.words:
+                    rows.append(self._row(knob, _ALIKE if differ_only_in(knob.name, *specs) else ""))
+        rows.sort(key=lambda row: row.level == FAINT)
+        return SeriesTable((*heads, SeriesColumn("takes")), tuple(rows))
+
+    def _row(self, knob: Knob, why_not: str) -> SeriesRow:
+        name = short_name(knob.name)
+        now = [lane.in_effect.get(knob.name, knob.default) for lane in self._lanes()]
+        ends = self._ranges.setdefault(knob.name, [*range_around(knob, now, self._examples(knob))])
+        takes, level = (why_not, FAINT) if why_not else self._takes(knob)
+        marks = ("←", " ") if self._end == 0 else (" ", "←")
+        low, high = ((f"{end}{mark}", end) for end, mark in zip(ends, marks, strict=True))
+        return SeriesRow(knob.name, ((name, name), low, high, (takes, None)), level, level, whole=knob.help)
+
+    def _takes(self, knob: Knob) -> tuple[str, Level]:
+        """Return how long a crossover over the range of a knob takes, and its values; or why there is none."""
+        low, high = self._ranges[knob.name]
+        examples = self._examples(knob)
+        try:
+            values = values_of(knob, low, high if examples is None else min(examples, high))
+        except KnobError as error:
+            return f"{error}; it takes {knob.allowed()}", "refused"
+        pace_s = round_s([lane.slices for lane in self.monitor.snapshot.lanes]) or PAIR_S
+        least, most = (units.clock(pairs * pace_s) for pairs in expected_pairs(len(values)))
+        restarts = ", each of which restarts both lanes" if knob.kind == "restart" else ""
+        listed = f"{len(values)} values{restarts}: {', '.join(map(show, values))}"
+        return f"about {least}, up to {most} where the lead changes; {listed}", ""
+
+    def lead(self, width: int) -> list[Row]:
+        rows: list[Row] = []
+        for lane in self._lanes():
+            style = strong(lane_style(self.monitor.snapshot.lanes.index(lane)))
+            rows.append(((f"   {lane.spec.id}  ", style), (lane.title, TEXT)))
+        return rows
+
+    def starts(self) -> str:
+        return "starts" if self.entry is not None and self.entry.cells[-1][1] == TEXT else ""
+
+    def own_hints(self) -> list[Hint]:
+        ends = [Hint(("move.left", "move.right"), "half, double"), Hint(("move.next",), "other end", "other_end")]
+        hints = super().own_hints()
+        return hints if self.entry is None else [*hints[:1], *ends, *hints[1:]]
+
+    def action_other_end(self) -> None:
+        """Let the keys change the other end of the range."""
+        self._end = 1 - self._end
+        self._draw_again()
+
+    def action_step(self, direction: int) -> None:
+        if self.entry is not None:
+            ends = self._ranges[str(self.entry.id)]
+            ends[self._end] = max(1, min(2**40, ends[self._end] * 2 if direction > 0 else ends[self._end] // 2))
+            self._draw_again()
+
+    def _draw_again(self) -> None:
+        self._made_from = None
+        self.redraw()
+
+    def begin(self) -> None:
+        """Start it, and close; where it cannot start, say why and stay."""
+        if not self.starts() or self.entry is None or not self.may_act():
+            return
+        knob = str(self.entry.id)
+        low, high = map(float, self._ranges[knob])
+        if self.start_experiment(lambda: self.monitor.experiments.start_crossover(knob, low, high)):
+            self.dismiss(None)
+            if not isinstance(self.app.screen, CrossoverPage):
+                self.monitor.open("crossover")

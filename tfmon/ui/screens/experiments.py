@@ -17,24 +17,14 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, Row, spread, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.render.table import (
-    Column,
-    Entry,
-    answer_rows,
-    columns_at,
-    curve_rows,
-    entry_of,
-    history_rows,
-    places_in,
-)
-from tfmon.ui.requests import targets, to_improve
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
+from tfmon.ui.render.style import STRONG, WARN
+from tfmon.ui.render.table import Column, Entry, answer_rows, curve_rows, entry_of, history_rows, places_in
 from tfmon.ui.screens.lines import ListPage, ScrollPage
 from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.source import targets, to_improve
 
 MOST_CHART = 20
-"""Rows of a curve at most."""
 LEAST_CHART = 9
 """Free rows needed for a curve that was not requested."""
 
@@ -46,20 +36,15 @@ class HistoryPage(ScrollPage):
     title_text = "History: every change of the race, and what came of it"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the table."""
         return [BLANK, *history_rows(self.monitor.analysis, width)]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         undo = [] if self.monitor.refusal else [Hint(("undo",), "takes back the last change", "undo")]
         return [*undo, *super().own_hints()]
 
 
 class SeriesPage(ListPage):
-    """The results of a series so far; closing the page does not end it. A page implements `make`.
-
-    Enter starts such a series, where `begin` does, or stops the one that runs.
-    """
+    """The results of a series so far; Enter starts such a series or stops it. A page implements `make`."""
 
     nothing = "nothing was measured in this race"
     kind: ClassVar[tuple[type[Experiment], ...]] = ()
@@ -70,7 +55,6 @@ class SeriesPage(ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.curve: int | None = 0
-        """Which curve is shown; None for none."""
         self.if_free = False
         """Whether the first one is shown where rows are free for it, and only there."""
         self.table = SeriesTable((), ())
@@ -81,7 +65,6 @@ class SeriesPage(ListPage):
         self._places: tuple[int, ...] = ()
         self._entries: list[Entry] = []
         self._above = 0
-        """Rows above the list."""
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
         """Return the table of what is known now, None for none; `before` is the one before it."""
@@ -107,7 +90,8 @@ class SeriesPage(ListPage):
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         """The columns that have room."""
-        return columns_at(self.table.columns, self._places)
+        shown = [self.table.columns[at] for at in self._places]
+        return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the rows of the table; the same list as long as nothing has changed."""
@@ -141,11 +125,9 @@ class SeriesPage(ListPage):
         return [*above, *super().body(snapshot, width, max(3, height - len(above)))]
 
     def clicked(self, row: int) -> None:
-        """Choose the entry that was clicked."""
         super().clicked(row - self._above)
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         does = "" if self.monitor.refusal else self.stops if self.running else self.starts()
         return [*([Hint(("choose",), does, "choose")] if does else []), *super().own_hints()]
 
@@ -179,11 +161,9 @@ class TunePage(SeriesPage):
         self._chosen = to_improve(monitor.analysis, lanes)
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the changes that were tried on the lanes of the race."""
         return tuning_table(self.monitor.analysis)
 
     def _lane(self) -> LaneState | None:
-        """Return the lane that is tuned, or that was chosen."""
         state = self.monitor.snapshot.tuned
         if state is not None and self.running:
             self._chosen = state.lane
@@ -206,12 +186,10 @@ class TunePage(SeriesPage):
         return [*rows, BLANK]
 
     def starts(self) -> str:
-        """Return the action of Enter."""
         lane = self._lane()
         return f"tunes {lane.spec.id}" if lane is not None and not lane.over else ""
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         hints, snapshot = super().own_hints(), self.monitor.snapshot
         if len(snapshot.lanes) > 1 and not self.running:
             hints.insert(1, Hint(("move.next",), "next lane", "choose_lane(1)"))
@@ -220,7 +198,6 @@ class TunePage(SeriesPage):
         return hints
 
     def action_choose_lane(self, direction: int) -> None:
-        """Choose another lane."""
         names = [lane.spec.name for lane in self.monitor.snapshot.lanes]
         if names:
             at = names.index(self._chosen) if self._chosen in names else 0
@@ -228,7 +205,6 @@ class TunePage(SeriesPage):
         self.redraw()
 
     def begin(self) -> None:
-        """Start the series on the chosen lane."""
         lane, experiments = self._lane(), self.monitor.experiments
         if lane is not None and self.may_act():
             self.start_experiment(lambda: experiments.start_tuning(lane.spec.name, everything=True))
@@ -244,17 +220,14 @@ class CrossoverPage(SeriesPage):
     stops = "stops it and keeps what it has"
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the values of the knob, with the throughput of both lanes."""
         if self.monitor.analysis.curve is not None:
             self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
         return crossover_table(self.monitor.analysis)
 
     def starts(self) -> str:
-        """Return the action of Enter."""
         return "another one"
 
     def begin(self) -> None:
-        """Ask for another crossover."""
         self.monitor.open("new crossover")
 
 
@@ -278,7 +251,6 @@ class SweepPage(SeriesPage):
         return self.monitor.sweep
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        """Return the combinations, the best first."""
         return sweep_table(self.found, before)
 
     def lead(self, width: int) -> list[Row]:
@@ -291,12 +263,10 @@ class SweepPage(SeriesPage):
         return spread(title, ((f"{progress_text(self.found)} ", DIM),), width)
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self.table.curves else []
         return [*super().own_hints(), *curve]
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         if self.typing:
             return self.typing_hints()
         leaves = "leave" if self.found.state.over else "end and keep"
@@ -321,6 +291,5 @@ class SweepPage(SeriesPage):
         self.redraw()
 
     def action_all(self) -> None:
-        """Take the filter back."""
         self.typing = False
         self.filter_by("")

@@ -18,8 +18,8 @@ from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN
-from tfmon.ui.render.rows import BLANK, Row, Span, cell_len, crop, indented, meter
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, banded, lane_style
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, indented, meter
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, lane_style
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound
@@ -37,7 +37,6 @@ class GpuRow:
     sample: GpuSample
     place: str
     lanes: tuple[tuple[int, LaneState], ...]
-    """The lanes that train on it, with their places."""
     stale_s: float | None = None
 
 
@@ -51,18 +50,13 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
                 device = sample.key[:SHORT_INSTANCE] if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
                 place = f"{host}/{device}" if host else device
-                by_key[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))
+                lanes = tuple(
+                    (at, lane)
+                    for at, lane in enumerate(snapshot.lanes)
+                    if not lane.over and snapshot.machine_key(lane) == key[0] and has_device(lane, sample)
+                )
+                by_key[key] = GpuRow(sample, place, lanes, snapshot.stale_s(sample))
     return list(by_key.values())
-
-
-def lanes_on(snapshot: Snapshot, sample: GpuSample) -> tuple[tuple[int, LaneState], ...]:
-    """Return the lanes that train on a GPU, with their places."""
-    machine = machine_key(snapshot.hosts, sample.host)
-    return tuple(
-        (at, lane)
-        for at, lane in enumerate(snapshot.lanes)
-        if not lane.over and snapshot.machine_key(lane) == machine and has_device(lane, sample)
-    )
 
 
 # ---------------- a row for each GPU
@@ -168,7 +162,6 @@ def gpu_rows(rows: Sequence[GpuRow], width: int) -> list[Row]:
 
 
 def _share(row: GpuRow, column: str) -> float:
-    """Return how much of a bar is filled."""
     if column == "load":
         return (known(row.sample.busy_pct) or 0.0) / 100
     used, total = known(row.sample.used_bytes), known(row.sample.total_bytes)
@@ -211,16 +204,13 @@ def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     for one in rows:
         sample = one.sample
         own = own_pids(snapshot.hosts, snapshot.lanes, sample.host)
-        processes = [_entry(one, pid, own=pid in own) for pid in _pids(sample)]
+        shares = {} if isinstance(sample.busy_by_pid, Missing) else sample.busy_by_pid
+        pids = sorted({*sample.used_by_pid, *(pid for pid, share in shares.items() if share)})
+        processes = [_entry(one, pid, own=pid in own) for pid in pids]
         entries += sorted(
             processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
         )
     return entries
-
-
-def _pids(sample: GpuSample) -> list[int]:
-    shares = {} if isinstance(sample.busy_by_pid, Missing) else sample.busy_by_pid
-    return sorted({*sample.used_by_pid, *(pid for pid, share in shares.items() if share)})
 
 
 def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
@@ -287,12 +277,10 @@ class GpusPage(ListPage):
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the processes on all GPUs."""
         self._every = process_entries(snapshot, self._gpus)
         return self._every
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the GPUs, and the list of processes below them."""
         self._gpus = gpus_of(snapshot)
         if not self._gpus:
             self.title_text, self.shown, self._rows = "GPUs", [], []
@@ -314,12 +302,10 @@ class GpusPage(ListPage):
         return [*above, *below]
 
     def note(self) -> str:
-        """Return how many are those of this tfmon."""
         ours = sum(entry.mark != " " for entry in self._every)
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys."""
         hints = super().own_hints() if self._gpus else []
         more = len(self._gpus) > self._room
         return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]
@@ -336,7 +322,6 @@ class GpusPage(ListPage):
         self.redraw()
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
-        """Return why there is no GPU to show."""
         reasons = {host: state.machine.no_gpu for host, state in snapshot.hosts.items() if state.machine.no_gpu}
         if self._why:
             reasons[""] = self._why

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -12,8 +13,8 @@ from textual.screen import Screen
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import BLANK, Row, entry
-from tfmon.ui.render.style import KEY, STRONG, TEXT, to_ascii
+from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
+from tfmon.ui.render.style import KEY, STRONG, to_ascii
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, closer
 from tfmon.ui.textual_compat import forget_lines
@@ -27,7 +28,6 @@ class HelpPage(ScrollPage):
     title_text = "Help"
 
     def __init__(self, monitor: Monitor) -> None:
-        """Explain the keys of the page that is shown first."""
         super().__init__(monitor)
         of = monitor.app.screen
         self._first = keys_of_page(of) if isinstance(of, Page) else ()
@@ -36,11 +36,11 @@ class HelpPage(ScrollPage):
             self.title_text = "Help: a replay"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the whole help."""
-        return help_rows(self.monitor.view.keys, width, self.monitor.help_keys, self._first, self._of)
+        monitor = self.monitor
+        listed = listed_keys(replay=monitor.view.replay, sweep=monitor.sweep is not None)
+        return help_rows(monitor.view.keys, width, listed, self._first, self._of)
 
     def action_choose(self) -> None:
-        """Keep the words that are typed, or go back."""
         if not self.keep_filter():
             self.dismiss(None)
 
@@ -70,8 +70,7 @@ def help_rows(
     if first:
         rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
         for key in first:
-            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
-            rows += entry(shown, key.help, width, KEY)
+            rows += entry(label(keys.get(key.id, key.keys)), key.help, width, KEY)
     group, listed_ids = "", {key.id for key in first}
     for key in listed:
         if key.id in listed_ids:
@@ -111,21 +110,25 @@ class Palette(CommandPalette):
 
 
 def palette_of(monitor: Monitor) -> Palette:
-    """Return the palette with all that the keys of the race do, after those of the page that is shown.
-
-    What is chosen is done there.
-    """
+    """Return the palette with all that the keys of the race do, after those of the page that is shown."""
     keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
-        actions_of = [(shown, *one) for one in _page_actions(shown, keys)] + actions_of
+        actions_of = [
+            *((shown, _line(key.help, keys.get(key.id, key.keys)), key.action)
+              for key in keys_of_page(shown) if not key.id.startswith("move.")),
+            *actions_of,
+        ]  # fmt: skip
     actions: dict[str, tuple[Screen[Any], str]] = {}
     for place, text, action in actions_of:
         if charset == "ascii":
             text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
         if action not in ("open('palette')", "show_tab('race')"):
             actions.setdefault(text, (place, action))
-    commands: list[Any] = [SimpleCommand(text, _doing(*one)) for text, one in actions.items()]
+    commands: list[Any] = [
+        SimpleCommand(text, partial(screen.call_next, screen.run_action, action))
+        for text, (screen, action) in actions.items()
+    ]
     provider: Any = SimpleProvider(
         shown, commands
     )  # as Textual's own `search_commands` does; its type says a class
@@ -140,24 +143,15 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
     lines = []
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":
-            key = keys.get(binding.id or "", binding.key).split(",")[0]
             tab = f"{binding.action[10:-2]}: " if binding.action.startswith("show_tab(") else ""
-            lines.append((f"{tab}{binding.description}  ({label(key)})", binding.action))
+            shown = _line(f"{tab}{binding.description}", keys.get(binding.id or "", binding.key))
+            lines.append((shown, binding.action))
     themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
     return lines + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
 
 
-def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the actions of a page's keys, without those that move in it or that every page has."""
-    return [
-        (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
-        for key in keys_of_page(page)
-        if not key.id.startswith("move.")
-    ]
-
-
-def _doing(screen: Screen[Any], action: str) -> Callable[[], None]:
-    return lambda: screen.call_next(screen.run_action, action)
+def _line(help: str, keys: str) -> str:
+    return f"{help}  ({label(keys)})"
 
 
 # ---------------- what every number is: its unit, its window and its source
@@ -196,7 +190,6 @@ IN_PANE = (
      "A gap: nothing was measured. ┬: a knob changed."),
     ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
 )
-"""By the labels in a pane."""
 
 AROUND = (
     ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
@@ -225,7 +218,6 @@ AROUND = (
     ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
     ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
 )
-"""Above and below the panes."""
 
 ON_LANE_PAGE = (
     ("discarded", "Share of the time that does not count, by reason, since the lane began to race."),
@@ -248,7 +240,6 @@ ON_LANE_PAGE = (
     ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
     ("power", "Watts of the GPU."),
 )
-"""On the page of a lane, where the name does not explain itself."""
 # fmt: on
 
 SECTIONS = (("In a pane", IN_PANE), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))

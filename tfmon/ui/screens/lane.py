@@ -13,7 +13,7 @@ from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.others import gpu_others
-from tfmon.model.hosts import HISTORY_SAMPLES, HostState
+from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
@@ -22,8 +22,8 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, Row, beside, entry, indented
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry, indented
+from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound
 from tfmon.units import Charset
@@ -48,9 +48,7 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
     "cpu_pct": ("cpu", units.percent),
     "others_cpu_pct": ("others", units.percent),
 }
-"""Readings that are drawn over time, and how their peak is written."""
 _CODE_CELLS = 6
-"""Cells before a line of code."""
 Lines = Iterator[tuple[str, str]]
 
 
@@ -68,7 +66,6 @@ class LanePage(ScrollPage, OneLanePage):
     tab = "lane"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return everything about the lane."""
         lane = self.lane
         if lane is None:
             self.title_text = "Lane"
@@ -77,7 +74,6 @@ class LanePage(ScrollPage, OneLanePage):
         return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset)
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys: fewer for a lane that has ended."""
         lane, hints = self.lane, super().own_hints()
         if lane is not None and not lane.over and not self.monitor.refusal:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
@@ -85,11 +81,9 @@ class LanePage(ScrollPage, OneLanePage):
         return hints
 
     def action_try_advice(self) -> None:
-        """Try on this lane what may help it most."""
         self.try_advice([self.lane] if self.lane is not None else [])
 
     def action_ask_stack(self) -> None:
-        """Request the stacks of the lane's threads."""
         lane = self.lane
         if lane is None:
             return
@@ -104,7 +98,6 @@ class LanePage(ScrollPage, OneLanePage):
             self.monitor.say(f"requested the stacks of {lane.title}; a suspended lane answers in its next slice")
 
     def action_kill(self) -> None:
-        """End the lane, by force if necessary."""
         lane = self.lane
         if lane is None or not self.monitor.may_change():
             return
@@ -121,43 +114,35 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
-    rows += _kept_rows(lane, snapshot, width)
-    sections: list[tuple[str, Lines]] = [
-        ("Lane", _of_lane(lane)),
-        ("Heartbeat", lifecycle.lines(lane, snapshot)),
+    for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
+        rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
+        rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
+    sections: list[tuple[str, Lines, Sequence[GpuSample | HostSample]]] = [
+        ("Lane", _of_lane(lane), ()),
+        ("Heartbeat", lifecycle.lines(lane, snapshot), ()),
     ]
-    gpus, place = _gpus(lane, snapshot), snapshot.place_of(lane)
+    gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
     if lane.spec.host:
-        sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane)))
-    sections += [(heading, _of_gpu(lane, gpu)) for heading, gpu in gpus.items()]
+        sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane), ()))
+    for gpu in gpus:
+        heading = _aged("GPU" if len(gpus) == 1 else f"GPU {gpu.index}", snapshot, gpu)
+        sections.append((heading, _of_gpu(lane, gpu), place.gpu_history.get(gpu.key, ())))
     facts = _of_machine(place.machine) if lane.spec.host else iter(())
     if place.sample is not None:
         readings = itertools.chain(facts, _of_host(place.sample))
-        sections.append((_aged("Machine", snapshot, place.sample), readings))
+        sections.append((_aged("Machine", snapshot, place.sample), readings, place.history))
     elif lane.spec.host:
-        sections.append(("Machine", facts))
-    for heading, lines in sections:
+        sections.append(("Machine", facts, place.history))
+    for heading, lines, samples in sections:
         rows += [BLANK, ((f"  {heading}", STRONG),)]
         for name, text in lines:
             rows += entry(name, text, width, DIM)
-        rows += _curves(heading, place, gpus.get(heading), charset)
+        rows += _curves(samples, charset)
     return rows
 
 
-def _gpus(lane: LaneState, snapshot: Snapshot) -> dict[str, GpuSample]:
-    """Return the GPUs of a lane by the headings of their sections."""
-    gpus = snapshot.gpus_of(lane)
-    names = ["GPU"] if len(gpus) == 1 else [f"GPU {gpu.index}" for gpu in gpus]
-    return {_aged(name, snapshot, gpu): gpu for name, gpu in zip(names, gpus, strict=True)}
-
-
-def _curves(heading: str, place: HostState, gpu: GpuSample | None, charset: Charset) -> list[Row]:
+def _curves(samples: Sequence[GpuSample | HostSample], charset: Charset) -> list[Row]:
     """Draw the last minute of the readings that change, each from 0 to its own peak."""
-    samples: Sequence[GpuSample | HostSample] = ()
-    if heading.startswith("GPU") and gpu is not None:
-        samples = place.gpu_history.get(gpu.key, ())
-    elif heading.startswith("Machine"):
-        samples = place.history
     rows: list[Row] = []
     for field, (name, write) in _CURVES.items():
         values = [known(getattr(sample, field, NOT_READ)) for sample in samples]
@@ -201,16 +186,6 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
         yield from _code_rows(code_for(alike[0]), width)
 
 
-def _kept_rows(lane: LaneState, snapshot: Snapshot, width: int) -> Iterator[Row]:
-    """Yield the code that makes what was changed in a script's lane permanent."""
-    for place, (text, lines) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
-        if not place:
-            yield BLANK
-            yield (("  To keep what was changed, in the script", STRONG),)
-        yield ((f"  {text}", STRONG),)
-        yield from _code_rows(lines, width)
-
-
 def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
     """Yield lines of code; a comment that has no room beside its line is wrapped above it."""
     for line in lines:
@@ -219,9 +194,6 @@ def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
             yield from beside((" " * _CODE_CELLS + "# ", DIM), comment, DIM, width)
             line = code
         yield ((" " * _CODE_CELLS + line, DIM),)
-
-
-# ---------------------------------------------------------------- readings
 
 
 def _of_lane(lane: LaneState) -> Lines:
@@ -318,7 +290,6 @@ def _of_host(host: HostSample) -> Lines:
 
 
 def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
-    """Write a reading with its words, or why it is not known."""
     return units.reading(reading, lambda value: write(value) + after)
 
 

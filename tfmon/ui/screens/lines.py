@@ -11,8 +11,8 @@ from textual.binding import BindingType
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, Row
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row
+from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import (
     Column,
     Entry,
@@ -26,7 +26,7 @@ from tfmon.ui.render.table import (
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.page import WHEEL_ROWS, Page, bound
+from tfmon.ui.screens.page import FRAME_ROWS, WHEEL_ROWS, Page, bound
 
 _NO_ENTRY, _HEAD = -1, -2
 """What a row of the body is that shows no entry: nothing to click, or the names of the columns."""
@@ -35,10 +35,7 @@ ABOUT_ROWS = 6
 
 
 class ScrollPage(Page):
-    """A page of rows that scrolls; a filter leaves the entries that match, with the heads of their sections.
-
-    A page implements `rows`.
-    """
+    """A page of `rows` that scrolls; a filter leaves the entries that match, with the heads of their sections."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter"),
@@ -48,7 +45,6 @@ class ScrollPage(Page):
     """Whether keys are characters of the filter now."""
     words = ""
     wheel_rows = WHEEL_ROWS
-    """How far a turn of the wheel moves."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -76,7 +72,6 @@ class ScrollPage(Page):
         return head + rows[self.first : self.first + room]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys of a text."""
         scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
         return [*super().own_hints(), Hint(("filter",), "search", "filter"), *scroll]
 
@@ -85,7 +80,6 @@ class ScrollPage(Page):
         self.first = 0
 
     def action_choose(self) -> None:
-        """Keep the filter that is typed."""
         self.keep_filter()
 
     def on_key(self, event: events.Key) -> None:
@@ -111,7 +105,6 @@ class ScrollPage(Page):
             self.filter_by(self.words + event.text.strip().splitlines()[0])
 
     def action_filter(self) -> None:
-        """Let the user type a filter."""
         self.typing = True
         self.redraw()
 
@@ -148,15 +141,12 @@ class ScrollPage(Page):
         return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         if self.typing and not type(self).typing:
             return self.typing_hints()
         hints = super().hints()
         if self.words and not type(self).typing:
             hints[-1] = Hint(("close",), "all", "dismiss")
         return hints
-
-    # ------------------------------------------------------------ moving through the lines
 
     @property
     def cursor(self) -> int:
@@ -173,23 +163,19 @@ class ScrollPage(Page):
         self.redraw()
 
     def action_move(self, direction: int) -> None:
-        """Move down by a line, or up."""
         self.go_to(self.cursor + direction)
 
     def action_scroll_page(self, direction: int) -> None:
-        """Move by what is shown."""
-        self.go_to(self.cursor + direction * self.page_rows)
+        rows = max(1, self.app.size.height - FRAME_ROWS - 1)  # one row stays in sight
+        self.go_to(self.cursor + direction * rows)
 
     def action_scroll_home(self) -> None:
-        """Move to the first line."""
         self.go_to(0)
 
     def action_scroll_end(self) -> None:
-        """Move to the last line."""
         self.go_to(self.last())
 
-    def wheel(self, direction: int) -> None:
-        """Move by some lines."""
+    def wheel(self, event: events.MouseEvent, direction: int) -> None:
         self.go_to(self.cursor + direction * self.wheel_rows)
 
 
@@ -197,21 +183,14 @@ class ScrollPage(Page):
 
 
 class ListPage(ScrollPage):
-    """A list of which one entry is chosen: filtered, sorted by a column, with the whole text of the chosen one.
+    """A list of which one entry is chosen, filtered and sorted. A page implements `entries` and `act`."""
 
-    A page implements `entries`, and what Enter does with the chosen one as `act`.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("sort"),
-        bound("sort.reverse"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("sort"), bound("sort.reverse")]
     columns: tuple[Column, ...] = ()
     wheel_rows = 1
     wraps: ClassVar[bool] = False
     """Whether the last column is wrapped where it is cut."""
     noun: ClassVar[str] = ""
-    """What an entry is."""
     nothing: str = "nothing is here"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -220,11 +199,9 @@ class ListPage(ScrollPage):
         self.chosen: Hashable | None = None
         """Id of the chosen entry; None for the first."""
         self.shown: list[Entry] = []
-        """The entries that match, as sorted."""
         self._rows: list[int] = []
         """Place of the entry that each row of the body shows; negative for none."""
         self._sizes: list[int] = []
-        """Cells of the columns as last drawn."""
         self._arranged: list[Entry] = []
         self._arranged_by: tuple[object, ...] = ()
         """What `_arranged` was made from, and of which entries."""
@@ -242,7 +219,6 @@ class ListPage(ScrollPage):
 
     @property
     def cursor(self) -> int:
-        """Place of the chosen entry among those shown."""
         places = (place for place, entry in enumerate(self.shown) if entry.id == self.chosen)
         return next(places, self.default_place())
 
@@ -294,7 +270,6 @@ class ListPage(ScrollPage):
         return [*rows, *[BLANK] * (height - len(rows) - len(about)), *about]
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys of a list."""
         hints = [Hint(("filter",), "filter", "filter")]
         if len(self.shown) > 1:
             hints += [Hint(("move.up", "move.down"), "choose"), Hint(("sort", "sort.reverse"), "sort", "sort")]
@@ -304,13 +279,11 @@ class ListPage(ScrollPage):
         """Keep the chosen entry, also among others."""
 
     def go_to(self, place: int) -> None:
-        """Choose the entry at a place, or the nearest."""
         if self.shown:
             self.chosen = self.shown[max(0, min(place, len(self.shown) - 1))].id
         self.redraw()
 
     def last(self) -> int:
-        """Return the place of the last entry."""
         return len(self.shown) - 1
 
     def action_move(self, direction: int) -> None:
@@ -327,7 +300,6 @@ class ListPage(ScrollPage):
         self.redraw()
 
     def action_reverse(self) -> None:
-        """Reverse the sort order."""
         self._sort_by(self.order.column)
 
     def _sort_by(self, column: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from textual.binding import BindingType
@@ -15,7 +15,8 @@ from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import DIM, TEXT
+from tfmon.ui.render.style import TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound
@@ -29,8 +30,6 @@ VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     ("output", ("output",)),
     ("TensorFlow", ("tensorflow",)),
 )
-"""What can be shown, each with its sources."""
-_COLUMNS = (Column("time", 9), Column("from", 10), Column("line"))
 _WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
 """Colour is never the only cue."""
@@ -61,7 +60,7 @@ class LogPage(OneLanePage, ListPage):
         bound("log.view"),
     ]
     tab = "log"
-    columns = _COLUMNS
+    columns = (Column("time", 9), Column("from", 10), Column("line"))
     noun = "line"
     wheel_rows = WHEEL_ROWS
     wraps = True
@@ -70,12 +69,10 @@ class LogPage(OneLanePage, ListPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.view = 0
-        """Place of what is shown in `VIEWS`."""
         self._kept: tuple[object, ...] = ()
         self._entries: list[Entry] = []
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return the lines of the view; made again only when there are new ones."""
         lane = self.lane
         if lane is None:
             self.title_text, self._entries = "Log", []
@@ -105,7 +102,6 @@ class LogPage(OneLanePage, ListPage):
         return f": {VIEWS[self.view][0]} · {state}"
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         following = VIEWS[(self.view + 1) % len(VIEWS)][0]
         hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
         hints += self.lane_hints()
@@ -116,7 +112,6 @@ class LogPage(OneLanePage, ListPage):
         return hints
 
     def action_turn_view(self) -> None:
-        """Show the events, what the lane printed, what TensorFlow says, or all of it."""
         self.view = (self.view + 1) % len(VIEWS)
         self.redraw()
 
@@ -126,19 +121,12 @@ class LogPage(OneLanePage, ListPage):
         self.redraw()
 
     def start_over(self) -> None:
-        """Follow the log."""
         self.chosen = None
-
-
-# ---------------------------------------------------------------- its lines. Pure
 
 
 @functools.lru_cache(maxsize=2_048)
 def source_of(line: LogLine) -> tuple[Source, Level]:
-    """Return where a line comes from and how grave it is.
-
-    A printed line is TensorFlow's if it has the head that its C++ logger or its Python logger writes.
-    """
+    """Return where a line comes from, by the head that TensorFlow's loggers write, and how grave it is."""
     if line.kind != "printed":
         return "event", "error" if line.kind == "trouble" else ""
     text = line.text.lstrip()
@@ -155,22 +143,22 @@ def source_of(line: LogLine) -> tuple[Source, Level]:
 def log_entries(lines: Sequence[LogLine], view: int, origin_ns: int) -> list[Entry]:
     """Return the lines of a view as entries, each with its time since the race began."""
     sources = VIEWS[view % len(VIEWS)][1]
-    return list(_entries(lines, sources, origin_ns))
-
-
-def _entries(lines: Sequence[LogLine], sources: tuple[Source, ...], origin_ns: int) -> Iterator[Entry]:
     alike: Counter[LogLine] = Counter()
+    entries = []
     for place, line in enumerate(lines):
         source, level = source_of(line)
         if source not in sources:
             continue
         alike[line] += 1
-        since_s = (line.at_ns - origin_ns) / 1e9
+        since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
         style = _STYLES.get(level, DIM if source == "event" else TEXT)
-        yield Entry(
-            (line, alike[line]),
-            ((f"{units.signed_clock(since_s):>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
-            ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
-            mark=_MARKS[level],
-            searched=line.text,
+        entries.append(
+            Entry(
+                (line, alike[line]),
+                ((f"{since:>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
+                ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
+                mark=_MARKS[level],
+                searched=line.text,
+            )
         )
+    return entries

@@ -10,11 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.knobs import KnobError, find
+from tfmon.model.knobs import KnobError, find, short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
-from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.monitor import Monitor
@@ -23,7 +22,17 @@ from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
-from tfmon.ui.source import with_failures
+from tfmon.ui.source import (
+    may_start_again,
+    next_values,
+    no_knob,
+    reachable,
+    running_line,
+    targets,
+    titles,
+    to_improve,
+    with_failures,
+)
 
 WHEEL_ROWS = 3
 FRAME_ROWS = 4
@@ -42,7 +51,6 @@ def closer(binding: str) -> Binding:
 
 
 EVERYWHERE: tuple[BindingType, ...] = (bound("close"), bound("picture"))
-"""Bindings of pages and dialogs."""
 
 
 class MonitorScreen(Screen[str | None]):
@@ -63,7 +71,6 @@ class MonitorScreen(Screen[str | None]):
         return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
 
     def compose(self) -> ComposeResult:
-        """Give Textual the one widget of the screen."""
         yield self.canvas
 
     def redraw(self) -> None:
@@ -71,15 +78,21 @@ class MonitorScreen(Screen[str | None]):
         raise NotImplementedError
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw for the new size."""
         self.redraw()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.wheel(event, -1)
+
+    def wheel(self, event: events.MouseEvent, direction: int) -> None:
+        """Act on a turn of the wheel: 1 is down, -1 is up."""
 
     def on_screen_resume(self) -> None:
         """Draw what happened while another screen was shown."""
         self.canvas.dress(self.monitor.palette)
         self.redraw()
-
-    # ------------------------------------------------------------ what keys do everywhere
 
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
@@ -87,7 +100,6 @@ class MonitorScreen(Screen[str | None]):
             self.monitor.show(name)
 
     def action_profile_lane(self) -> None:
-        """Show the profile of a lane; one that has none is profiled."""
         if self.monitor.may_change():
             self.action_show_tab("profile")
 
@@ -96,24 +108,19 @@ class MonitorScreen(Screen[str | None]):
         self.monitor.open(name)
 
     def action_save_picture(self) -> None:
-        """Save the screen as a picture and as text."""
         self.monitor.save_picture(self.canvas.text())
 
     def action_save_report(self) -> None:
-        """Save a report of what is recorded."""
         self.monitor.save_report()
 
     def action_quit(self) -> None:
-        """End the lanes and leave, or go back to what is below."""
         self.monitor.quit()
-
-    # ------------------------------------------------------------ what several screens request
 
     def may_act(self) -> bool:
         """Return whether keys may act on the lanes now; if not, say why: it may not change, or is measured."""
         if not self.monitor.may_change():
             return False
-        if running := requests.running_line(self.monitor.snapshot, self.monitor.view.keys):
+        if running := running_line(self.monitor.snapshot, self.monitor.view.keys):
             self.monitor.say(running)
         return not running
 
@@ -124,20 +131,20 @@ class MonitorScreen(Screen[str | None]):
         try:
             knob = find(self.monitor.snapshot.race.knobs, name)
         except KnobError:
-            self.monitor.say(requests.no_knob(self.monitor.snapshot, name))
+            self.monitor.say(no_knob(self.monitor.snapshot, name))
             return
-        chosen = requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
-        lanes = requests.reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
-        again = [lane for lane in lanes if requests.may_start_again(lane)]
-        new, end = requests.next_values(lanes, knob, direction)
+        chosen = targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
+        lanes = reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
+        again = [lane for lane in lanes if may_start_again(lane)]
+        new, end = next_values(lanes, knob, direction)
         for lane, value in new.items():
             self.monitor.controls.set_knob(lane, name, value)
         if end:
             self.monitor.say(end)
         elif again:
-            self.monitor.say(f"starting again with another {requests.short_name(name)}: {requests.titles(again)}")
+            self.monitor.say(f"starting again with another {short_name(name)}: {titles(again)}")
         elif new and knob.kind == "restart":
-            self.monitor.say(f"{requests.short_name(name)} takes effect with a restart: {requests.titles(chosen)}")
+            self.monitor.say(f"{short_name(name)} takes effect with a restart: {titles(chosen)}")
         else:
             self.monitor.pull()
 
@@ -153,7 +160,7 @@ class MonitorScreen(Screen[str | None]):
 
     def try_advice(self, lanes: Sequence[LaneState]) -> None:
         """Try on the lane that most likely needs it what may help it most."""
-        lane = requests.to_improve(self.monitor.analysis, lanes) if self.may_act() else None
+        lane = to_improve(self.monitor.analysis, lanes) if self.may_act() else None
         if lane is not None:
             self.start_experiment(lambda: self.monitor.experiments.start_tuning(lane, everything=False))
 
@@ -190,24 +197,16 @@ class Page(MonitorScreen):
     Textual 8.2 keeps the lines of the last 1,024 widgets that it drew: 160 kB for every page that was opened.
     """
     tab = ""
-    """Name of its tab; empty for a page that has none."""
     title_text = ""
 
     def on_mount(self) -> None:
-        """Draw as soon as the page has a size."""
         self.redraw()
-
-    @property
-    def page_rows(self) -> int:
-        """How far a key goes that turns pages: one row stays in sight."""
-        return max(1, self.app.size.height - FRAME_ROWS - 1)
 
     def key(self, binding: str) -> str:
         """Return how a key is written."""
         return key_of(binding, self.monitor.view.keys)
 
     def redraw(self) -> None:
-        """Draw the latest snapshot; only what changed is painted."""
         if not self.is_mounted:
             return
         monitor, snapshot = self.monitor, self.monitor.snapshot
@@ -261,9 +260,6 @@ class Page(MonitorScreen):
     def clicked(self, row: int) -> None:
         """Act on a click into a row of the body."""
 
-    def wheel(self, direction: int) -> None:
-        """Act on a turn of the wheel: 1 is down, -1 is up."""
-
     def on_click(self, event: events.Click) -> None:
         """Show the tab, or do what the words at the bottom say; the rest is for the body."""
         y, zone = event.screen_y, self.zone_at(event)
@@ -271,14 +267,6 @@ class Page(MonitorScreen):
             self.call_next(self.run_action, zone.action)
         elif 2 <= y < self.app.size.height - 2:
             self.clicked(y - 2)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Go down."""
-        self.wheel(1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Go up."""
-        self.wheel(-1)
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Go back: from a page that has a tab to the race, from another one to where it was opened."""
@@ -294,7 +282,8 @@ class OneLanePage(Page):
     @property
     def lane(self) -> LaneState | None:
         """The lane that is shown; None where there is none."""
-        return self.monitor.shown_lane
+        lanes = self.monitor.snapshot.lanes
+        return lanes[self.monitor.lane % len(lanes)] if lanes else None
 
     def lane_hints(self) -> list[Hint]:
         """Return the key that goes to the next lane, where there are several."""
@@ -302,7 +291,6 @@ class OneLanePage(Page):
         return [Hint(("move.next",), "next lane", "turn(1)")] if several else []
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of this page's keys now."""
         return [*self.lane_hints(), *super().own_hints()]
 
     def start_over(self) -> None:
@@ -310,7 +298,6 @@ class OneLanePage(Page):
         raise NotImplementedError
 
     def action_turn(self, direction: int) -> None:
-        """Show another lane."""
         self.monitor.lane += direction
         self.start_over()
         self.redraw()
@@ -328,5 +315,4 @@ class Dialog(Page, inherit_bindings=False):
         return ((f" {self.title_text}", STRONG),)
 
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now."""
         return [*self.own_hints(), Hint(("close",), "cancel", "dismiss")]

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.lane_state import FAILED, RACING, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui import requests
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render import hosts, series
 from tfmon.ui.render.layout import Zone, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
 from tfmon.ui.render.rows import Row
-from tfmon.ui.screens.page import MonitorScreen
+from tfmon.ui.screens.page import MonitorScreen, bound
 from tfmon.ui.source import (
     OWN,
     SHARED,
     SPANS_S,
     acknowledged,
     focused_index,
+    pause_or_resume,
+    targets,
+    titles,
     with_failures,
 )
 
@@ -33,28 +35,16 @@ RIGHT_BUTTON = 3
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
 
 
-def _racing(snapshot: Snapshot, names: Collection[str]) -> bool:
-    return any(lane.phase == RACING for lane in snapshot.lanes if lane.spec.name in names)
-
-
-def _started_since(snapshot: Snapshot, began_ns: Mapping[str, int]) -> bool:
-    """Return whether each of the lanes has started since, or is gone."""
-    return all(lane.started_ns > began_ns.get(lane.spec.name, -1) for lane in snapshot.lanes)
-
-
 class RaceScreen(MonitorScreen):
     """Shows the race. Thread: the app's only."""
 
     CSS = "RaceScreen { overflow: hidden; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in RACE_KEYS
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound(key.id) for key in RACE_KEYS]
 
     _clicked_at = (-1, -1)
     """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
 
     foot = 0
-    """Rows that stand below the race."""
 
     def redraw(self) -> None:
         """Draw the latest snapshot, and keep what the next key press and frame need; only changes are painted."""
@@ -80,15 +70,8 @@ class RaceScreen(MonitorScreen):
         elif zone is not None:
             self.call_next(self.run_action, zone.action)
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Step the knob below the pointer up; elsewhere show the lanes before."""
-        self._wheel(event, -1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Step the knob below the pointer down; elsewhere show hidden lanes."""
-        self._wheel(event, 1)
-
-    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
+    def wheel(self, event: events.MouseEvent, direction: int) -> None:
+        """Step the knob below the pointer; elsewhere show hidden lanes, or those before."""
         zone = self.zone_at(event)
         if zone is not None and zone.knob:
             self.action_step_knob(zone.knob, -direction)
@@ -98,22 +81,24 @@ class RaceScreen(MonitorScreen):
     # ------------------------------------------------------------ knobs
 
     def action_pause_or_resume(self) -> None:
-        """Pause the lanes that race, or resume those that are paused."""
         if not self.may_act():
             return
-        pause, resume = requests.pause_or_resume(self._targets())
+        pause, resume = pause_or_resume(self._targets())
         if pause:
             self.monitor.controls.pause([lane.spec.name for lane in pause])
             names = {lane.spec.name for lane in pause}
-            self.monitor.say(f"pause requested: {requests.titles(pause)}", lambda now: not _racing(now, names))
+
+            def paused(now: Snapshot) -> bool:
+                return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
+
+            self.monitor.say(f"pause requested: {titles(pause)}", paused)
         elif resume:
             self.monitor.controls.resume([lane.spec.name for lane in resume])
-            self.monitor.say(f"resumed: {requests.titles(resume)}")
+            self.monitor.say(f"resumed: {titles(resume)}")
         else:
             self.monitor.say("no lane is racing, so there is nothing to pause")
 
     def action_switch_mode(self) -> None:
-        """Change from taking turns to training all at once, or back."""
         if not self.may_act():
             return
         if why := why_mode_stays(self.monitor.snapshot.lanes):
@@ -124,7 +109,6 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(hosts.mode_said(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
-        """Start the lanes again: the focused one, or those that failed, or all."""
         if not self.may_act():
             return
         chosen, name = self._targets(), self.monitor.snapshot.race.scenario
@@ -134,18 +118,21 @@ class RaceScreen(MonitorScreen):
             return
         self.monitor.controls.restart([lane.spec.name for lane in lanes])
         began = {lane.spec.name: lane.started_ns for lane in lanes}
-        self.monitor.say(f"restarting {requests.titles(lanes)}", lambda now: _started_since(now, began))
+
+        def started(now: Snapshot) -> bool:
+            return all(lane.started_ns > began.get(lane.spec.name, -1) for lane in now.lanes)
+
+        self.monitor.say(f"restarting {titles(lanes)}", started)
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""
         self.monitor.save_picture(self.monitor.source.table() or self.canvas.text())
 
     def action_try_advice(self) -> None:
-        """Try on a lane what may help it most."""
         self.try_advice(self._targets())
 
     def _targets(self) -> list[LaneState]:
-        return requests.targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
+        return targets(self.monitor.snapshot.lanes, self.monitor.view.focused)
 
     # ------------------------------------------------------------ focus
 
@@ -200,10 +187,7 @@ class RaceScreen(MonitorScreen):
             self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
 
     def _double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
-        """Zoom in on a pane that is clicked twice in one place, or show all again; return whether no more is due.
-
-        A key that asks is not answered by the same double click.
-        """
+        """Zoom where a pane is clicked twice in one place, or show all again; return whether no more is due."""
         before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
         if event.chain < 2 or before != self._clicked_at:
             return False
@@ -216,7 +200,6 @@ class RaceScreen(MonitorScreen):
         return True
 
     def action_next_metric(self) -> None:
-        """Draw the next metric that any lane has."""
         view, snapshot = self.monitor.view, self.monitor.snapshot
         metric = series.next_metric(snapshot, view.metric)
         self._look(metric=metric, scales={})
@@ -226,13 +209,11 @@ class RaceScreen(MonitorScreen):
         self.monitor.say(" · ".join([f"the charts show {chosen.words}", *missing]))
 
     def action_next_scale(self) -> None:
-        """Draw on an axis that all lanes share, or on one for each."""
         scale = OWN if self.monitor.view.scale == SHARED else SHARED
         self._look(scale=scale, scales={})
         self.monitor.say(f"the charts have {_SCALE_WORDS[scale]}")
 
     def action_next_span(self) -> None:
-        """Draw 1, 5 or 30 minutes."""
         span_s = SPANS_S[(SPANS_S.index(self.monitor.view.span_s) + 1) % len(SPANS_S)]
         self._look(span_s=span_s, scales={})
         self.monitor.say(f"the charts show the last {span_s // 60} min")
@@ -253,7 +234,6 @@ class RaceScreen(MonitorScreen):
             self.monitor.open("new crossover")
 
     def action_pick_scenario(self) -> None:
-        """Let the user choose another scenario, and race it."""
         if not self.monitor.may_change():
             return
         training = [lane for lane in self.monitor.snapshot.lanes if not lane.over]

@@ -1,8 +1,4 @@
-"""A replay on the screen: the race as it was drawn then, a time line, and keys that move through it.
-
-It draws what the race screen draws, of a session that a player fills. A key that would change a race says that
-this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let through.
-"""
+"""A replay on the screen: the race as it was drawn then, a time line, and keys that move through it."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.model.ports import ReplayState, TimeMark
@@ -19,13 +15,14 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import item, item_row
 from tfmon.ui.render.race import RaceFrame, layout_of
-from tfmon.ui.render.rows import Row, Span, cells, crop, fit
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, strong, to_ascii
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong, to_ascii
+from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.race import RaceScreen
 
 PULL_S = 0.1
-TAKEN = ("pause",)
-"""Keys of a race that a replay has for something else."""
+TAKEN = "pause"
+"""The key of a race that a replay has for something else."""
 _FOOT = (
     ("replay.back", "replay.on", "5 s", 1), ("replay.step.back", "replay.step", "step", 3),
     ("replay.slower", "replay.faster", "speed", 2), ("replay.mark.back", "replay.mark", "mark", 4),
@@ -42,17 +39,8 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
     foot = 1
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(key.keys, key.action, key.help, id=key.id, show=False)
-            for key in RACE_KEYS
-            if watches(key.action) and key.id not in TAKEN
-        ),
-        *(
-            Binding(key.keys, "refuse", key.help, show=False)
-            for key in RACE_KEYS
-            if not watches(key.action) and key.id not in TAKEN
-        ),
-        *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
+        *(bound(key.id, "" if watches(key.action) else "refuse") for key in RACE_KEYS if key.id != TAKEN),
+        *(bound(key.id) for key in REPLAY_KEYS),
     ]
 
     def __init__(self, monitor: Monitor) -> None:
@@ -62,7 +50,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self._bar = (0, 0)
 
     def on_mount(self) -> None:
-        """Play."""
         self.set_interval(PULL_S, self.monitor.play)
 
     def on_unmount(self) -> None:
@@ -99,7 +86,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self.monitor.pull()
 
     def action_go_to_end(self, direction: int) -> None:
-        """Go to the end, or to the beginning."""
         playback = self._playback.state()
         self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
         self.monitor.pull()
@@ -122,9 +108,6 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             self.monitor.quit()
         else:
             super().action_focus_all()
-
-
-# ---------------------------------------------------------------- its two bottom lines. Pure
 
 
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:

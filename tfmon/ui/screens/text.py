@@ -17,8 +17,8 @@ from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, Row, beside, indented, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, indented, wrap
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import OneLanePage, bound, closer
 
@@ -72,19 +72,17 @@ class ReportPage(ScrollPage):
         self.redraw()
 
     def own_hints(self) -> list[Hint]:
-        """Return the actions of the keys."""
         offer = self.offer()
         return [*([Hint(("choose",), offer, "choose")] if offer else []), *super().own_hints()]
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report, or what is done or can be done about it."""
         about = self.about()
-        if about in self.reports and about != self.in_progress:
-            return report_rows(self.reports[about], self.note, width)
-        return [BLANK, *indented(self.instead(), TEXT, width, 3)]
+        if about not in self.reports or about == self.in_progress:
+            return [BLANK, *indented(self.instead(), TEXT, width, 3)]
+        rows = [row for line in self.reports[about].splitlines() for row in _rows(line, width)]
+        return [BLANK, *rows, BLANK, *indented(self.note, DIM, width, 4)]
 
     def action_choose(self) -> None:
-        """Have the report made again."""
         if not self.keep_filter() and self.offer():
             self._make()
 
@@ -97,19 +95,15 @@ class DoctorPage(ReportPage):
     note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
 
     def about(self) -> str:
-        """Return that the report is about this machine."""
         return "this machine"
 
     def maker(self) -> Callable[[], str]:
-        """Return the function that examines it."""
         return self.monitor.source.examine
 
     def offer(self) -> str:
-        """Return the action of Enter, unless it is examined now."""
         return "" if self.in_progress else "examine again"
 
     def instead(self) -> str:
-        """Return that it is examined."""
         return "examining TensorFlow, drivers and the machine…"
 
 
@@ -121,23 +115,19 @@ class ProfilePage(ReportPage, OneLanePage):
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
 
     def about(self) -> tuple[int, str] | None:
-        """Return the race's number and the lane's name."""
         return None if self.lane is None else (self.monitor.snapshot.race.number, self.lane.spec.name)
 
     def maker(self) -> Callable[[], str]:
-        """Return the function that profiles the lane."""
         assert self.lane is not None, "there is no lane to profile"
         return partial(self.monitor.source.profile, self.lane.spec.name)
 
     def offer(self) -> str:
-        """Return the action of Enter: none for a lane that has ended, or while one is profiled."""
         lane = self.lane
         if lane is None or lane.over or self.in_progress or self.monitor.refusal:
             return ""
         return "profile again" if self.about() in self.reports else f"profile {lane.spec.id}"
 
     def instead(self) -> str:
-        """Return that the lane is profiled, or how to have it profiled."""
         lane = self.lane
         if lane is None:
             return "there is no lane yet"
@@ -148,21 +138,13 @@ class ProfilePage(ReportPage, OneLanePage):
         return f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the report, or what is done or can be done about it."""
         lane = self.lane
         self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
         return super().rows(snapshot, width)
 
 
-def report_rows(report: str, note: str, width: int) -> list[Row]:
-    """Return a report and a note below it; what is too long is wrapped, aligned with its last column."""
-    rows: list[Row] = [BLANK]
-    for line in report.splitlines():
-        rows += _rows(line, width)
-    return [*rows, BLANK, *indented(note, DIM, width, 4)]
-
-
 def _rows(line: str, width: int) -> Iterator[Row]:
+    """Yield a line of a report; what is too long is wrapped, aligned with its last column."""
     style = next((style for mark, style in _STYLES if line.lstrip().startswith(mark)), TEXT)
     if style == TEXT and line and not line.startswith(" "):
         style = STRONG
@@ -208,7 +190,6 @@ class CopyPage(ScrollPage):
         return "\n".join([*self._verdict, *([self._command] if self._command else [])]) + "\n"
 
     def on_mount(self) -> None:
-        """Copy."""
         self.app.copy_to_clipboard(self.text)
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
@@ -228,23 +209,15 @@ def verdict_lines(analysis: Analysis) -> list[str]:
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
     lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *finish_lines(snapshot)]
-    return [*filter(None, lines), *_differing(snapshot)]
-
-
-def _differing(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a line for each lane with every knob in which the lanes differ."""
     for lane in snapshot.lanes if snapshot.differing else ():
-        settings = [
-            f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs
-        ]
-        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(settings)}"
+        differing = [(knob, value) for knob, value, differs in ordered_settings(lane) if differs]
+        settings = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in differing)
+        lines.append(f"{lane.spec.id}: {lane.spec.place}, {settings}")
+    return [*filter(None, lines)]
 
 
 def continued(command: str, width: int) -> Sequence[str]:
-    """Return a command in lines that a shell takes as one: all but the last end with a backslash.
-
-    It is only broken between words, outside of quotes; a longer word stays whole.
-    """
+    """Return a command in lines that a shell takes as one, broken between words and outside of quotes."""
     words = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
     lines: list[str] = []
     for word in words:
