@@ -1,7 +1,6 @@
 """Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
 
     python tests/benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
-    python tests/benchmarks/attribution.py rate
     python tests/benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
 
 `shares` trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
@@ -9,34 +8,31 @@ profiles of 20 steps between these, and compares them share by share. The input,
 the lane's clocks on one side and from TensorFlow's on the other. How a call splits is a profile's word on both
 sides: of a few steps while the lane warmed up, and of others later.
 
-`rate` counts windows a second at step rates that differ by orders of magnitude. `profile` measures how long it
-takes from the request for a profile to its table, and what the lane loses while the profiler records.
+`profile` measures how long it takes from the request for a profile to its table, and what the lane loses while the
+profiler records.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import (
+from common import (
     ANSWER_S,
     Watch,
     bootstrap,
-    command_of,
     is_steady,
     met,
     plan_one_lane,
     racing,
+    run_command,
 )
+
 from tfmon.analysis.bottleneck import find_bottleneck, shares_of
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
@@ -170,27 +166,6 @@ def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
     raise SystemExit(f"no profile: {answer}")
 
 
-# ---------------------------------------------------------------- windows a second
-
-
-def run_rate(options: argparse.Namespace) -> None:
-    """Count windows at step rates that differ by orders of magnitude."""
-    rates = []
-    for scenario, lane in (("fine-grained-ops", "cpu,graph=on"), ("small-dense", "cpu"), ("retracing", "cpu")):
-        plan = plan_one_lane(scenario, lane)
-        with racing(plan) as (lanes, watch):
-            lanes.resume([plan.lanes[0].spec.name])
-            watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
-            start = watch.heard
-            time.sleep(options.seconds)
-            windows = [event for event in watch.since(start) if isinstance(event, Window)]
-        rates.append(len(windows) / options.seconds)
-        steps = sum(window.steps for window in windows) / options.seconds
-        print(f"{scenario:17} {steps:8.1f} steps/s   {rates[-1]:.2f} windows/s")
-    # A window lasts 0.2 s and then until its step is done; a step of 0.1 s may take half a window more.
-    print("at most 5 a second at any step rate:", met(max(rates) <= 5.05))
-
-
 # ---------------------------------------------------------------- a profile of 20 steps
 
 
@@ -232,15 +207,9 @@ def run_profile(options: argparse.Namespace) -> None:
 
 MEASURED = {
     "shares": (run_shares, {"seconds": 6.0, "captures": 5, "only": None}),
-    "rate": (run_rate, {"seconds": 5.0}),
     "profile": (run_profile, {"scenario": "small-dense", "lane": "cpu", "captures": 10}),
 }
 
 
-def main() -> None:
-    options = command_of(__doc__, MEASURED)
-    MEASURED[options.what][0](options)
-
-
 if __name__ == "__main__":
-    main()
+    run_command(__doc__, MEASURED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 import threading
 import time
@@ -13,9 +14,13 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for this checkout
+
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
-from tfmon.catalog import find_scenario
+from tfmon.api.program import Program
+from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
@@ -51,6 +56,38 @@ def command_of(
     for name, (_, defaults) in measured.items():
         add_options(commands.add_parser(name), **defaults)
     return parser.parse_args()
+
+
+def run_command(
+    description: str | None, measured: Mapping[str, tuple[Callable[..., object], dict[str, Any]]], *given: object
+) -> object:
+    """Measure what the command line names, with what is given before its options; return what that returns."""
+    options = command_of(description, measured)
+    return measured[options.what][0](*given, options)
+
+
+def kept_rows(out: str, key: Mapping[str, object]) -> list[dict[str, Any]]:
+    """Return the rows of a file that have this key in common; none where there is no file yet."""
+    file = Path(out)
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [row for row in rows if key.items() <= row.items()]
+
+
+def keep_row(out: str, row: Mapping[str, object]) -> None:
+    """Add a row to a file: a run that was stopped goes on after it."""
+    with Path(out).open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+@contextlib.contextmanager
+def program_of(options: RaceOptions, scenario: ScenarioInfo) -> Iterator[Program]:
+    """Race a scenario as the program does, until the block ends."""
+    program = Program(options)
+    try:
+        program.begin(program.plan(scenario))
+        yield program
+    finally:
+        program.close()
 
 
 def add_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:

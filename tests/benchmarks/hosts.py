@@ -5,11 +5,10 @@
     python tests/benchmarks/hosts.py slices [--seconds 20]    the end of a slice to the start of the next
     python tests/benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
     python tests/benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
-    python tests/benchmarks/hosts.py ends                     lanes after the link closes or falls silent
     python tests/benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
     python tests/benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
 
-`keys`, `slices` and `ends` use children that train nothing; the others train small-dense. It needs sshd and a
+`keys` and `slices` use children that train nothing; the others train small-dense. It needs sshd and a
 quiet machine. The hosts of `between` are two names of this machine, whose lanes take turns: so it is a lower bound
 of the between-process part of an interval over hosts; two machines of one model differ by more.
 """
@@ -31,18 +30,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psutil
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from common import Watch, met, run_command
 from scipy.stats import chi2
 from scipy.stats import t as student
-from support.hosts import CHILDREN, Linked, all_gone, start_all_kinds
+from support.hosts import CHILDREN, Linked
 from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
 
-from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.intervals import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
 from tfmon.api.options import RaceOptions
@@ -245,29 +239,6 @@ def readings(sshd: Sshd, options: argparse.Namespace) -> None:
         link.close()
 
 
-def ends(sshd: Sshd, options: argparse.Namespace) -> None:
-    for what, limit_s in (("closed", 1.0), ("silent", 12.0)):
-        link = linked()
-        children, agent_pid = start_all_kinds(link), link.agent.pid
-        sessions = sshd.sessions()
-        if what == "closed":
-            link._wire.popen.kill()
-        else:
-            for session in sessions:
-                session.suspend()
-        began = time.monotonic()
-        if what == "silent":
-            link.wait_for_loss()
-            lost_s = time.monotonic() - began
-            print(f"link silent: told after {lost_s:.1f} s; at most 6 s: {met(lost_s <= 6)}")
-        wait_for(partial(all_gone, children, agent_pid), what="all are gone")
-        took_s = time.monotonic() - began
-        print(f"link {what}: lanes gone after {took_s:.2f} s; at most {limit_s:.0f} s: {met(took_s <= limit_s)}")
-        for session in sessions:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                session.resume()
-
-
 def fair(sshd: Sshd, options: argparse.Namespace) -> None:
     compare(linked(), "through an agent", options, 0.01)
 
@@ -335,21 +306,19 @@ MEASURED = {
     "slices": (slices, {"seconds": 20.0}),
     "agent": (agent, {"seconds": 30.0}),
     "readings": (readings, {"seconds": 30.0}),
-    "ends": (ends, {}),
     "fair": (fair, FAIR_OPTIONS),
     "between": (between, {"pairs": 12, "rounds": 16}),
 }
 
 
 def main() -> None:
-    options = command_of(__doc__, MEASURED)
     if None in PROGRAMS:
         raise SystemExit("sshd, ssh or ssh-keygen is not installed")
     with tempfile.TemporaryDirectory(prefix="tfmon-sshd-") as folder, running_sshd(Path(folder)) as sshd:
         if sshd is None:
             raise SystemExit("an sshd may not be started here")
         os.environ["PATH"] = os.pathsep.join([sshd.put_client(), os.environ["PATH"]])
-        MEASURED[options.what][0](sshd, options)
+        run_command(__doc__, MEASURED, sshd)
 
 
 if __name__ == "__main__":

@@ -17,17 +17,13 @@ as the lane's windows say it.
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
+from common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window

@@ -10,15 +10,11 @@ training step, and to its first window that is measured; then how long a lane ta
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import Watch, is_steady, options_of, program_of
 
-from tests.benchmarks.common import Watch, is_steady, options_of
 from tfmon.api.options import RaceOptions
-from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered
@@ -37,11 +33,10 @@ def _is_measured(event: Event) -> bool:
 
 def restarts(scenario: str, times: int, *, spare: bool) -> tuple[list[float], list[float], float]:
     """Return how long each restart took to train and to be measured, and how long the lane took to end."""
-    program = Program(RaceOptions(lanes=("cpu", "cpu,batch_size=256"), spare=spare))
-    watch = Watch(program.session)
+    options = RaceOptions(lanes=("cpu", "cpu,batch_size=256"), spare=spare)
     training, measured = [], []
-    try:
-        program.begin(program.plan(find_scenario(scenario)))
+    with program_of(options, find_scenario(scenario)) as program:
+        watch = Watch(program.session)
         for _ in range(times):
             watch.wait(_is_measured, watch.heard, PATIENCE_S)
             deadline = time.monotonic() + PATIENCE_S
@@ -56,8 +51,6 @@ def restarts(scenario: str, times: int, *, spare: bool) -> tuple[list[float], li
         while program.session.snapshot().lane("cpu").ended is None:
             time.sleep(0.005)
         return training, measured, time.monotonic() - began
-    finally:
-        program.close()
 
 
 def main() -> None:

@@ -18,13 +18,10 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import psutil
+from common import options_of
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import options_of
 from tfmon.model.session import Session
 from tfmon.probes.base import Probe, Ticker
 from tfmon.probes.host import HostProbe

@@ -27,15 +27,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+from common import options_of
+from support.link import Link
+from support.terminal import racing
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
-
-from benchmarks.common import options_of  # noqa: E402
-from support.link import Link  # noqa: E402
-from support.terminal import racing  # noqa: E402
-
-THIS = HERE.parents[1]
+THIS = Path(__file__).resolve().parents[2]
 LINK_BYTES_PER_S = 20_000
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""

@@ -23,9 +23,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import options_of
 
-from tests.benchmarks.common import options_of
 from tfmon.analysis.intervals import student
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment

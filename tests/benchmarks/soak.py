@@ -18,21 +18,17 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+from common import options_of
+from support.terminal import Terminal
+
+from tfmon.recordings.header import RecordingError
+from tfmon.recordings.library import runs
+from tfmon.recordings.player import play_all
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
-
-from benchmarks.common import options_of  # noqa: E402
-from support.terminal import Terminal  # noqa: E402
-
-from tfmon.recordings.header import RecordingError  # noqa: E402
-from tfmon.recordings.library import runs  # noqa: E402
-from tfmon.recordings.player import play_all  # noqa: E402
-
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
 KEYS = {
     "knob": "bBpgxm",
@@ -53,17 +49,15 @@ class Soak:
     """Between two acts, at least and at most."""
     may_leave = False
     """Whether an act may leave tfmon, as a click on the word does."""
-    codes = (0, 1)
-    """How tfmon may end."""
 
-    def __init__(self, *, real: bool, seed: int, words: Sequence[str] = RACE) -> None:
+    def __init__(self, *, real: bool, seed: int) -> None:
         self.random = random.Random(seed)
         self.real = real
         child = {} if real else {"TFMON_TEST_CHILD": str(TESTS / "faults" / "children" / "soaker.py")}
         root = str(TESTS.parent)
         program = ("-m", "tfmon") if real else (str(TESTS / "support" / "fake_tfmon.py"),)
         settings = {"PYTHONPATH": root, "TFMON_TEST_STALL_S": str(STALL_S), **child}
-        self.terminal = Terminal(*words, program=program, **settings)
+        self.terminal = Terminal(*RACE, program=program, **settings)
         self.program = psutil.Process(self.terminal.process.pid)
         self.ever: dict[int, psutil.Process] = {}
         self.stopped: list[tuple[float, psutil.Process]] = []
@@ -157,7 +151,7 @@ class Soak:
             self.wake(everybody=True)
             self.press("\x1b", "\x1b", "q")
             code = self.terminal.wait_for_exit()
-            if code not in self.codes:
+            if code not in (0, 1):
                 wrong.append(f"exit code {code}")
             if "\x1b[?1049l" not in self.terminal.raw:
                 wrong.append("the terminal was not restored")
