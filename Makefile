@@ -58,12 +58,10 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/overhead.py --scenario large-dense
 	$(BIN)/python tests/benchmarks/knob_latency.py --scenario small-dense
 	$(BIN)/python tests/benchmarks/knob_latency.py --scenario large-dense
-	$(BIN)/python tests/benchmarks/sampling_cost.py
 	$(BIN)/python tests/benchmarks/start_up.py
-	$(BIN)/python tests/benchmarks/restart.py
 	$(BIN)/python tests/benchmarks/screen_cost.py
 	$(BIN)/python tests/benchmarks/scripts.py
-	for what in start keys slices agent readings fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
+	for what in start keys agent fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
 	$(MAKE) bench-ray
 
 bench-ray: $(VENV_RAY)/stamp  ## Measure lanes on a Ray cluster of two nodes on this machine.
@@ -78,7 +76,7 @@ coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the t
 	$(BIN)/python tests/benchmarks/coverage.py $(ARGS)
 
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles; five minutes.
-	for what in shares profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
+	$(BIN)/python tests/benchmarks/attribution.py $(ARGS)
 
 gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; an hour, goes on where it was stopped (ARGS="--load").
 	$(BIN)/python tests/benchmarks/gate.py $(ARGS)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for this checkout
 
@@ -185,11 +183,3 @@ def plan_one_lane(scenario: str, lane: str) -> RacePlan:
         return plan_race(find_scenario(scenario), race_options, lambda _: find_gpus(python))[0]
     except TfmonError as error:
         raise SystemExit(str(error)) from error
-
-
-def bootstrap(ratios: np.ndarray[Any, Any], draws: int = 10_000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median."""
-    random = np.random.default_rng(0)
-    medians = np.median(random.choice(ratios, (draws, len(ratios))), axis=1)
-    low, high = np.quantile(medians, (0.025, 0.975))
-    return float(low), float(high)

@@ -4,20 +4,17 @@
 
 Runs the real program in a pseudo-terminal of 120x36 at its default refresh, with two lanes that train small-dense
 in turns on the CPU. Counted is the monitor's own process with all its threads, sampling and recording included,
-after it has settled; not its lanes. Beside it run htop and btop, where they are installed, at their own default
-refresh (1.5 s and 2 s; the monitor draws twice a second). With several runs a figure is the median, with the
+after it has settled; not its lanes. With several runs a figure is the median, with the
 least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
 that report as those of small-dense do and train nothing, for a machine that is too busy to train.
 
-PARTS: two (with paused, help), keys, pages, memory, eight, link, peers. A key counts as echoed, and a page
-as open, when the terminal has been given the words that it changes. `link` lets the terminal take 20 kB/s and no
-more: what the screen is then behind is the wait for a key. `memory` opens and closes 1,000 pages.
+PARTS: two (with paused, help), keys, pages, eight. A key counts as echoed, and a page as open, when the terminal
+has been given the words that it changes.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
 import tempfile
@@ -32,7 +29,6 @@ from support.link import Link
 from support.terminal import racing
 
 THIS = Path(__file__).resolve().parents[2]
-LINK_BYTES_PER_S = 20_000
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
 QUIET_S = 7.0
@@ -95,19 +91,18 @@ def measure(figures: Figures, part: str, place: str, program: Link, seconds: flo
     program.looks = True
 
 
-def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
+def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
     """Start a race with the program of a checkout, and wait until its figures are there and it has settled."""
     words = [word for lane in lanes for word in ("--lane", lane)]
     what = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
     program = Link(
         [sys.executable, *what, "race", "small-dense", *words],
-        bytes_per_s,
-        {
+        environment={
             "TFMON_TEST_CHILD": str(folder / "tests" / "benchmarks" / "scripted_lane.py"),
             "PYTHONPATH": str(folder),
             "TFMON_RECORDINGS": f"{tempfile.gettempdir()}/tfmon-screen-cost",
         },
-        folder,
+        folder=folder,
     )
     if not program.wait_for(racing):
         raise SystemExit("the race did not start:\n" + program.text())
@@ -153,7 +148,7 @@ def add_times(figures: Figures, part: str, place: str, times: list[float]) -> No
 def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Namespace, wanted: set[str]) -> None:
     """Measure all that a race of two lanes shows."""
     seconds, scripted = options.seconds, options.scripted
-    if not wanted & {"two", "paused", "help", "keys", "pages", "memory"}:
+    if not wanted & {"two", "paused", "help", "keys", "pages"}:
         return
     program = start(folder, TWO, scripted)
     if "two" in wanted:
@@ -168,12 +163,6 @@ def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Na
         add_times(figures, "key to echo", place, key_times(program, options.presses))
     if "pages" in wanted:
         add_times(figures, "page to open", place, page_times(program, options.presses))
-    if "memory" in wanted:
-        page_times(program, 100)
-        before = psutil.Process(program.pid).memory_info().rss
-        page_times(program, 1_000)
-        after = psutil.Process(program.pid).memory_info().rss
-        figures.add("growth over 1,000 pages", place, "kiB", (after - before) / 2**10)
     if "paused" in wanted:
         program.press(" ")
         program.run(QUIET_S)
@@ -181,21 +170,9 @@ def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Na
     figures.add("quit", place, "s", program.leave("q"))
 
 
-def measure_peers(figures: Figures, seconds: float) -> None:
-    """Measure htop and btop, where they are."""
-    for name in ("htop", "btop"):
-        if shutil.which(name) is None:
-            print(f"  {name} is not installed")
-            continue
-        peer = Link([name])
-        peer.run(3)
-        measure(figures, "peer", name, peer, seconds)
-        peer.leave("q")
-
-
 def main() -> None:
     """Measure and print."""
-    parts = "two,help,paused,keys,pages,memory,eight,link,peers"
+    parts = "two,help,paused,keys,pages,eight"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
     wanted = set(options.only.split(","))
     if unknown := wanted - set(parts.split(",")):
@@ -209,12 +186,6 @@ def main() -> None:
                 program = start(folder, EIGHT, options.scripted)
                 measure(figures, "eight lanes", place, program, options.seconds)
                 program.leave("q")
-            if "link" in wanted:
-                program = start(folder, TWO, options.scripted, LINK_BYTES_PER_S)
-                add_times(figures, "key to echo at 20 kB/s", place, key_times(program, options.presses))
-                figures.add("quit at 20 kB/s", place, "s", program.leave("q"))
-        if "peers" in wanted:
-            measure_peers(figures, options.seconds)
     figures.print()
 
 
