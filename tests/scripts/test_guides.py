@@ -9,8 +9,7 @@ import pytest
 from .test_keras import ALL_OF, counted, trained
 
 GUIDES = Path(__file__).parent / "guides"
-OTHERS = ("mirrored", "custom_train_step", "built_in_methods", "train_on_batch", "gan_in_fit", "two_models")
-"""`mirrored` is the first: it divides the CPU into two devices, before TensorFlow uses it."""
+OTHERS = ("custom_train_step", "gan_in_fit", "two_models")
 pytestmark = [pytest.mark.tensorflow]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tfmon import report
-from tfmon.model.events import LanePrinted, LaneStarted
+from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
@@ -272,21 +272,6 @@ def test_one_that_somebody_else_stops_is_told_so_at_once_until_it_goes_on(watch,
     race.until(lambda: f"kill -CONT {race.lane.pid}" in race.lane.not_measured.get("stopped", ""), "stopped")
     os.kill(race.lane.pid, signal.SIGCONT)
     race.until(lambda: race.lane.not_measured["stopped"] == "", "it goes on")
-
-
-def test_after_its_end_no_knob_starts_it_again(watch, script):
-    race = watch(script(LOOP + f"report.knob('width', 4)\ntrain({WARM})"))
-    output(race)
-    race.lanes.set_knob(race.name, "width", 8)
-    race.lanes.stop()
-    assert len(race.of(LaneStarted)) == 1
-
-
-def test_it_has_no_terminal_whose_keys_it_could_take(watch, script):
-    text = "import getpass, os\nprint(os.getsid(0) == os.getpid(), flush=True)\ngetpass.getpass()"
-    race = watch(script(text))
-    assert output(race).splitlines()[0] == "True"
-    assert "EOFError" in race.lane.trouble.message and "no standard input" in race.lane.trouble.hint
 
 
 def test_it_reports_its_stacks_and_its_signals_stay_its_own(watch, script):
