@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -79,12 +78,12 @@ def cpu_s(pid: int) -> float:
 def measure(figures: Figures, part: str, place: str, program: Link, seconds: float) -> None:
     """Measure what a program takes over so long."""
     program.looks = False
-    began, before, taken = time.monotonic(), cpu_s(program.pid), program.taken
+    began, before, taken = time.monotonic(), cpu_s(program.process.pid), program.taken
     program.run(seconds)
     took = time.monotonic() - began
-    figures.add(f"{part}: CPU", place, "% of a core", 100 * (cpu_s(program.pid) - before) / took)
+    figures.add(f"{part}: CPU", place, "% of a core", 100 * (cpu_s(program.process.pid) - before) / took)
     figures.add(f"{part}: written", place, "kB/s", (program.taken - taken) / took / 1e3)
-    memory = psutil.Process(program.pid).memory_full_info()
+    memory = psutil.Process(program.process.pid).memory_full_info()
     figures.add(f"{part}: resident", place, "MiB", memory.rss / 2**20)
     if hasattr(memory, "pss"):
         figures.add(f"{part}: resident, shared pages in parts", place, "MiB", memory.pss / 2**20)
@@ -96,16 +95,11 @@ def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
     words = [word for lane in lanes for word in ("--lane", lane)]
     what = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
     program = Link(
-        [sys.executable, *what, "race", "small-dense", *words],
-        environment={
-            "TFMON_TEST_CHILD": str(folder / "tests" / "benchmarks" / "scripted_lane.py"),
-            "PYTHONPATH": str(folder),
-            "TFMON_RECORDINGS": f"{tempfile.gettempdir()}/tfmon-screen-cost",
-        },
-        folder=folder,
-    )
-    if not program.wait_for(racing):
-        raise SystemExit("the race did not start:\n" + program.text())
+        "race", "small-dense", *words, program=what, folder=folder, PYTHONPATH=str(folder),
+        TFMON_TEST_CHILD=str(folder / "tests" / "benchmarks" / "scripted_lane.py"), COLORTERM="truecolor",
+        TFMON_RECORDINGS=f"{tempfile.gettempdir()}/tfmon-screen-cost",
+    )  # fmt: skip
+    program.wait_for(racing)
     program.run(SETTLE_S)
     return program
 
@@ -113,9 +107,12 @@ def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
 def press(program: Link, key: str, words: str) -> float:
     """Press a key and return the time until the screen shows some words, in seconds; infinity if it never does."""
     pressed = time.monotonic()
-    program.press(key)
-    seen = program.wait_for(lambda text: words in text, KEY_S)
-    return program.taken_at - pressed if seen else float("inf")
+    program.process.send(key)
+    try:
+        program.wait_for(lambda text: words in text, KEY_S)
+    except AssertionError:
+        return float("inf")
+    return program.taken_at - pressed
 
 
 def key_times(program: Link, presses: int) -> list[float]:
@@ -154,20 +151,20 @@ def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Na
     if "two" in wanted:
         measure(figures, "two lanes", place, program, seconds)
     if "help" in wanted:
-        program.press("?")
+        program.process.send("?")
         program.run(QUIET_S)
         measure(figures, "two lanes, help", place, program, seconds)
-        program.press(ESCAPE)
+        program.process.send(ESCAPE)
     if "keys" in wanted:
-        program.press("\x0c")
+        program.process.send("\x0c")
         add_times(figures, "key to echo", place, key_times(program, options.presses))
     if "pages" in wanted:
         add_times(figures, "page to open", place, page_times(program, options.presses))
     if "paused" in wanted:
-        program.press(" ")
+        program.process.send(" ")
         program.run(QUIET_S)
         measure(figures, "two lanes, paused", place, program, seconds)
-    figures.add("quit", place, "s", program.leave("q"))
+    figures.add("quit", place, "s", program.quit("q"))
 
 
 def main() -> None:
@@ -185,7 +182,7 @@ def main() -> None:
             if "eight" in wanted:
                 program = start(folder, EIGHT, options.scripted)
                 measure(figures, "eight lanes", place, program, options.seconds)
-                program.leave("q")
+                program.quit("q")
     figures.print()
 
 

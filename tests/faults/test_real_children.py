@@ -58,7 +58,6 @@ SLOW_FAULT = (
     "        examples = rows.map(lambda x: tf.ensure_shape(tf.numpy_function(fail, [x], tf.float32), [3]))"
 )
 FAULTS = {
-    "step": ({"step": "raise TypeError('bad loss')"}, "scenario", r"wrong\.py:\d+: TypeError: bad loss"),
     "pipeline": ({"batches": SLOW_FAULT}, "scenario", r"row 41 is bad"),
     "memory": ({"data": LIMIT}, "out_of_memory", r"out of memory: .*wrong\.py:\d+: .*MemoryError"),
     "exit": ({"model": "print('last words', flush=True); os._exit(9)"}, "error", r"exited with code 9"),

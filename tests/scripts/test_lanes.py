@@ -363,12 +363,23 @@ def register_optimizer_step_post_hook(hook):
 """
 
 
-def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, script, tmp_path):
+@pytest.fixture
+def torch(tmp_path):
+    """A module in the place of PyTorch, beside the script."""
     folder = tmp_path / "torch" / "optim"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("from torch import optim\n")
     (folder / "__init__.py").write_text("from torch.optim import optimizer\n")
     (folder / "optimizer.py").write_text(TORCH)
+
+
+@pytest.mark.parametrize(("hooks", "count"), [("on", "1"), ("off", "0")])
+def test_hooks_that_are_switched_off_are_not_there(watch, script, torch, hooks, count):
+    text = "import torch\nprint(len(torch.optim.optimizer.hooks))"
+    assert output(watch(script(text), environment={"TFMON_HOOKS": hooks})) == count
+
+
+def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, script, torch, tmp_path):
     told = tmp_path / "told"
     waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
     race = watch(script(f"import os, torch, time\ntorch.optim.optimizer.Optimizer().step()\n{waits}"))
