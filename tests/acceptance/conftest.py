@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import shutil
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 
 import tfmon
-from tfmon.api import program as program_module
-from tfmon.lanes.group import LaneGroup
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus
 from tfmon.probes.interpreter import read_wheel
@@ -29,10 +26,7 @@ LEDGER = Ledger(Path(FOLDER or "accept-gpu"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the steps where nobody asks for them; else note all, so that the report tells which were not reached.
-
-    The tests of the harness itself run always.
-    """
+    """Skip the steps where nobody asks for them; else note all: the report tells which were not reached."""
     for item in filter(_is_step, items):
         if FOLDER:
             LEDGER.step(item.name)
@@ -138,11 +132,3 @@ def probe(search: GpuSearch) -> Iterator[NvidiaProbe]:
     probe = NvidiaProbe(search.sampled)
     yield probe
     probe.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def child() -> None:
-    """Let a test of this harness train with a child that needs no GPU: TFMON_ACCEPT_CHILD names its script."""
-    script = os.environ.get("TFMON_ACCEPT_CHILD")
-    if script and FOLDER:
-        program_module.LaneGroup = functools.partial(LaneGroup, script=Path(script))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tfmon.analysis.verdict import find_verdict
@@ -19,7 +17,7 @@ from .smi import Smi
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.timeout(240)]
 
-SECONDS = float(os.environ.get("TFMON_ACCEPT_RACE_S", "50"))
+SECONDS = 50.0
 POINTS = 10.0
 """Percentage points by which shares of step time may differ from the profiler's."""
 MIB = 2**20

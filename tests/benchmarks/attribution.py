@@ -1,54 +1,38 @@
 """Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
 
-    python tests/benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
-    python tests/benchmarks/attribution.py rate
-    python tests/benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
+    python tests/benchmarks/attribution.py [--seconds 6] [--captures 5] [--only small-dense]
 
-`shares` trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
+It trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
 profiles of 20 steps between these, and compares them share by share. The input, the call and the rest come from
 the lane's clocks on one side and from TensorFlow's on the other. How a call splits is a profile's word on both
 sides: of a few steps while the lane warmed up, and of others later.
-
-`rate` counts windows a second at step rates that differ by orders of magnitude. `profile` measures how long it
-takes from the request for a profile to its table, and what the lane loses while the profiler records.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import (
-    ANSWER_S,
+from common import (
     Watch,
-    bootstrap,
-    command_of,
-    is_steady,
-    met,
+    options_of,
     plan_one_lane,
     racing,
 )
+
 from tfmon.analysis.bottleneck import find_bottleneck, shares_of
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.lane_events import Profiled, ProfileFailed, Window
+from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.reports.steps import to_text
 
 POINTS = 5.0
-TABLE_S = 2.0
-CAPTURE = 0.25
 STEPS = 20
 PATIENCE_S = 90.0
 
@@ -76,9 +60,6 @@ LANES = (
     Known("retracing", "cpu", ("retracing",), "a Python number as an argument"),
     Known("python-feed", "cpu", ("dispatch", "mixed"), "Keras' train_on_batch on arrays, half of it computing"),
 )
-
-
-# ---------------------------------------------------------------- shares
 
 
 def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
@@ -170,77 +151,5 @@ def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
     raise SystemExit(f"no profile: {answer}")
 
 
-# ---------------------------------------------------------------- windows a second
-
-
-def run_rate(options: argparse.Namespace) -> None:
-    """Count windows at step rates that differ by orders of magnitude."""
-    rates = []
-    for scenario, lane in (("fine-grained-ops", "cpu,graph=on"), ("small-dense", "cpu"), ("retracing", "cpu")):
-        plan = plan_one_lane(scenario, lane)
-        with racing(plan) as (lanes, watch):
-            lanes.resume([plan.lanes[0].spec.name])
-            watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
-            start = watch.heard
-            time.sleep(options.seconds)
-            windows = [event for event in watch.since(start) if isinstance(event, Window)]
-        rates.append(len(windows) / options.seconds)
-        steps = sum(window.steps for window in windows) / options.seconds
-        print(f"{scenario:17} {steps:8.1f} steps/s   {rates[-1]:.2f} windows/s")
-    # A window lasts 0.2 s and then until its step is done; a step of 0.1 s may take half a window more.
-    print("at most 5 a second at any step rate:", met(max(rates) <= 5.05))
-
-
-# ---------------------------------------------------------------- a profile of 20 steps
-
-
-def run_profile(options: argparse.Namespace) -> None:
-    """Measure the time from the request to the table, and the lane's speed while the profiler records."""
-    plan = plan_one_lane(options.scenario, options.lane)
-    name = plan.lanes[0].spec.name
-    took, lost, stood = [], [], []
-    with racing(plan) as (lanes, watch), tempfile.TemporaryDirectory() as folder:
-        lanes.resume([name])
-        _train(watch, 2.0)
-        for number in range(options.captures):
-            began, start = time.monotonic(), watch.heard
-            path = _profile(lanes, watch, name, Path(folder) / str(number))
-            written = time.monotonic()
-            profile = read_profile(path)
-            to_text(profile)
-            took.append((time.monotonic() - began, time.monotonic() - written))
-            watch.wait(is_steady, watch.heard, ANSWER_S)
-            _train(watch, 1.0)
-            plain_ns = [w.span_ns / w.steps for w in watch.since(start) if isinstance(w, Window) and not w.marks]
-            lost.append(1 - statistics.median(plain_ns) / profile.step_ns)
-            stood.append((written - began) * 1e3 - profile.steps * profile.step_ns / 1e6)
-    read = statistics.median(reading for _, reading in took)
-    slowest = max(seconds for seconds, _ in took)
-    print(
-        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: request to table"
-        f" median {statistics.median(seconds for seconds, _ in took):.2f} s, at most {slowest:.2f} s (of it"
-        f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {met(slowest <= TABLE_S)})"
-    )
-    middle = statistics.median(lost)
-    low, high = bootstrap(np.array(lost))
-    print(
-        f"while it records the lane loses {middle:.1%} of its speed, 95 % interval {low:.1%} to {high:.1%}"
-        f"   (goal {CAPTURE:.0%}: {met(middle < CAPTURE)});"
-        f" waiting for a window's end and writing the file take {statistics.median(stood):.0f} ms"
-    )
-
-
-MEASURED = {
-    "shares": (run_shares, {"seconds": 6.0, "captures": 5, "only": None}),
-    "rate": (run_rate, {"seconds": 5.0}),
-    "profile": (run_profile, {"scenario": "small-dense", "lane": "cpu", "captures": 10}),
-}
-
-
-def main() -> None:
-    options = command_of(__doc__, MEASURED)
-    MEASURED[options.what][0](options)
-
-
 if __name__ == "__main__":
-    main()
+    run_shares(options_of(__doc__, seconds=6.0, captures=5, only=None))

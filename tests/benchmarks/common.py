@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 import threading
 import time
@@ -11,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for `support`
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # for this checkout
 
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
-from tfmon.catalog import find_scenario
+from tfmon.api.program import Program
+from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
@@ -51,6 +54,38 @@ def command_of(
     for name, (_, defaults) in measured.items():
         add_options(commands.add_parser(name), **defaults)
     return parser.parse_args()
+
+
+def run_command(
+    description: str | None, measured: Mapping[str, tuple[Callable[..., object], dict[str, Any]]], *given: object
+) -> object:
+    """Measure what the command line names, with what is given before its options; return what that returns."""
+    options = command_of(description, measured)
+    return measured[options.what][0](*given, options)
+
+
+def kept_rows(out: str, key: Mapping[str, object]) -> list[dict[str, Any]]:
+    """Return the rows of a file that have this key in common; none where there is no file yet."""
+    file = Path(out)
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return [row for row in rows if key.items() <= row.items()]
+
+
+def keep_row(out: str, row: Mapping[str, object]) -> None:
+    """Add a row to a file: a run that was stopped goes on after it."""
+    with Path(out).open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+@contextlib.contextmanager
+def program_of(options: RaceOptions, scenario: ScenarioInfo) -> Iterator[Program]:
+    """Race a scenario as the program does, until the block ends."""
+    program = Program(options)
+    try:
+        program.begin(program.plan(scenario))
+        yield program
+    finally:
+        program.close()
 
 
 def add_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
@@ -148,11 +183,3 @@ def plan_one_lane(scenario: str, lane: str) -> RacePlan:
         return plan_race(find_scenario(scenario), race_options, lambda _: find_gpus(python))[0]
     except TfmonError as error:
         raise SystemExit(str(error)) from error
-
-
-def bootstrap(ratios: np.ndarray[Any, Any], draws: int = 10_000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median."""
-    random = np.random.default_rng(0)
-    medians = np.median(random.choice(ratios, (draws, len(ratios))), axis=1)
-    low, high = np.quantile(medians, (0.025, 0.975))
-    return float(low), float(high)

@@ -14,19 +14,15 @@ An interval moves with the ratio, so one simulation of equal lanes also tells wh
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import LogSpeed, compare, log_speeds
@@ -215,33 +211,29 @@ def table(races: int) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
-def record(paths: list[str]) -> None:
-    """Add the noise of recorded races of two identical lanes to the file."""
+def record(text: str) -> None:
+    """Add the noise of a recorded race of two identical lanes, NAME=FILE, to the file."""
     from tfmon.recordings.player import play_all
 
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
-    for text in paths:
-        name, _, path = text.partition("=")
-        recording, end = play_all(Path(path))
-        first, second = (log_speeds(lane.slices) for lane in end.lanes)
-        middle = compare(first, second)
-        both = {*first} & {*second}
-        orders = [number for number in sorted(both) if number % 2 and number + 1 in both]
-        logs = [first[one].log - second[one].log for number in orders for one in (number, number + 1)]
-        if middle is None:
-            raise SystemExit(f"{path} has too few rounds")
-        pairs = [round(one - middle.center.value, 5) for one in logs]
-        known[name] = {"from": recording.header.recorded_on, "pairs": pairs}
+    name, _, path = text.partition("=")
+    recording, end = play_all(Path(path))
+    first, second = (log_speeds(lane.slices) for lane in end.lanes)
+    middle = compare(first, second)
+    both = {*first} & {*second}
+    orders = [number for number in sorted(both) if number % 2 and number + 1 in both]
+    logs = [first[one].log - second[one].log for number in orders for one in (number, number + 1)]
+    if middle is None:
+        raise SystemExit(f"{path} has too few rounds")
+    pairs = [round(one - middle.center.value, 5) for one in logs]
+    known[name] = {"from": recording.header.recorded_on, "pairs": pairs}
     RECORDED.write_text(json.dumps(known, indent=None) + "\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--races", type=int, default=200, help="races of each row; default 200")
-    parser.add_argument(
-        "--record", nargs="+", metavar="NAME=FILE", help="write the noise of recorded races instead"
-    )
-    arguments = parser.parse_args()
+    from common import options_of  # tests import this file, and not from this folder
+
+    arguments = options_of(__doc__, races=200, record=None)
     if arguments.record:
         record(arguments.record)
         return

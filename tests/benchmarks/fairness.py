@@ -22,9 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import Watch, run_command
 
-from tests.benchmarks.common import Watch, command_of
 from tfmon.analysis.statistics import log_speeds, ratio
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
@@ -197,10 +196,5 @@ def tell(line: str) -> None:
 MEASURED = {"alone": (alone, {"repetitions": 5}), "count": (count, {})}
 
 
-def main() -> None:
-    options = command_of(__doc__, MEASURED)
-    print(json.dumps(MEASURED[options.what][0](options), indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(run_command(__doc__, MEASURED), indent=2))

@@ -14,19 +14,15 @@ are drawn into 20 at random, which then have some in common.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from common import add_options
+from common import keep_row, kept_rows, options_of
 from verdicts import LOOPS, WORK, load
 
 import tfmon
@@ -84,32 +80,18 @@ def summary(rows: list[dict[str, Any]], sides: list[str], each: int, limit: floa
 
 def main() -> None:
     """Race, and print what the gate said after each round, and in all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_options(
-        parser,
-        rounds=100,
-        seconds=6.0,
-        limit="0.05",
-        each="5",
-        load=False,
-        taken=False,
-        slower="1.25",
+    options = options_of(
+        __doc__, rounds=100, seconds=6.0, limit="0.05", each="5", load=False, taken=False, slower="1.25",
         out="gate.jsonl",
-    )
-    options, rows = parser.parse_args(), []
-    limits, sizes = (
-        [float(limit) for limit in options.limit.split(",")],
-        [int(each) for each in options.each.split(",")],
-    )
+    )  # fmt: skip
+    limits = [float(limit) for limit in options.limit.split(",")]
+    sizes = [int(each) for each in options.each.split(",")]
+    rows = kept_rows(options.out, key_of(options))
     sides = [side for side in sides_of(options) if side != BASELINE]
-    if (out := Path(options.out)).exists():
-        kept = [json.loads(line) for line in out.read_text().splitlines()]
-        rows = [row for row in kept if key_of(options).items() <= row.items()]
     with tempfile.TemporaryDirectory() as folder:
         while len(rows) < options.rounds:
             rows.append(run(len(rows), Path(folder), options))
-            with out.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
+            keep_row(options.out, rows[-1])
             for side in sides:
                 lane = ask(rows[-1:], side, limits[0]).lanes[0]
                 print(len(rows), side, lane.kind, lane.reason, flush=True)

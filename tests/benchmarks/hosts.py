@@ -2,14 +2,11 @@
 
     python tests/benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
     python tests/benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
-    python tests/benchmarks/hosts.py slices [--seconds 20]    the end of a slice to the start of the next
     python tests/benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
-    python tests/benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
-    python tests/benchmarks/hosts.py ends                     lanes after the link closes or falls silent
     python tests/benchmarks/hosts.py fair [--minutes 8]       a lane through an agent against one started here
     python tests/benchmarks/hosts.py between [--pairs 12]     what equal processes on two hosts differ by
 
-`keys`, `slices` and `ends` use children that train nothing; the others train small-dense. It needs sshd and a
+`keys` uses children that train nothing; the others train small-dense. It needs sshd and a
 quiet machine. The hosts of `between` are two names of this machine, whose lanes take turns: so it is a lower bound
 of the between-process part of an interval over hosts; two machines of one model differ by more.
 """
@@ -31,18 +28,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psutil
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from common import Watch, met, run_command
 from scipy.stats import chi2
 from scipy.stats import t as student
-from support.hosts import CHILDREN, Linked, all_gone, start_all_kinds
+from support.hosts import CHILDREN, Linked
 from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
 
-from tests.benchmarks.common import Watch, command_of, met
 from tfmon.analysis.intervals import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
 from tfmon.api.options import RaceOptions
@@ -53,9 +45,8 @@ from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.wire import Wire
-from tfmon.model.events import Event, LinkMeasured
-from tfmon.model.lane_events import PhaseEntered, SliceEnded
-from tfmon.model.lane_state import RACING
+from tfmon.model.events import Event
+from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.race import TURNS, Machine
 from tfmon.model.requests import Pause
 from tfmon.model.session import Session
@@ -187,26 +178,6 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     reader.join(PATIENCE_S)
 
 
-def slices(sshd: Sshd, options: argparse.Namespace) -> None:
-    link = linked()
-    for lanes in (("cpu", "cpu,prefetch=auto"), (f"{HOST}/cpu", f"{HOST}/cpu,prefetch=auto")):
-        with racing(link, lanes=lanes, script=CHILDREN / "trainer.py") as watch:
-            time.sleep(options.seconds)
-        ended_ns, gaps = None, []
-        for event in watch.since(0):
-            if isinstance(event, SliceEnded):
-                ended_ns = event.at_ns
-            elif ended_ns is not None and isinstance(event, PhaseEntered) and event.phase == RACING:
-                gaps.append((event.at_ns - ended_ns) / 1e6)
-                ended_ns = None
-        middle, high = percentiles(gaps)
-        trip = link.heard(LinkMeasured)[-1].round_trip_ns / 1e6
-        goal = f"; at most {trip:.2f} + 6 ms: {met(high <= trip + 6)}" if "/" in lanes[0] else ""
-        gap = f"p50 {middle:.2f} ms, p95 {high:.2f} ms, {len(gaps)} times"
-        print(f"slice end to next start, {lanes[0]}: {gap}{goal}")
-    link.close()
-
-
 def agent(sshd: Sshd, options: argparse.Namespace) -> None:
     link = linked()
     lanes = [f"{HOST}/cpu,batch_size={size}" for size in (10, 20, 40, 80)]
@@ -222,50 +193,6 @@ def agent(sshd: Sshd, options: argparse.Namespace) -> None:
     resident = memory.rss / 2**20
     print(f"its memory: {mib:.1f} MiB of its own, {resident:.1f} resident; at most 15 MiB: {met(mib <= 15)}")
     link.close()
-
-
-def readings(sshd: Sshd, options: argparse.Namespace) -> None:
-    links = [linked(name) for name in (HOST, "gpu3")]
-    shares = []
-    for reading in (False, True):
-        for link in links if reading else ():
-            link.begin_readings(())
-        time.sleep(3)
-        before, began = time.process_time(), time.perf_counter()
-        time.sleep(options.seconds)
-        shares.append(100 * (time.process_time() - before) / (time.perf_counter() - began))
-    each = (shares[1] - shares[0]) / len(links)
-    whole = shares[1] / len(links)
-    print(f"monitor, idle connection: {shares[0] / len(links):.2f} % of a core a host")
-    print(f"monitor, with readings: {whole:.2f} % of a core a host")
-    print(f"the readings of a host: {each:.2f} % of a core; at most 0.3 %: {met(each <= 0.3)}")
-    agents = [link.agent.memory_full_info().uss / 2**20 for link in links]
-    print(f"agents with probes: {', '.join(f'{mib:.1f}' for mib in agents)} MiB of their own")
-    for link in links:
-        link.close()
-
-
-def ends(sshd: Sshd, options: argparse.Namespace) -> None:
-    for what, limit_s in (("closed", 1.0), ("silent", 12.0)):
-        link = linked()
-        children, agent_pid = start_all_kinds(link), link.agent.pid
-        sessions = sshd.sessions()
-        if what == "closed":
-            link._wire.popen.kill()
-        else:
-            for session in sessions:
-                session.suspend()
-        began = time.monotonic()
-        if what == "silent":
-            link.wait_for_loss()
-            lost_s = time.monotonic() - began
-            print(f"link silent: told after {lost_s:.1f} s; at most 6 s: {met(lost_s <= 6)}")
-        wait_for(partial(all_gone, children, agent_pid), what="all are gone")
-        took_s = time.monotonic() - began
-        print(f"link {what}: lanes gone after {took_s:.2f} s; at most {limit_s:.0f} s: {met(took_s <= limit_s)}")
-        for session in sessions:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                session.resume()
 
 
 def fair(sshd: Sshd, options: argparse.Namespace) -> None:
@@ -332,24 +259,20 @@ def between(sshd: Sshd, options: argparse.Namespace) -> None:
 MEASURED = {
     "start": (start, {"times": 10}),
     "keys": (keys, {"times": 400}),
-    "slices": (slices, {"seconds": 20.0}),
     "agent": (agent, {"seconds": 30.0}),
-    "readings": (readings, {"seconds": 30.0}),
-    "ends": (ends, {}),
     "fair": (fair, FAIR_OPTIONS),
     "between": (between, {"pairs": 12, "rounds": 16}),
 }
 
 
 def main() -> None:
-    options = command_of(__doc__, MEASURED)
     if None in PROGRAMS:
         raise SystemExit("sshd, ssh or ssh-keygen is not installed")
     with tempfile.TemporaryDirectory(prefix="tfmon-sshd-") as folder, running_sshd(Path(folder)) as sshd:
         if sshd is None:
             raise SystemExit("an sshd may not be started here")
         os.environ["PATH"] = os.pathsep.join([sshd.put_client(), os.environ["PATH"]])
-        MEASURED[options.what][0](sshd, options)
+        run_command(__doc__, MEASURED, sshd)
 
 
 if __name__ == "__main__":

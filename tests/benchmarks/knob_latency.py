@@ -1,13 +1,10 @@
 """Measure how fast a knob acts on a lane that trains, and how long the training stops for it.
 
     python tests/benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 50] [--rest 0.5]
-        [--unforeseen]
 
 Presses one knob after the other, as the keys do: the batch doubled, prefetch one further, the batch halved,
 prefetch one further. Each press waits for the one before to be applied, and then for a random part of the rest,
-so that presses fall on every part of a window. With `--rest 0` a key is kept pressed. With `--unforeseen`, each
-press requests a batch size or prefetch that was never in effect and that no key leads to, so that nothing is
-prepared.
+so that presses fall on every part of a window. With `--rest 0` a key is kept pressed.
 
 Latency is from the press to the end of the first step under the new value; the gap is the longest time
 between the ends of two steps around the change, as the lane says it; the window's longest step is the same
@@ -17,17 +14,13 @@ as the lane's windows say it.
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
+from common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
@@ -36,7 +29,6 @@ from tfmon.model.window_sums import quantile_ns
 GOAL_LATENCY_MS, GOAL_GAP_MS = 60.0, 10.0
 GOAL_STEPS = 3
 """At the 95th percentile; the gap may also last so many ordinary steps."""
-UNFORESEEN_LATENCY_MS, UNFORESEEN_GAP_MS = 150.0, 50.0
 CHANGED = "knob change"
 
 
@@ -52,20 +44,7 @@ def presses(settings: dict[str, KnobValue], count: int) -> Iterator[tuple[str, K
             yield BATCH_SIZE.name, batch_size * (1 if number % 4 else 2)
 
 
-def unforeseen(settings: dict[str, KnobValue], count: int) -> Iterator[tuple[str, KnobValue]]:
-    """Yield values that were never in effect: batches a little larger than at the start, and long prefetches."""
-    batch_size = settings["batch_size"]
-    assert isinstance(batch_size, int)
-    for number in range(count):
-        if number % 2:
-            yield PREFETCH.name, 5 + number
-        else:
-            yield BATCH_SIZE.name, batch_size + 1 + number
-
-
-def measure(
-    plan: RacePlan, count: int, rest_s: float, *, foreseen: bool
-) -> tuple[list[float], list[float], list[float], float]:
+def measure(plan: RacePlan, count: int, rest_s: float) -> tuple[list[float], list[float], list[float], float]:
     """Press; return latency and gap of each press, the longest step around each change, and an ordinary step.
 
     Units: ms; the ordinary step is the median of all steps in windows without a mark.
@@ -78,7 +57,7 @@ def measure(
         watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
         time.sleep(1.0)
         begin = watch.heard
-        for knob, value in (presses if foreseen else unforeseen)(lane.settings, count):
+        for knob, value in presses(lane.settings, count):
             start = watch.heard
             pressed_ns = time.monotonic_ns()
             lanes.set_knob(lane.spec.name, knob, value)
@@ -101,23 +80,16 @@ def measure(
 
 def main() -> None:
     """Measure and print."""
-    options = options_of(__doc__, scenario="small-dense", lane="cpu", presses=50, rest=0.5, unforeseen=False)
-    latencies, gaps, longest, ordinary_ms = measure(
-        plan_one_lane(options.scenario, options.lane),
-        options.presses,
-        options.rest,
-        foreseen=not options.unforeseen,
-    )
-    latency_goal = UNFORESEEN_LATENCY_MS if options.unforeseen else GOAL_LATENCY_MS
-    gap_goal = UNFORESEEN_GAP_MS if options.unforeseen else max(GOAL_GAP_MS, GOAL_STEPS * ordinary_ms)
-    kind = "unforeseen" if options.unforeseen else "neighbouring"
+    options = options_of(__doc__, scenario="small-dense", lane="cpu", presses=50, rest=0.5)
+    plan = plan_one_lane(options.scenario, options.lane)
+    latencies, gaps, longest, ordinary_ms = measure(plan, options.presses, options.rest)
     print(
-        f"{options.scenario} on {options.lane}, {options.presses} {kind} values, rest {options.rest:g} s,"
+        f"{options.scenario} on {options.lane}, {options.presses} neighbouring values, rest {options.rest:g} s,"
         f" ordinary step {ordinary_ms:.2f} ms"
     )
     for title, values, goal in (
-        ("press to applied", latencies, latency_goal),
-        ("gap between steps", gaps, gap_goal),
+        ("press to applied", latencies, GOAL_LATENCY_MS),
+        ("gap between steps", gaps, max(GOAL_GAP_MS, GOAL_STEPS * ordinary_ms)),
         ("longest step of its window", longest, None),
     ):
         median, p95 = np.quantile(values, (0.5, 0.95))

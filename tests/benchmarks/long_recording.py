@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+from common import options_of
+from support import long_race
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
-
-from benchmarks.common import options_of  # noqa: E402
-from support import long_race  # noqa: E402
-
-from tfmon.analysis.analysis import analyse  # noqa: E402
-from tfmon.model.session import Snapshot  # noqa: E402
-from tfmon.recordings.player import Player, play_all  # noqa: E402
-from tfmon.recordings.reader import Recording, peek  # noqa: E402
-from tfmon.reports.gather import gather, write_json  # noqa: E402
+from tfmon.analysis.analysis import analyse
+from tfmon.model.session import Snapshot
+from tfmon.recordings.player import Player, play_all
+from tfmon.recordings.reader import Recording, peek
+from tfmon.reports.gather import gather, write_json
 
 
 def main() -> None:

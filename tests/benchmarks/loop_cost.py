@@ -1,9 +1,8 @@
 """Runs in a lane for scripts.py: the same work with tfmon's hooks and without, in many short alternations.
 
-    loop_cost.py step|eager|call|fit|wait|at-epoch PAIRS UNITS
+    loop_cost.py step|eager|call|fit PAIRS UNITS
 
-prints a line for each pair, with the seconds without hooks and with them. `wait` trains from a pipeline that
-sleeps, and prints how long it slept. The last one trains in short epochs until it is ended.
+prints a line for each pair, with the seconds without hooks and with them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 WHAT, PAIRS, UNITS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-STEPS, EAGER_STEPS, CALLS, WARM_UP, SLEEP_S, PAUSE_S = 400, 200, 2_000, 4, 0.005, 0.005
+STEPS, EAGER_STEPS, CALLS, WARM_UP = 400, 200, 2_000, 4
 x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
 y = x[:, :1]
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
@@ -43,14 +42,8 @@ def untrained(x):
     return x + 1.0
 
 
-def sleeping():
-    for start in range(0, len(x), 32):
-        time.sleep(SLEEP_S)
-        yield x[start : start + 32], y[start : start + 32]
-
-
-def epoch(batches: tf.data.Dataset = data) -> None:
-    for x_batch, y_batch in batches:
+def epoch() -> None:
+    for x_batch, y_batch in data:
         step(x_batch, y_batch)
 
 
@@ -89,17 +82,6 @@ def fits() -> Callable[[bool], None]:
 
 
 def main() -> None:
-    if WHAT == "wait":
-        spec = (tf.TensorSpec((32, 64)), tf.TensorSpec((32, 1)))
-        batches = tf.data.Dataset.from_generator(sleeping, output_signature=spec)
-        for _ in range(PAIRS):
-            epoch(batches)
-            print("slept", STEPS * SLEEP_S, flush=True)
-        return
-    while WHAT == "at-epoch":
-        for x_batch, y_batch in data.prefetch(1):
-            step(x_batch, y_batch)
-            time.sleep(PAUSE_S)
     (eager if WHAT == "eager" else epoch)()
     works = {"step": epoch, "eager": eager, "call": calls}
     run = fits() if WHAT == "fit" else switched(works[WHAT])

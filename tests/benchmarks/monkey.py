@@ -23,16 +23,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from common import options_of
+from soak import RACE, Soak
+
+from tfmon.recordings.library import RecordedRun, runs
+from tfmon.recordings.player import play_all
+from tfmon.ui.keys import KEYS
+
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
-
-from benchmarks.common import options_of  # noqa: E402
-from benchmarks.soak import RACE, Soak  # noqa: E402
-
-from tfmon.recordings.library import RecordedRun, runs  # noqa: E402
-from tfmon.recordings.player import play_all  # noqa: E402
-from tfmon.ui.keys import KEYS  # noqa: E402
-
 SIZES = ((120, 36), (80, 24), (200, 50), (60, 15), (40, 12), (21, 5), (300, 80), (1, 1))
 """Columns and rows."""
 LEAVE_OR_SUSPEND = ("app.quit", "quit", "stop")

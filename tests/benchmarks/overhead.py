@@ -27,8 +27,6 @@ from unittest import mock
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.lane_events import SliceEnded
 
@@ -131,7 +129,7 @@ def run_lane(metric_fd: int, request_fd: int) -> None:
 
 def measure(plan: RacePlan, slices: int) -> tuple[list[tuple[float, float]], float]:
     """Return each slice's steps per second, watched and bare, and which share of a core this process took."""
-    from tests.benchmarks.common import ANSWER_S, racing
+    from common import ANSWER_S, racing
 
     (lane,) = plan.lanes
     with tempfile.TemporaryDirectory(prefix="tfmon-overhead-") as folder:
@@ -175,7 +173,7 @@ def main() -> None:
     if len(sys.argv) == 3 and all(word.isdigit() for word in sys.argv[1:]):
         run_lane(int(sys.argv[1]), int(sys.argv[2]))
         return
-    from tests.benchmarks.common import met, options_of, plan_one_lane
+    from common import met, options_of, plan_one_lane
 
     options = options_of(__doc__, scenario="small-dense", lane="cpu", slices=300)
     measured, monitor = measure(plan_one_lane(options.scenario, options.lane), options.slices)

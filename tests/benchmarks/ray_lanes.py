@@ -12,18 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import secrets
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from common import met, run_command
+from hosts import FAIR_OPTIONS, begin_child, compare, percentiles
 from ray_cluster.clusters import Nodes
 from support.waiting import wait_for
 
-from tests.benchmarks.common import command_of, met
-from tests.benchmarks.hosts import FAIR_OPTIONS, begin_child, compare, percentiles
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.lane_events import Hello
 
@@ -72,14 +67,13 @@ MEASURED = {
 
 
 def main() -> None:
-    options = command_of(__doc__, MEASURED)
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     os.environ.pop("RAY_ADDRESS", None)
     nodes = Nodes()
     nodes.add()
     os.environ.pop("PYTHONBREAKPOINT", None)  # of Ray, which this process has loaded
     try:
-        MEASURED[options.what][0](nodes, options)
+        run_command(__doc__, MEASURED, nodes)
     finally:
         nodes.end()
 

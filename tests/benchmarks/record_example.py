@@ -6,17 +6,14 @@ of one. The file is replaced only when the race ended well and has a winner.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import options_of, program_of
 
 from tfmon.analysis.verdict import find_verdict
 from tfmon.api.options import RaceOptions
-from tfmon.api.program import Program
 from tfmon.api.run import show_progress
 from tfmon.catalog import find_scenario
 from tfmon.recordings.library import EXAMPLE
@@ -32,7 +29,7 @@ CHANGES = (
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    options_of(__doc__)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / EXAMPLE.name
         _record(file)
@@ -44,9 +41,8 @@ def main() -> None:
 
 
 def _record(file: Path) -> None:
-    program = Program(RaceOptions(lanes=LANES, seconds=SECONDS, record=True, record_file=file, spare=False))
-    try:
-        program.begin(program.plan(find_scenario("small-dense")))
+    options = RaceOptions(lanes=LANES, seconds=SECONDS, record=True, record_file=file, spare=False)
+    with program_of(options, find_scenario("small-dense")) as program:
         changes = list(CHANGES)
         while not program.lanes.running.all_over:
             started_ns = program.session.snapshot().race.started_ns
@@ -56,9 +52,7 @@ def _record(file: Path) -> None:
                 program.lanes.set_knob(lane, knob, value)
             show_progress(f"{raced_s:.0f} of {SECONDS:.0f} s")
             time.sleep(0.1)
-    finally:
-        program.close()
-        show_progress("")
+    show_progress("")
 
 
 if __name__ == "__main__":

@@ -4,22 +4,18 @@
 
 Runs the real program in a pseudo-terminal of 120x36 at its default refresh, with two lanes that train small-dense
 in turns on the CPU. Counted is the monitor's own process with all its threads, sampling and recording included,
-after it has settled; not its lanes. Beside it run htop and btop, where they are installed, at their own default
-refresh (1.5 s and 2 s; the monitor draws twice a second). With several runs a figure is the median, with the
+after it has settled; not its lanes. With several runs a figure is the median, with the
 least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
 that report as those of small-dense do and train nothing, for a machine that is too busy to train.
 
-PARTS: two (with paused, help), keys, pages, memory, eight, link, peers. A key counts as echoed, and a page
-as open, when the terminal has been given the words that it changes. `link` lets the terminal take 20 kB/s and no
-more: what the screen is then behind is the wait for a key. `memory` opens and closes 1,000 pages.
+PARTS: two (with paused, help), keys, pages, eight. A key counts as echoed, and a page as open, when the terminal
+has been given the words that it changes.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -27,16 +23,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+from common import options_of
+from support.link import Link
+from support.terminal import racing
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
-
-from benchmarks.common import options_of  # noqa: E402
-from support.link import Link  # noqa: E402
-from support.terminal import racing  # noqa: E402
-
-THIS = HERE.parents[1]
-LINK_BYTES_PER_S = 20_000
+THIS = Path(__file__).resolve().parents[2]
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
 QUIET_S = 7.0
@@ -87,34 +78,28 @@ def cpu_s(pid: int) -> float:
 def measure(figures: Figures, part: str, place: str, program: Link, seconds: float) -> None:
     """Measure what a program takes over so long."""
     program.looks = False
-    began, before, taken = time.monotonic(), cpu_s(program.pid), program.taken
+    began, before, taken = time.monotonic(), cpu_s(program.process.pid), program.taken
     program.run(seconds)
     took = time.monotonic() - began
-    figures.add(f"{part}: CPU", place, "% of a core", 100 * (cpu_s(program.pid) - before) / took)
+    figures.add(f"{part}: CPU", place, "% of a core", 100 * (cpu_s(program.process.pid) - before) / took)
     figures.add(f"{part}: written", place, "kB/s", (program.taken - taken) / took / 1e3)
-    memory = psutil.Process(program.pid).memory_full_info()
+    memory = psutil.Process(program.process.pid).memory_full_info()
     figures.add(f"{part}: resident", place, "MiB", memory.rss / 2**20)
     if hasattr(memory, "pss"):
         figures.add(f"{part}: resident, shared pages in parts", place, "MiB", memory.pss / 2**20)
     program.looks = True
 
 
-def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
+def start(folder: Path, lanes: Sequence[str], scripted: bool) -> Link:
     """Start a race with the program of a checkout, and wait until its figures are there and it has settled."""
     words = [word for lane in lanes for word in ("--lane", lane)]
     what = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
     program = Link(
-        [sys.executable, *what, "race", "small-dense", *words],
-        bytes_per_s,
-        {
-            "TFMON_TEST_CHILD": str(folder / "tests" / "benchmarks" / "scripted_lane.py"),
-            "PYTHONPATH": str(folder),
-            "TFMON_RECORDINGS": f"{tempfile.gettempdir()}/tfmon-screen-cost",
-        },
-        folder,
-    )
-    if not program.wait_for(racing):
-        raise SystemExit("the race did not start:\n" + program.text())
+        "race", "small-dense", *words, program=what, folder=folder, PYTHONPATH=str(folder),
+        TFMON_TEST_CHILD=str(folder / "tests" / "benchmarks" / "scripted_lane.py"), COLORTERM="truecolor",
+        TFMON_RECORDINGS=f"{tempfile.gettempdir()}/tfmon-screen-cost",
+    )  # fmt: skip
+    program.wait_for(racing)
     program.run(SETTLE_S)
     return program
 
@@ -122,9 +107,12 @@ def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float
 def press(program: Link, key: str, words: str) -> float:
     """Press a key and return the time until the screen shows some words, in seconds; infinity if it never does."""
     pressed = time.monotonic()
-    program.press(key)
-    seen = program.wait_for(lambda text: words in text, KEY_S)
-    return program.taken_at - pressed if seen else float("inf")
+    program.process.send(key)
+    try:
+        program.wait_for(lambda text: words in text, KEY_S)
+    except AssertionError:
+        return float("inf")
+    return program.taken_at - pressed
 
 
 def key_times(program: Link, presses: int) -> list[float]:
@@ -157,49 +145,31 @@ def add_times(figures: Figures, part: str, place: str, times: list[float]) -> No
 def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Namespace, wanted: set[str]) -> None:
     """Measure all that a race of two lanes shows."""
     seconds, scripted = options.seconds, options.scripted
-    if not wanted & {"two", "paused", "help", "keys", "pages", "memory"}:
+    if not wanted & {"two", "paused", "help", "keys", "pages"}:
         return
     program = start(folder, TWO, scripted)
     if "two" in wanted:
         measure(figures, "two lanes", place, program, seconds)
     if "help" in wanted:
-        program.press("?")
+        program.process.send("?")
         program.run(QUIET_S)
         measure(figures, "two lanes, help", place, program, seconds)
-        program.press(ESCAPE)
+        program.process.send(ESCAPE)
     if "keys" in wanted:
-        program.press("\x0c")
+        program.process.send("\x0c")
         add_times(figures, "key to echo", place, key_times(program, options.presses))
     if "pages" in wanted:
         add_times(figures, "page to open", place, page_times(program, options.presses))
-    if "memory" in wanted:
-        page_times(program, 100)
-        before = psutil.Process(program.pid).memory_info().rss
-        page_times(program, 1_000)
-        after = psutil.Process(program.pid).memory_info().rss
-        figures.add("growth over 1,000 pages", place, "kiB", (after - before) / 2**10)
     if "paused" in wanted:
-        program.press(" ")
+        program.process.send(" ")
         program.run(QUIET_S)
         measure(figures, "two lanes, paused", place, program, seconds)
-    figures.add("quit", place, "s", program.leave("q"))
-
-
-def measure_peers(figures: Figures, seconds: float) -> None:
-    """Measure htop and btop, where they are."""
-    for name in ("htop", "btop"):
-        if shutil.which(name) is None:
-            print(f"  {name} is not installed")
-            continue
-        peer = Link([name])
-        peer.run(3)
-        measure(figures, "peer", name, peer, seconds)
-        peer.leave("q")
+    figures.add("quit", place, "s", program.quit("q"))
 
 
 def main() -> None:
     """Measure and print."""
-    parts = "two,help,paused,keys,pages,memory,eight,link,peers"
+    parts = "two,help,paused,keys,pages,eight"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
     wanted = set(options.only.split(","))
     if unknown := wanted - set(parts.split(",")):
@@ -212,13 +182,7 @@ def main() -> None:
             if "eight" in wanted:
                 program = start(folder, EIGHT, options.scripted)
                 measure(figures, "eight lanes", place, program, options.seconds)
-                program.leave("q")
-            if "link" in wanted:
-                program = start(folder, TWO, options.scripted, LINK_BYTES_PER_S)
-                add_times(figures, "key to echo at 20 kB/s", place, key_times(program, options.presses))
-                figures.add("quit at 20 kB/s", place, "s", program.leave("q"))
-        if "peers" in wanted:
-            measure_peers(figures, options.seconds)
+                program.quit("q")
     figures.print()
 
 

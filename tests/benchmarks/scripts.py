@@ -1,36 +1,28 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,eager,call,fit,wait,at-epoch] [--pairs 40] [--starts 3]
+    python tests/benchmarks/scripts.py [--what step,eager,call,fit] [--pairs 40] [--starts 3]
         [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
 with a tf.function, `eager` one without, `call` the call of a function that trains nothing, `fit` a step of
 Keras, on one model with two train functions. A value is the median of a block of pairs, since neighbours in time
-are alike; printed is the mean of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares
-the wait for input in the lane's windows with how long the pipeline slept. `at-epoch` changes the prefetch of a
-running loop; printed is by how much the steps around a change are further apart than others.
+are alike; printed is the mean of all blocks of all starts, with a 95 % interval of Student's t.
 """
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import options_of
 
-from tests.benchmarks.common import options_of
 from tfmon.analysis.intervals import student
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.events import Event
-from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.race import CONCURRENT, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
@@ -44,18 +36,13 @@ UNITS_OF_WORK = {"step": 400, "eager": 200, "call": 2_000, "fit": 400}
 BLOCK = 10
 """Pairs whose median is one value."""
 LIMITS = {
-    "step": "10 µs", "eager": "at least 99 % of the speed", "call": "0.3 µs",
-    "fit": "at least 99 % of the speed", "wait": "within 5 %", "at-epoch": "no gap of its own",
+    "step": "10 µs", "eager": "at least 99 % of the speed", "call": "0.3 µs", "fit": "at least 99 % of the speed",
 }  # fmt: skip
-STEADY_WINDOWS = 3
-"""Windows before the first change."""
 Pairs = list[tuple[float, float]]
-Watched = tuple[Session, LaneGroup, Path]
 
 
-@contextlib.contextmanager
-def lane_of(what: str, pairs: int, units: int, hear: Callable[[Event], None]) -> Iterator[Watched]:
-    """Run loop_cost.py in a lane, with session and sampling in this process; it is ended afterwards."""
+def one_start(what: str, pairs: int, units: int) -> Pairs:
+    """Run loop_cost.py in a lane; return the seconds of every pair, without tfmon's hooks and with them."""
     with tempfile.TemporaryDirectory() as folder:
         spec = LaneSpec("cpu", name="cpu")
         output = Path(folder) / "output"
@@ -64,55 +51,22 @@ def lane_of(what: str, pairs: int, units: int, hear: Callable[[Event], None]) ->
         command = ("/bin/sh", "-c", words)
         plan = RacePlan(Race(mode=CONCURRENT), SCRIPT, (lane,), Path(sys.executable), command)
         session = Session(read_machine(), time.monotonic_ns)
-        session.listen(hear)
         lanes = LaneGroup(session, lambda _scenario: plan)
         ticker = Ticker(HostProbe(lanes.running.processes), session.accept, interval_s=1.0)
         try:
             lanes.begin(plan)
             ticker.start()
-            yield session, lanes, output
+            while not lanes.running.all_over:
+                time.sleep(0.2)
         finally:
             ticker.close()
             lanes.stop()
-
-
-def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], float]:
-    """Return the seconds of every pair, without tfmon's hooks and with them; the windows; the seconds slept."""
-    windows: list[Window] = []
-
-    def hear(event: Event) -> None:
-        if isinstance(event, Window):
-            windows.append(event)
-
-    with lane_of(what, pairs, units, hear) as (session, lanes, output):
-        while not lanes.running.all_over:
-            time.sleep(0.2)
         lines = [line.split() for line in output.read_text().splitlines()]
     said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]
-    slept = sum(float(words[1]) for words in lines if words[0] == "slept")
     (state,) = session.snapshot().lanes
-    if (len(said) != pairs and what != "wait") or not state.steps:
+    if len(said) != pairs or not state.steps:
         raise SystemExit(f"the script was not watched to its end: {state.steps} steps, {len(said)} pairs")
-    return said, windows, slept
-
-
-def gaps(changes: int) -> list[float]:
-    """Return the milliseconds by which steps around changes of the prefetch are further apart than others."""
-    heard: queue.Queue[Event] = queue.Queue()
-    found: list[float] = []
-    with lane_of("at-epoch", changes, 64, heard.put) as (session, lanes, _):
-        while not (state := session.snapshot().lanes) or state[0].steady.windows < STEADY_WINDOWS:
-            time.sleep(0.2)
-        for number in range(changes):
-            while (usual_ms := session.snapshot().lanes[0].steady.step_ms(0.5)) is None:
-                time.sleep(0.1)
-            lanes.set_knob("cpu", "prefetch", (2, 1)[number % 2])
-            while not isinstance(event := heard.get(timeout=60), KnobApplied):
-                if isinstance(event, KnobRefused):
-                    raise SystemExit(f"the change was refused: {event.reason}")
-            found.append(event.gap_ns / 1e6 - usual_ms)
-            time.sleep(1.0)  # steps under the new value
-    return found
+    return said
 
 
 def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
@@ -129,18 +83,7 @@ def blocks(values: list[float]) -> list[float]:
 
 def measure(what: str, starts: int, pairs: int, units: int) -> str:
     """Return what was found of one kind of work."""
-    if what == "wait":
-        _, windows, slept = one_start(what, max(3, pairs // 20), units)
-        waited = sum(window.input_ns + window.sampled_input_ns for window in windows) / 1e9
-        return f"{waited:.2f} s seen of {slept:.2f} s slept"
-    if what == "at-epoch":
-        apart = gaps(max(6, pairs // 5))
-        mean, low, high = mean_and_ci(apart)
-        return (
-            f"steps {mean:.1f} ms further apart (95 %: {low:.1f} to {high:.1f}), "
-            f"at most {max(apart):.1f}, over {len(apart)} changes"
-        )
-    found = [one_start(what, pairs, units)[0] for _ in range(starts)]
+    found = [one_start(what, pairs, units) for _ in range(starts)]
     cost = [1e6 / UNITS_OF_WORK[what] * (on - off) for each in found for off, on in each]
     kept = [off / on for each in found for off, on in each]
     step_us = statistics.median(1e6 / UNITS_OF_WORK[what] * off for each in found for off, _ in each)

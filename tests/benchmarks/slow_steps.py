@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import math
 import statistics
 import sys
@@ -30,14 +29,11 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from common import keep_row, kept_rows, program_of, run_command
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import command_of
 from tfmon import units
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.api.options import RaceOptions
-from tfmon.api.program import Program
 from tfmon.catalog import command_scenario
 from tfmon.lanes.rounds import without_breaks
 from tfmon.lanes.scheduler import Scheduler
@@ -293,17 +289,15 @@ def race(steps_ms: Sequence[float], number: int, options: Any) -> dict[str, Any]
         script = Path(folder) / "busy.py"
         script.write_text(SCRIPT)
         lanes = tuple(f"cpu,work_ms={one:g}" for one in steps_ms)
-        program = Program(RaceOptions(lanes=lanes, python=Path(sys.executable)))
-        began, known = time.monotonic(), program.session.snapshot()
-        try:
-            program.begin(program.plan(command_scenario((sys.executable, str(script)))))
+        race_options = RaceOptions(lanes=lanes, python=Path(sys.executable))
+        began = time.monotonic()
+        with program_of(race_options, command_scenario((sys.executable, str(script)))) as program:
+            known = program.session.snapshot()
             while time.monotonic() < began + LONGEST_S and not program.lanes.running.all_over:
                 time.sleep(0.1)
                 known = program.session.snapshot()
                 if judge.look(known):
                     break
-        finally:
-            program.close()
     names = [lane.spec.name for lane in known.lanes]
     with mock.patch.object(sys.modules[__name__], "NAMES", tuple(names)):
         return judge.row(known, steps_ms)
@@ -319,21 +313,13 @@ def pairs_of(text: str | None) -> list[tuple[float, float]]:
     return [tuple(map(float, one.split(":"))) for one in text.split(",")]  # type: ignore[misc]
 
 
-def rows_of(out: str, what: str) -> list[dict[str, Any]]:
-    """Return the rows of one kind that are known."""
-    file = Path(out)
-    kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    return [row for row in kept if row["what"] == what]
-
-
 def measure(options: Any, what: str, run: Callable[[Sequence[float], int, Any], dict[str, Any]]) -> None:
     """Race what is missing, and print a line of each pair."""
     for steps_ms in pairs_of(options.pairs):
-        rows = [row for row in rows_of(options.out, what) if row["steps_ms"] == list(steps_ms)]
+        rows = kept_rows(options.out, {"what": what, "steps_ms": list(steps_ms)})
         for number in range(len(rows), options.races):
             rows.append({"what": what, **run(steps_ms, number, options)})
-            with Path(options.out).open("a") as out:
-                out.write(json.dumps(rows[-1]) + "\n")
+            keep_row(options.out, rows[-1])
         print(line_of(rows), flush=True)
 
 
@@ -364,7 +350,7 @@ def line_of(rows: Sequence[dict[str, Any]]) -> str:
 def table(options: Any) -> None:
     """Print the tables of all rows."""
     for what in ("simulated", "real"):
-        rows = rows_of(options.out, what)
+        rows = kept_rows(options.out, {"what": what})
         print(f"\n{what}\n")
         print("| steps | verdict | after | steps of the slower | off by | covered | discarded |")
         print("|---" * 7 + "|")
@@ -413,13 +399,9 @@ def switch(options: Any) -> None:
         race_options = RaceOptions(
             lanes=("cpu", "cpu"), python=Path(sys.executable), seconds=options.seconds, slice_s=options.slice
         )
-        program = Program(race_options)
-        try:
-            program.begin(program.plan(command_scenario(command)))
+        with program_of(race_options, command_scenario(command)) as program:
             while not program.lanes.running.all_over:
                 time.sleep(0.1)
-        finally:
-            program.close()
         extra, cpu, lengths = [], [], []
         for file in Path(folder).glob("times-*"):
             steps = np.loadtxt(file)
@@ -456,5 +438,4 @@ MEASURED: dict[str, tuple[Callable[[Any], None], dict[str, Any]]] = {
 
 
 if __name__ == "__main__":
-    arguments = command_of(__doc__, MEASURED)
-    MEASURED[arguments.what][0](arguments)
+    run_command(__doc__, MEASURED)

@@ -22,17 +22,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
+from common import options_of
+from support.terminal import Terminal
+
+from tfmon.recordings.header import RecordingError
+from tfmon.recordings.library import runs
+from tfmon.recordings.player import play_all
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS.parent)]
-
-from benchmarks.common import options_of  # noqa: E402
-from support.terminal import Terminal  # noqa: E402
-
-from tfmon.recordings.header import RecordingError  # noqa: E402
-from tfmon.recordings.library import runs  # noqa: E402
-from tfmon.recordings.player import play_all  # noqa: E402
-
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
 KEYS = {
     "knob": "bBpgxm",
@@ -209,6 +206,10 @@ class Soak:
         for since_s, memory, fds, threads, cpu_s in self.samples[::every]:
             share = 100 * cpu_s / max(1.0, since_s)
             print(f"{since_s:5.0f} s {memory / 1e6:6.1f} MB {fds:11d} {threads:8d} {share:4.0f} %")
+        steady = self.samples[len(self.samples) // 4 :]  # histories fill up in the first quarter
+        if len(steady) > 1:
+            slope, _ = statistics.linear_regression([one[0] for one in steady], [one[1] for one in steady])
+            print(f"memory after the first quarter: {slope * 3_600 / 1e6:+.1f} MB an hour")
 
 
 def _left(processes: list[psutil.Process]) -> list[str]:

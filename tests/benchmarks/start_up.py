@@ -12,13 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pexpect
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from tests.benchmarks.common import options_of
+from common import options_of
 
 
 def time_command(*words: str) -> float:

@@ -9,19 +9,15 @@ All else is the monitor's own: decoding, sessions, figures, the file, and the ta
 from __future__ import annotations
 
 import resource
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import psutil
+from common import options_of
 from support.sweeps import SimulatedStation, planned
 
-from tests.benchmarks.common import options_of
 from tfmon.analysis.series_tables import sweep_table
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.events import Event

@@ -23,10 +23,8 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from common import met, options_of
 
-from tests.benchmarks.common import met, options_of
 from tfmon.api import program as programs
 from tfmon.api import sweep_places
 from tfmon.api.options import RaceOptions, SweepOptions

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import statistics
 import subprocess
 import sys
@@ -27,12 +26,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+from common import keep_row, kept_rows, options_of, program_of
 
-from tests.benchmarks.common import options_of
 from tfmon.analysis.verdict import SAME, Verdict, find_verdict
 from tfmon.api.options import FRESH_FROM_S, RaceOptions
-from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event
 from tfmon.model.lane_events import SliceEnded
@@ -93,22 +90,19 @@ def load(busy: bool, program: str = LOAD) -> Iterator[None]:
 def race(scenario: str, lanes: Sequence[str], seconds: float) -> list[Snapshot]:
     """Race without a screen, and return what was known after each slice and at the end."""
     fresh = seconds >= FRESH_FROM_S
-    program = Program(
-        RaceOptions(lanes=tuple(lanes), python=Path(sys.executable), seconds=seconds, fresh=fresh, watched=False)
-    )
     known: list[Snapshot] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, SliceEnded):
             known.append(program.session.snapshot())
 
-    program.session.listen(hear)
-    try:
-        program.begin(program.plan(find_scenario(scenario)))
+    options = RaceOptions(
+        lanes=tuple(lanes), python=Path(sys.executable), seconds=seconds, fresh=fresh, watched=False
+    )
+    with program_of(options, find_scenario(scenario)) as program:
+        program.session.listen(hear)
         while not program.lanes.running.all_over:
             time.sleep(0.1)
-    finally:
-        program.close()
     return [*known, program.session.snapshot()]
 
 
@@ -205,15 +199,12 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     options = options_of(__doc__, races=20, seconds=30.0, difference=0.0, load=False, out="verdicts.jsonl")
-    file = Path(options.out)
-    kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    rows = [row for row in kept if key_of(options).items() <= row.items()]
+    rows = kept_rows(options.out, key_of(options))
     with tempfile.TemporaryDirectory() as folder:
         while len(rows) < options.races:
             options.number = len(rows)
             rows.append(run(options, Path(folder)))
-            with file.open("a") as out:
-                out.write(json.dumps(rows[-1]) + "\n")
+            keep_row(options.out, rows[-1])
             print(f"{len(rows)}: {rows[-1]['scenario']}: {rows[-1]['headless']['text']}", flush=True)
     print(
         f"\n{len(rows)} races of {options.seconds:g} s, difference {options.difference:g} %, load {options.load}"

@@ -7,7 +7,6 @@ import tracemalloc
 import pytest
 from support.waiting import HANGS_S, wait_for
 
-from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
 from tfmon.model.race import CONCURRENT
 
 pytestmark = pytest.mark.process
@@ -27,17 +26,6 @@ def race_through(faulty_group, fault: str) -> int:
         tracemalloc.stop()
 
 
-def test_100_mb_of_output_are_read_and_dropped(faulty_group):
-    assert race_through(faulty_group, "floods_stderr") < MOST_BYTES
-    assert faulty_group.faulty.bad_lines == 0
-    assert faulty_group.sound.steps > 0
-    faulty_group.kill("gpu:0")
-    wait_for(lambda: faulty_group.faulty.ended, what="its end")
-    tail = faulty_group.faulty.ended.output_tail
-    assert 0 < len(tail) <= TAIL_LINES
-    assert sum(map(len, tail)) <= TAIL_BYTES
-
-
 def test_100_mb_of_unreadable_lines_are_counted_and_said(faulty_group):
     told = []
     faulty_group.session.listen(lambda event: told.append(event) if hasattr(event, "problem") else None)
@@ -45,18 +33,6 @@ def test_100_mb_of_unreadable_lines_are_counted_and_said(faulty_group):
     assert 90_000 < faulty_group.faulty.bad_lines < 110_000
     assert faulty_group.faulty.last_bad_line == "unknown type 'Rubbish'"
     assert len(told) < faulty_group.faulty.bad_lines / 10
-
-
-def test_the_shortest_lines_are_counted_every_one(faulty_group):
-    assert race_through(faulty_group, "floods_short_lines") < MOST_BYTES
-    assert faulty_group.faulty.bad_lines == 200_000
-    assert faulty_group.sound.bad_lines == 0
-
-
-def test_rubbish_of_every_kind_is_counted_and_the_lane_trains_on(faulty_group):
-    race_through(faulty_group, "sends_rubbish")
-    assert faulty_group.faulty.bad_lines == 8
-    wait_for(lambda: faulty_group.faulty.heartbeat.stalled_since_ns is None, what="it is well")
 
 
 def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_path, monkeypatch):

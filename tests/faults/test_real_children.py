@@ -52,20 +52,14 @@ LIMIT = (
     "        finally:\n            resource.setrlimit(resource.RLIMIT_AS, (before, most))"
 )
 """Only as long as the one array is requested: TensorFlow's own threads end the process when they get no memory."""
-SHORTAGE = "import tfmon.trainer.pipeline as pipeline; pipeline.free_bytes = lambda: 700"
-"""The 64 rows take 768 bytes."""
 SLOW_FAULT = (
     "def fail(x):\n            if x[0] > 40: raise ValueError('row 41 is bad')\n            return x\n"
     "        rows = tf.data.Dataset.range(64).map(lambda n: tf.cast([n, n, n], tf.float32))\n"
     "        examples = rows.map(lambda x: tf.ensure_shape(tf.numpy_function(fail, [x], tf.float32), [3]))"
 )
 FAULTS = {
-    "data": ({"data": "raise OSError('no such bucket')"}, "scenario", r"wrong\.py:\d+: OSError: no such bucket"),
-    "model": ({"model": "raise ValueError('no layers')"}, "scenario", r"wrong\.py:\d+: ValueError: no layers"),
-    "step": ({"step": "raise TypeError('bad loss')"}, "scenario", r"wrong\.py:\d+: TypeError: bad loss"),
     "pipeline": ({"batches": SLOW_FAULT}, "scenario", r"row 41 is bad"),
     "memory": ({"data": LIMIT}, "out_of_memory", r"out of memory: .*wrong\.py:\d+: .*MemoryError"),
-    "shortage": ({"data": SHORTAGE}, "out_of_memory", r"^the data take .* of memory are free: fewer examples"),
     "exit": ({"model": "print('last words', flush=True); os._exit(9)"}, "error", r"exited with code 9"),
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.eight_gpus import GPUS, script
+from support.eight_gpus import script
 from support.nvml import build_fake_nvml
 from support.terminal import Terminal, racing
 from support.waiting import HANGS_S
@@ -134,18 +134,3 @@ def test_the_screen_opens_when_a_gpu_is_free_and_its_page_lists_the_processes(ei
         screen.leave(0)
     finally:
         screen.close()
-
-
-def test_a_gpu_that_no_lane_may_use_is_on_the_page_all_the_same(eight):
-    environment = {**eight.environment, "CUDA_VISIBLE_DEVICES": "1,2"}
-    screen = Terminal(*RACE, program=[str(PROGRAM)], **environment)
-    try:
-        screen.wait_for(racing)
-        look_at_the_gpus(screen, "hidden 7", "gpu:1", "8 GPUs", "hidden 0")
-        screen.leave(0)
-    finally:
-        screen.close()
-
-
-def test_the_uuids_of_the_script_are_those_of_the_samples():
-    assert all(gpu.uuid in script() for gpu in GPUS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,46 +35,43 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def link(log: Path) -> Iterator[Link]:
     """Race two scripted lanes."""
+    child = str(TESTS / "benchmarks" / "scripted_lane.py")
     program = Link(
-        [sys.executable, str(TESTS / "support" / "fake_tfmon.py"), "race", "small-dense", *LANES],
-        environment={
-            "LOG": str(log),
-            "TFMON_TEST_CHILD": str(TESTS / "benchmarks" / "scripted_lane.py"),
-            "PYTHONPATH": str(TESTS.parent),
-        },
-    )
-    assert program.wait_for(lambda text: "steps/s" in text), program.text()
+        "race", "small-dense", *LANES, program=[str(TESTS / "support" / "fake_tfmon.py")],
+        LOG=str(log), TFMON_TEST_CHILD=child, PYTHONPATH=str(TESTS.parent),
+    )  # fmt: skip
+    program.wait_for(lambda text: "steps/s" in text)
     yield program
-    program.leave("\x03\x03")
+    program.quit("\x03\x03")
 
 
 def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> None:
     link.bytes_per_s = 0
     for _ in range(PAINTS // 2):
         for key in ("?", ESCAPE):
-            link.press(key)
+            link.process.send(key)
             link.run(0.02)
     before = knob_requests(log)
 
     def heeded() -> bool:
-        link.press(ESCAPE + "p")
+        link.process.send(ESCAPE + "p")
         link.run(1.0)
         return knob_requests(log) > before
 
     # Only the race heeds this key, so all keys before it were heeded.
     wait_for(heeded, PATIENCE_S * LOOK_S, "keys are heeded while nothing is taken")
-    link.press("\t")
+    link.process.send("\t")
     taken = link.taken
     link.bytes_per_s = None
-    assert link.wait_for(lambda text: "keys act on cpu prefetch" in text), link.text()
+    link.wait_for(lambda text: "keys act on cpu prefetch" in text)
     assert link.taken - taken < PAINTS * SCREEN_BYTES / 2, "what is painted until then is a part of it"
 
 
 def test_a_key_acts_while_the_terminal_takes_little_and_it_can_be_left(link) -> None:
     link.bytes_per_s = 20_000
     for key, answer in (("\t", "keys act on cpu prefetch"), ("?", "keys act on the next lane")):
-        link.press(key)
-        assert link.wait_for(lambda text, answer=answer: answer in text), link.text()
+        link.process.send(key)
+        link.wait_for(lambda text, answer=answer: answer in text)
     link.bytes_per_s = 5_000
-    link.press(ESCAPE)
-    assert link.leave("\x03") < float("inf")
+    link.process.send(ESCAPE)
+    assert link.quit("\x03") < float("inf")

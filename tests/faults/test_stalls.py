@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
@@ -46,19 +43,6 @@ def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_grou
     assert {STALL, SUSPENDED} & set(faulty.discarded)
     assert faulty.steady.span_ns < 10 * len(faulty.points) * faulty.points[0].span_ns
     assert faulty.steps == sum(point.steps for point in faulty.points)
-
-
-def test_a_process_that_somebody_else_stopped_is_a_stall_too(faulty_group):
-    faulty_group.race_with("exits", mode=CONCURRENT, FAULT_AT="1000000")
-    faulty_group.wait_for_steps("gpu:0")
-    os.kill(faulty_group.pid("gpu:0"), signal.SIGSTOP)
-    faulty_group.wait_for_stall(at_step=0)
-    os.kill(faulty_group.pid("gpu:0"), signal.SIGCONT)
-    faulty_group.wait_for_steps("gpu:0")
-    wait_for(lambda: faulty_group.faulty.heartbeat.stalled_since_ns is None, what="it goes on")
-    faulty_group.ask_stack("gpu:0")
-    wait_for(lambda: faulty_group.faulty.stack is not None, what="a stack of a lane that is well")
-    faulty_group.wait_for_steps("gpu:0", 100)
 
 
 @pytest.mark.parametrize(("fault", "mode"), [("hangs_for_ever", CONCURRENT), ("hangs_in_c", TURNS)])

@@ -25,20 +25,6 @@ BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
 # ---------------------------------------------------------------- the start signal
 
 
-@BOTH_MODES
-def test_no_lane_trains_before_the_last_one_is_ready(group, gate, mode):
-    plan = group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}})
-    group.begin(plan)
-    group.wait_for(READY, "cpu")
-    wait_for(lambda: group.requests("gpu:0"), what="the other lane listens")
-    assert len(group.requests("cpu")) == 1
-    assert group.session.snapshot().race.started_ns is None
-    gate.touch()
-    group.wait_for_steps("cpu")
-    group.wait_for_steps("gpu:0")
-    assert group.session.snapshot().race.started_ns is not None
-
-
 def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(group):
     group.begin(group.plan("cpu", "gpu", python="/nowhere/python"))
     assert group.running.all_over
@@ -69,15 +55,6 @@ def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
     os.kill(group.pid("cpu"), signal.SIGKILL)
     group.wait_for_steps("gpu:0", 20)
     assert group.session.snapshot().race.exclusive == ""
-
-
-def test_the_mode_can_be_changed_while_they_race(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS))
-    for mode in (TURNS, CONCURRENT, TURNS):
-        group.set_mode(mode)
-        assert group.session.snapshot().race.mode == mode
-        group.wait_for_steps("cpu", 100)
-        group.wait_for_steps("gpu:0", 100)
 
 
 # ---------------------------------------------------------------- requests
@@ -146,18 +123,6 @@ def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group):
     assert group.pid("cpu") != before["cpu"]
     assert group.pid("gpu:0") == before["gpu:0"]
     assert gone(before["cpu"])
-
-
-def test_a_request_for_a_lane_that_is_not_there_is_ignored(group):
-    group.set_knob("cpu", "batch_size", 64)
-    group.begin(group.plan("cpu"))
-    group.wait_for_steps("cpu")
-    group.set_knob("gpu:7", "batch_size", 64)
-    group.pause(["gpu:7"])
-    group.resume(["gpu:7"])
-    group.restart(["gpu:7"])
-    group.wait_for_steps("cpu")
-    assert list(group.running.processes()) == ["cpu"]
 
 
 # ---------------------------------------------------------------- restarts and other races

@@ -10,7 +10,7 @@ from support.scheduling import FakeRace
 from tfmon.lanes.rounds import RoundOrder
 from tfmon.lanes.scheduler import FIRST_ROUNDS, Scheduler
 from tfmon.lanes.spare import LEAST_ROUNDS
-from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.race import TURNS
 
 
 @pytest.mark.parametrize(
@@ -38,50 +38,14 @@ def test_every_other_round_runs_backwards_with_the_lanes_that_can_train(runnable
 # ---------------------------------------------------------------- several machines
 
 
-@pytest.fixture
-def two_machines(begin):
-    """A race of A and B on one machine and C on another; the first slices have begun."""
-    return begin("ABC", machines={"A": "x", "B": "x", "C": "y"})
-
-
-def test_lanes_of_one_machine_take_turns_and_those_of_others_train_meanwhile(race, two_machines):
-    assert (race.slice_of, race.beside) == ("C", "A")
-    two_machines.idle("A")
-    assert (race.taken(), race.slice_of, race.beside) == ("B1", "B", "C")
-    two_machines.idle("B")
-    assert (race.taken(), race.slice_of, race.beside) == ("", "", "C")
-    two_machines.idle("C")
-    assert race.taken() == "C2, B2"
-    two_machines.idle("B")
-    assert race.taken() == "A2"
-
-
-def test_a_machine_whose_lanes_are_over_keeps_the_others_waiting_no_longer(race, two_machines):
-    two_machines.idle("A")
-    two_machines.idle("B")
-    race.taken()
-    two_machines.ended("C")
-    assert race.taken() == "B2"
-    assert race.beside == ""
-
-
-def test_processes_are_renewed_between_two_rounds_of_all_machines(race, two_machines):
+def test_processes_are_renewed_between_two_rounds_of_all_machines(race, begin):
+    two_machines = begin("AB C")
     race.renewals = 1
     for lane in "CABCBA" * (LEAST_ROUNDS // 2) + "CA":
         two_machines.idle(lane)
     assert race.taken().endswith(f"B{LEAST_ROUNDS}")
     two_machines.idle("B")
     assert race.taken() == "renew ABC"
-
-
-def test_a_lane_that_has_the_race_for_itself_trains_alone_on_all_machines(race, two_machines):
-    two_machines.set_exclusive("C", 2.0)
-    for lane in "AC":
-        two_machines.idle(lane)
-    assert (race.taken(), race.slice_of, race.beside) == ("C2", "C", "")
-    two_machines.set_exclusive("")
-    two_machines.idle("C")
-    assert race.taken() == "A3, C3"
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.booleans()), max_size=60))
@@ -152,14 +116,6 @@ class TestFreshProcesses:
             scheduler.idle(lane)
         assert race.taken().endswith(f"C{LEAST_ROUNDS}, renew AC")
 
-    def test_an_experiment_on_one_lane_is_not_interrupted(self, race, begin):
-        race.renewals = 1
-        scheduler = begin("AB")
-        scheduler.set_exclusive("A")
-        for _ in range(3):
-            scheduler.idle("A")
-        assert race.taken() == "A2, A3, A4" and race.renewals == 1
-
 
 class TestSpareWorker:
     """Time to load between two rounds, and when nothing else may run."""
@@ -178,75 +134,3 @@ class TestSpareWorker:
         scheduler.idle("A")
         scheduler.idle("B")
         assert race.taken() == f"B{FIRST_ROUNDS + 1}, load"
-
-    def test_not_during_an_experiment(self, race, begin):
-        scheduler = begin("AB")
-        scheduler.set_exclusive("A")
-        race.spare_loads = 1
-        scheduler.idle("A")
-        scheduler.idle("A")
-        assert "load" not in race.taken()
-
-    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
-    def test_it_is_told_when_nothing_is_measured(self, race, begin, mode):
-        scheduler = begin("AB", mode)
-        assert race.quiet
-        scheduler.pause("AB")
-        scheduler.idle("A")
-        scheduler.idle("B")
-        assert not race.quiet
-        scheduler.resume("A")
-        assert race.quiet
-        scheduler.ended("A")
-        assert not race.quiet
-
-
-class TestExclusive:
-    """A lane that an experiment has for itself."""
-
-    def test_in_turns_it_gets_every_slice_when_the_other_has_ended_its_own(self, race, begin):
-        scheduler = begin("AB")
-        scheduler.set_exclusive("B")
-        assert (race.taken(), race.slice_of) == ("", "A")
-        scheduler.idle("A")
-        scheduler.idle("B")
-        assert (race.taken(), race.suspended, race.slice_of) == ("B1, B2", {"A"}, "B")
-
-    def test_training_at_once_the_others_hold_and_it_goes_over_to_slices(self, race, begin):
-        scheduler = begin("AB", CONCURRENT)
-        scheduler.set_exclusive("A")
-        assert race.taken() == "pause A, pause B"
-        scheduler.idle("B")
-        assert race.taken() == ""
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended) == ("A1", {"B"})
-
-    def test_afterwards_all_go_on_as_the_mode_says(self, race, begin):
-        scheduler = begin("AB", CONCURRENT)
-        scheduler.set_exclusive("A")
-        scheduler.idle("B")
-        scheduler.idle("A")
-        race.taken()
-        scheduler.set_exclusive("")
-        assert (race.taken(), race.slice_of) == ("run B", "")
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended) == ("run A", set())
-
-    def test_a_race_of_one_lane_goes_over_to_slices_and_back(self, race, begin):
-        scheduler = begin("A")
-        scheduler.set_exclusive("A")
-        scheduler.idle("A")
-        assert race.taken() == "pause A, A1"
-        scheduler.set_exclusive("")
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended) == ("run A", set())
-
-    def test_its_slices_may_be_of_another_length(self, race, begin):
-        scheduler = begin("AB")
-        scheduler.idle("A")
-        race.seconds.clear()
-        scheduler.set_exclusive("A", 0.25)
-        scheduler.idle("B")
-        scheduler.set_exclusive("")
-        scheduler.idle("A")
-        assert race.seconds == [0.25, 0.5]

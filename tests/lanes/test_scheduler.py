@@ -1,211 +1,266 @@
-"""Who trains when: the start signal, turns, restarts, pauses, and a change of the mode."""
+"""Who trains when: scripts of what happens to a race, and what the scheduler sends and does for it."""
 
 from __future__ import annotations
 
 import pytest
+from support.scheduling import play
 
 from tfmon.model.race import CONCURRENT, TURNS
 
+START = """
+ABC ready -: the signal comes with the last lane, and the first that was ready begins
+    ready C, ready A -> ; starts 0
+    ready B -> C1; starts 1
 
-class TestStart:
-    @pytest.mark.parametrize(("mode", "first"), [(TURNS, "C1"), (CONCURRENT, "run C, run A, run B")])
-    def test_the_signal_comes_with_the_last_lane_and_the_first_one_that_was_ready_begins(
-        self, race, begin, mode, first
-    ):
-        scheduler = begin("ABC", mode, ready="")
-        scheduler.ready("C")
-        scheduler.ready("A")
-        assert (race.taken(), race.starts) == ("", 0)
-        scheduler.ready("B")
-        assert (race.taken(), race.starts) == (first, 1)
+ABC at once ready -: at once all begin
+    ready C, ready A -> ; starts 0
+    ready B -> run C, run A, run B; starts 1
 
-    @pytest.mark.parametrize(("mode", "first"), [(TURNS, "A1"), (CONCURRENT, "run A")])
-    @pytest.mark.parametrize("fails_first", [True, False])
-    def test_a_lane_that_fails_does_not_block_the_others(self, race, begin, mode, first, fails_first):
-        scheduler = begin("AB", mode, ready="")
-        for step in (scheduler.ended, scheduler.ready)[:: 1 if fails_first else -1]:
-            step("B" if step == scheduler.ended else "A")
-        assert (race.taken(), race.starts) == (first, 1)
+AB ready -: a lane that fails first does not block
+    ended B, ready A -> A1; starts 1
 
-    def test_lanes_that_wait_for_the_signal_are_suspended_in_turns_only(self, race, begin):
-        begin("AB", CONCURRENT, ready="").ready("A")
-        assert race.suspended == set()
-        begin("AB", TURNS, ready="").ready("A")
-        assert race.suspended == {"A"}
+AB ready -: a lane that fails last does not block
+    ready A, ended B -> A1; starts 1
 
-    def test_lanes_paused_before_the_signal_start_when_they_may(self, race, begin):
-        scheduler = begin(ready="")
-        scheduler.pause("AB")
-        scheduler.ready("A")
-        scheduler.ready("B")
-        assert (race.taken(), race.starts) == ("", 0)
-        scheduler.resume("B")
-        assert (race.taken(), race.starts) == ("B1", 1)
+AB at once ready -: nor does one at once
+    ready A, ended B -> run A; starts 1
 
-    def test_the_signal_is_given_once_in_a_race_and_again_in_the_next(self, race, begin):
-        scheduler = begin()
-        scheduler.restarting("A")
-        scheduler.ready("A")
-        assert race.starts == 1
-        scheduler.begin("C", TURNS, 0.5)
-        scheduler.ready("C")
-        assert race.starts == 2
+AB at once ready -: nor does the first at once
+    ended B, ready A -> run A; starts 1
+
+AB ready -: lanes that wait for the signal are suspended in turns
+    ready A -> ; suspended A
+
+AB at once ready -: and at once are not
+    ready A -> ; suspended -
+
+AB ready -: lanes that are paused before the signal start when they may
+    pause AB, ready A, ready B -> ; starts 0
+    resume B -> B1; starts 1
+
+AB: a restart is no second signal
+    restarting A, ready A -> *; starts 1
+
+AB ready -: a mode that is chosen before the signal counts
+    ready A, set_mode concurrent ->
+    ready B -> run A, run B; suspended -
+"""
+SLICES = """
+AB: turns alternate
+    idle A, idle B, idle B, idle A, idle A, idle B, idle B -> B1, B2, A2, A3, B3, B4, A4; slice A
+
+ABC: all but the lane that trains are suspended
+    idle A -> B1; slice B; suspended AC
+    idle B -> C1; slice C; suspended AB
+    idle C -> C2; slice C; suspended AB
+    idle C -> B2; slice B; suspended AC
+    idle B -> A2; slice A; suspended BC
+
+A ready -: a lane alone trains without turns
+    ready A -> run A; suspended -; slice -
+    set_mode concurrent -> ; suspended -
+    set_mode turns -> ; suspended -
+
+AB: a lane that is over in its turn passes it on, and the last one to nobody
+    ended A -> B1; slice B
+    ended B -> ; slice -
+
+AB: no slice is granted while a lane gets ready
+    restarting B -> ; slice A
+    idle A -> ; slice -; suspended AB
+    ready B -> B1; slice B
+
+AB: a lane that was over comes back
+    ended B, restarting B, idle A ->
+    ready B -> B1
+
+AB: a restart that fails lets the others go on
+    restarting A, ended A -> B1
+
+AB at once: at once the others train on, and a new one joins
+    restarting A ->
+    ready A -> run A
+"""
+PAUSES = """
+AB: in turns a paused lane is skipped
+    pause B -> ; suspended B; slice A; paused B
+    idle A -> A2
+
+AB: a lane that is paused in its turn passes it on when it stands
+    pause A -> pause A; slice A
+    idle A -> B1; slice B; suspended A; paused A
+
+AB: with all paused no slice is granted until one may run
+    pause AB, idle A -> pause A; slice -; suspended AB
+    resume AB -> B2; suspended A
+
+AB at once: at once only the paused lane stands
+    pause A, idle A -> pause A; suspended -
+    resume A -> run A
+
+AB at once: a lane that may run before it stopped runs on
+    pause A, resume A -> pause A
+    idle A -> run A
+
+ABC: a lane that is over or not ready is told nothing
+    ended C, restarting B, pause BC ->
+"""
+MODES = """
+ABC: from turns to at once all run when the slice is over
+    set_mode concurrent -> run B, run C; suspended -; slice -
+    idle A -> run A; suspended -
+
+AB at once: from at once to turns all stand still before the first turn
+    set_mode turns -> pause A, pause B
+    idle B -> ; suspended B
+    idle A -> A1; suspended B; slice A
+
+AB at once: a lane that stood already is suspended when turns begin
+    pause B, idle B -> pause B
+    set_mode turns -> pause A; suspended B
+    idle A -> A1; suspended B
+
+AB: rounds are not counted from the beginning again
+    set_mode concurrent, idle A, set_mode turns -> *
+    idle A, idle B -> B2
+"""
+EXCLUSIVE = """
+AB: in turns it gets every slice when the other has ended its own
+    set_exclusive B -> ; slice A
+    idle A, idle B -> B1, B2; suspended A; slice B
+
+AB at once: training at once the others hold, and it goes over to slices
+    set_exclusive A -> pause A, pause B
+    idle B ->
+    idle A -> A1; suspended B
+
+AB at once: afterwards all go on as the mode says
+    set_exclusive A, idle B, idle A -> *
+    set_exclusive - -> run B; slice -
+    idle A -> run A; suspended -
+
+A: a race of one lane goes over to slices and back
+    set_exclusive A, idle A -> pause A, A1
+    set_exclusive -, idle A -> run A; suspended -
+
+AB: an experiment is not interrupted by fresh processes
+    renewals 1, set_exclusive A, idle A, idle A, idle A -> A2, A3, A4; renewals 1.0
+
+AB: nor by a spare worker
+    spare_loads 1, set_exclusive A, idle A, idle A -> A2, A3
+
+AB: it is told when nothing is measured, turns
+    -> ; quiet True
+    pause AB, idle A, idle B -> *; quiet False
+    resume A -> *; quiet True
+    ended A -> *; quiet False
+
+AB at once: it is told when nothing is measured, concurrent
+    -> ; quiet True
+    pause AB, idle A, idle B -> *; quiet False
+    resume A -> *; quiet True
+    ended A -> *; quiet False
+"""
+MACHINES = """
+AB+C: lanes of one machine take turns, and those of others train meanwhile
+    -> ; slice C; beside A
+    idle A -> B1; slice B; beside C
+    idle B -> ; slice -; beside C
+    idle C -> C2, B2
+    idle B -> A2
+
+AB+C: a machine whose lanes are over keeps the others waiting no longer
+    idle A, idle B -> B1
+    ended C -> B2; beside -
+
+AB+C: a lane that has the race for itself trains alone on all machines
+    set_exclusive C 2.0, idle A, idle C -> C2; slice C; beside -
+    set_exclusive -, idle C -> A3, C3
+
+A+B: on another machine nobody waits for one that computes
+    idle B, after 60 -> ; suspended B
+"""
+HANGS = """
+A: without others one that hangs is waited for
+    skip A -> ; suspended -
+    responded A -> ; answer True
+
+AB at once: concurrent lanes are not suspended
+    skip A -> ; suspended -
+    responded A -> ; answer True
+
+ABC ready BC: the others begin without one that hangs before it is ready
+    -> ; starts 0
+    skip A -> B1; starts 1; suspended C
+
+ABC at once ready BC: the others begin at once without it
+    -> ; starts 0
+    skip A -> run B, run C; starts 1; suspended -
+
+AB ready B: one that goes on getting ready has the machine for itself again
+    skip A -> B1; slice B
+    responded A -> ; answer True
+    idle B -> ; slice -
+    ready A -> B2; slice B
+
+AB: it is ended and in the race again
+    skip A, ended A -> *
+    ready A, idle B, idle B -> B2, A2
+
+AB: it is restarting and in the race again
+    skip A, restarting A -> *
+    ready A, idle B, idle B -> B2, A2
+
+AB: one that is ended in the middle of a long step has no slice to end
+    after 2.0, ended A, ready A -> *
+    idle B -> A1
+
+AB: one that is restarting in the middle of a long step has no slice to end
+    after 2.0, restarting A, ready A -> *
+    idle B -> A1
+
+AB: where nobody else may train a long step goes on
+    pause B, after 60 -> ; slice A; suspended B
+
+AB at once: lanes that train at once are not suspended in a step
+    after 60 -> ; suspended -
+
+AB: nor is one that trains exclusively
+    set_exclusive A, after 60 -> ; suspended B
+"""
 
 
-class TestTurns:
-    def test_turns_alternate_a_b_b_a(self, race, begin):
-        scheduler = begin()
-        for lane in "ABBAABB":
-            assert race.slice_of == lane
-            scheduler.idle(lane)
-        assert race.taken() == "B1, B2, A2, A3, B3, B4, A4"
-
-    def test_all_but_the_lane_that_trains_are_suspended(self, race, begin):
-        scheduler = begin("ABC")
-        for lane in "ABCCBA":
-            assert race.slice_of == lane
-            assert race.suspended == set("ABC") - {lane}
-            scheduler.idle(lane)
-
-    def test_a_lane_alone_trains_without_turns(self, race, begin):
-        scheduler = begin("A", ready="")
-        scheduler.ready("A")
-        assert (race.taken(), race.suspended, race.slice_of) == ("run A", set(), "")
-        for mode in (CONCURRENT, TURNS):
-            scheduler.set_mode(mode)
-            assert (race.taken(), race.suspended) == ("", set())
-
-    def test_a_lane_that_is_over_in_its_turn_passes_it_on_and_the_last_one_to_nobody(self, race, begin):
-        scheduler = begin()
-        scheduler.ended("A")
-        assert (race.taken(), race.slice_of) == ("B1", "B")
-        scheduler.ended("B")
-        assert (race.taken(), race.slice_of) == ("", "")
+def cases() -> list:
+    """Return lanes, mode, the lanes that are ready, and script of each case; `AB+C` are lanes of two machines."""
+    found = []
+    for case in "".join((START, SLICES, PAUSES, MODES, EXCLUSIVE, MACHINES, HANGS)).strip().split("\n\n"):
+        head, _, script = case.partition("\n")
+        race, _, says = head.partition(": ")
+        lanes, _, ready = race.partition(" ready ")
+        mode = CONCURRENT if lanes.endswith(" at once") else TURNS
+        lanes = lanes.removesuffix(" at once").replace("+", " ")
+        found.append(pytest.param(lanes, mode, ready.strip("-") if ready else None, script, id=says))
+    return found
 
 
-class TestRestart:
-    def test_no_slice_is_granted_while_a_lane_gets_ready(self, race, begin):
-        scheduler = begin()
-        scheduler.restarting("B")
-        assert race.slice_of == "A"
-        scheduler.idle("A")
-        assert (race.taken(), race.slice_of, race.suspended) == ("", "", {"A", "B"})
-        scheduler.ready("B")
-        assert (race.taken(), race.slice_of) == ("B1", "B")
-
-    def test_a_lane_that_was_over_comes_back(self, race, begin):
-        scheduler = begin()
-        scheduler.ended("B")
-        scheduler.restarting("B")
-        scheduler.idle("A")
-        assert race.taken() == ""
-        scheduler.ready("B")
-        assert race.taken() == "B1"
-
-    def test_a_restart_that_fails_lets_the_others_go_on(self, race, begin):
-        scheduler = begin()
-        scheduler.restarting("A")
-        scheduler.ended("A")
-        assert race.taken() == "B1"
-
-    def test_at_once_the_others_train_on_and_the_new_one_joins(self, race, begin):
-        scheduler = begin(mode=CONCURRENT)
-        scheduler.restarting("A")
-        assert race.taken() == ""
-        scheduler.ready("A")
-        assert race.taken() == "run A"
+@pytest.mark.parametrize(("lanes", "mode", "ready", "script"), cases())
+def test_the_scheduler_follows_the_script(race, begin, lanes, mode, ready, script):
+    play(race, begin(lanes, mode, ready), script)
 
 
-class TestPause:
-    def test_in_turns_a_paused_lane_is_skipped(self, race, begin):
-        scheduler = begin()
-        scheduler.pause("B")
-        assert (race.taken(), race.suspended, race.slice_of) == ("", {"B"}, "A")
-        assert race.said_paused == ["B"]
-        scheduler.idle("A")
-        assert race.taken() == "A2"
-
-    def test_a_lane_paused_in_its_turn_passes_it_on_when_it_stands(self, race, begin):
-        scheduler = begin()
-        scheduler.pause("A")
-        assert (race.taken(), race.slice_of) == ("pause A", "A")
-        scheduler.idle("A")
-        assert (race.taken(), race.slice_of, race.suspended) == ("B1", "B", {"A"})
-        assert race.said_paused == ["A"]
-
-    def test_all_paused_no_slice_is_granted_until_one_may_run(self, race, begin):
-        scheduler = begin()
-        scheduler.pause("AB")
-        scheduler.idle("A")
-        assert (race.taken(), race.slice_of, race.suspended) == ("pause A", "", {"A", "B"})
-        scheduler.resume("AB")
-        assert (race.taken(), race.suspended) == ("B2", {"A"})
-
-    def test_at_once_only_the_paused_lane_stands(self, race, begin):
-        scheduler = begin(mode=CONCURRENT)
-        scheduler.pause("A")
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended) == ("pause A", set())
-        scheduler.resume("A")
-        assert race.taken() == "run A"
-
-    def test_a_lane_that_may_run_before_it_stopped_runs_on(self, race, begin):
-        scheduler = begin(mode=CONCURRENT)
-        scheduler.pause("A")
-        scheduler.resume("A")
-        assert race.taken() == "pause A"
-        scheduler.idle("A")
-        assert race.taken() == "run A"
-
-    def test_a_lane_that_is_over_or_not_ready_is_told_nothing(self, race, begin):
-        scheduler = begin("ABC")
-        scheduler.ended("C")
-        scheduler.restarting("B")
-        scheduler.pause("BC")
-        assert race.taken() == ""
+def test_the_signal_is_given_again_in_the_next_race(race, begin):
+    scheduler = begin()
+    scheduler.begin("C", TURNS, 0.5)
+    scheduler.ready("C")
+    assert race.starts == 2
 
 
-class TestMode:
-    def test_from_turns_to_at_once_all_run_when_the_slice_is_over(self, race, begin):
-        scheduler = begin("ABC")
-        scheduler.set_mode(CONCURRENT)
-        assert (race.taken(), race.suspended, race.slice_of) == ("run B, run C", set(), "")
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended) == ("run A", set())
-
-    def test_from_at_once_to_turns_all_stand_still_before_the_first_turn(self, race, begin):
-        scheduler = begin(mode=CONCURRENT)
-        scheduler.set_mode(TURNS)
-        assert race.taken() == "pause A, pause B"
-        scheduler.idle("B")
-        assert (race.taken(), race.suspended) == ("", {"B"})
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended, race.slice_of) == ("A1", {"B"}, "A")
-
-    def test_a_lane_that_stood_already_is_suspended_when_turns_begin(self, race, begin):
-        scheduler = begin(mode=CONCURRENT)
-        scheduler.pause("B")
-        scheduler.idle("B")
-        race.taken()
-        scheduler.set_mode(TURNS)
-        assert (race.taken(), race.suspended) == ("pause A", {"B"})
-        scheduler.idle("A")
-        assert (race.taken(), race.suspended) == ("A1", {"B"})
-
-    def test_rounds_are_not_counted_anew(self, race, begin):
-        scheduler = begin()
-        scheduler.set_mode(CONCURRENT)
-        scheduler.idle("A")
-        scheduler.set_mode(TURNS)
-        race.taken()
-        scheduler.idle("A")
-        scheduler.idle("B")
-        assert race.taken() == "B2"
-
-    def test_a_mode_chosen_before_the_signal_counts(self, race, begin):
-        scheduler = begin(ready="")
-        scheduler.ready("A")
-        scheduler.set_mode(CONCURRENT)
-        assert race.taken() == ""
-        scheduler.ready("B")
-        assert (race.taken(), race.suspended) == ("run A, run B", set())
+def test_slices_of_an_exclusive_lane_may_be_of_another_length(race, begin):
+    scheduler = begin()
+    scheduler.idle("A")
+    race.seconds.clear()
+    scheduler.set_exclusive("A", 0.25)
+    scheduler.idle("B")
+    scheduler.set_exclusive("")
+    scheduler.idle("A")
+    assert race.seconds == [0.25, 0.5]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from support.events import window
+from support.scheduling import after
 
 from tfmon.lanes.rounds import SliceBreak, without_breaks
 from tfmon.lanes.scheduler import COMPUTING_S, HUNG_EVERY, LONGEST_PART_S, SHARE
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import IN_A_STEP
-from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import SliceLoad
 
 
@@ -41,53 +41,6 @@ def test_the_others_go_on_and_now_and_then_it_is_continued_and_sent_nothing_more
     assert race.slice_of == "A", "it is in the race again"
 
 
-def test_without_others_it_is_waited_for(race, begin):
-    scheduler = begin("A")
-    scheduler.skip("A")
-    assert race.suspended == set()
-    assert scheduler.responded("A")
-
-
-def test_concurrent_lanes_are_not_suspended(race, begin):
-    scheduler = begin(mode=CONCURRENT)
-    scheduler.skip("A")
-    assert (race.taken(), race.suspended) == ("", set())
-    assert scheduler.responded("A")
-
-
-@pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
-def test_the_others_begin_without_one_that_hangs_before_it_is_ready(race, begin, mode):
-    scheduler = begin("ABC", mode, ready="BC")
-    assert race.starts == 0
-    scheduler.skip("A")
-    assert race.starts == 1
-    assert "A" not in race.taken()
-    assert "A" not in race.suspended
-
-
-def test_one_that_goes_on_getting_ready_has_the_machine_for_itself_again(race, begin):
-    scheduler = begin("AB", ready="B")
-    scheduler.skip("A")
-    assert race.slice_of == "B"
-    assert scheduler.responded("A")
-    scheduler.idle("B")
-    assert race.slice_of == ""
-    scheduler.ready("A")
-    assert race.slice_of in ("A", "B")
-
-
-@pytest.mark.parametrize("end", ["ended", "restarting"])
-def test_an_end_or_a_restart_is_the_end_of_it(race, begin, end):
-    scheduler = begin()
-    scheduler.skip("A")
-    getattr(scheduler, end)("A")
-    race.taken()
-    scheduler.ready("A")
-    scheduler.idle("B")
-    scheduler.idle("B")
-    assert "A" in race.taken()
-
-
 def test_one_that_is_paused_while_it_hangs_is_not_said_to_be_paused_and_comes_back(race, begin):
     scheduler = begin()
     scheduler.skip("A")
@@ -101,13 +54,6 @@ def test_one_that_is_paused_while_it_hangs_is_not_said_to_be_paused_and_comes_ba
 
 
 # ---------------- slices that do not end soon: steps of seconds, and lanes that do other work than steps
-
-
-def after(race, scheduler, seconds: float) -> None:
-    """Let time pass, and have the scheduler look twice a second."""
-    for _ in range(round(2 * seconds)):
-        race.now_s += 0.5
-        scheduler.check()
 
 
 def test_a_lane_that_computes_is_suspended_in_a_step_and_the_others_train_in_the_same_round(race, begin):
@@ -170,41 +116,6 @@ def test_the_slice_beside_a_long_one_is_longer_and_beside_short_ones_as_set(race
     race.now_s += 0.5
     scheduler.idle("B")
     assert race.seconds == [0.5, 30 * SHARE, 30 * SHARE, 0.5]
-
-
-def test_where_nobody_else_may_train_it_goes_on(race, begin):
-    scheduler = begin()
-    scheduler.pause("B")
-    after(race, scheduler, 60)
-    assert (race.slice_of, race.suspended) == ("A", {"B"})
-
-
-def test_lanes_that_train_at_once_or_exclusively_are_not_suspended(race, begin):
-    scheduler = begin(mode=CONCURRENT)
-    after(race, scheduler, 60)
-    assert race.suspended == set()
-    scheduler = begin()
-    scheduler.set_exclusive("A")
-    after(race, scheduler, 60)
-    assert race.suspended == {"B"}
-
-
-def test_on_another_machine_nobody_waits_for_it(race, begin):
-    scheduler = begin("AB", machines={"A": "one", "B": "two"})
-    scheduler.idle("B")
-    after(race, scheduler, 60)
-    assert race.suspended == {"B"}
-
-
-@pytest.mark.parametrize("end", ["ended", "restarting"])
-def test_one_that_ends_or_restarts_in_the_middle_has_no_slice_to_end(race, begin, end):
-    scheduler = begin()
-    after(race, scheduler, COMPUTING_S)
-    getattr(scheduler, end)("A")
-    scheduler.ready("A")
-    race.taken()
-    scheduler.idle("B")
-    assert race.taken().startswith("A")
 
 
 def test_fresh_processes_do_not_come_in_the_middle_of_a_step(race, begin):

@@ -74,15 +74,6 @@ def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
     wait_for(lambda: group.lane("gpu:0").gpu_uuids == ("GPU-42",), what="what the lane says CUDA shows it")
 
 
-def test_another_race_takes_it_too(begin):
-    group = begin("cpu", "gpu")
-    ready(group)
-    pid = spare_of(group)
-    group.race("other")
-    wait_for(lambda: group.running.processes().get("cpu") == pid, what="the spare is the lane")
-    group.wait_for(RACING, "cpu")
-
-
 def test_once_ready_it_does_not_run(begin):
     group = begin("cpu")
     ready(group)

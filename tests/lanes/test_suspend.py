@@ -42,13 +42,6 @@ def test_a_lane_whose_turn_it_is_not_stays_suspended(group):
     assert suspended(group.pid(waits))
 
 
-def test_what_was_not_stopped_need_not_go_on(group):
-    group.begin(group.plan("cpu"))
-    group.running.suspension.continue_lanes()
-    group.wait_for_steps("cpu")
-    assert group.lane("cpu").heartbeat.suspensions == ()
-
-
 class TestGaps:
     def test_one_that_is_known_is_not_told_again(self):
         told = []

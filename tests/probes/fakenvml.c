@@ -12,7 +12,6 @@
  *   mem I TOTAL RESERVED FREE USED  bytes
  *   power I MW     limit I MW     energy I MJ     temp I C
  *   proc I PID BYTES                one process; BYTES "na" where the driver does not tell
- *   lane I PID BYTES                one process on top of what is used, for as long as it lives
  *   clock I SM MEM SMMAX MEMMAX     MHz
  *   reasons I BITS                  why the clocks are held down, hexadecimal
  *   field I ID TYPE VALUE           one field value; TYPE as in nvmlValueType_t
@@ -32,7 +31,6 @@
  *
  * Build with -DWITHOUT_V3 for a driver that lacks the third version of the process list.
  */
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,22 +295,11 @@ int nvmlDeviceGetSamples(Device *device, int kind, unsigned long long since, int
     return filled ? SUCCESS : NOT_FOUND;
 }
 
-/* The n-th process of a `lane` line that lives; how much it uses. */
-static int living(Device *device, int n, unsigned *pid, unsigned long long *bytes) {
-    char rest[512];
-    for (int line = 0; find("lane", device->index, line, rest, sizeof rest); line++)
-        if (sscanf(rest, "%u %llu", pid, bytes) == 2 && !kill((pid_t)*pid, 0) && n-- == 0) return 1;
-    return 0;
-}
-
 static int memory(Device *device, uint64_t *total, uint64_t *reserved, uint64_t *free_, uint64_t *used) {
     char rest[512];
     unsigned long long t, r, f, u;
     if (!find("mem", device->index, 0, rest, sizeof rest)) return NOT_SUPPORTED;
     if (sscanf(rest, "%llu %llu %llu %llu", &t, &r, &f, &u) != 4) return NOT_SUPPORTED;
-    unsigned pid = 0;
-    unsigned long long bytes = 0;
-    for (int n = 0; living(device, n, &pid, &bytes); n++) u += bytes, f -= bytes;
     *total = t, *reserved = r, *free_ = f, *used = u;
     return SUCCESS;
 }
@@ -385,10 +372,6 @@ static int processes(const char *function, Device *device, unsigned *count, Proc
         list[filled].used = strcmp(bytes, "na") ? strtoull(bytes, NULL, 10) : NOT_TOLD;
         list[filled].instance = list[filled].compute = 0xFFFFFFFF;
     }
-    unsigned pid = 0;
-    unsigned long long used = 0;
-    for (int n = 0; living(device, n, &pid, &used); n++, filled++)
-        if (list && filled < room) list[filled] = (Process){pid, used, 0xFFFFFFFF, 0xFFFFFFFF};
     *count = filled;
     return filled > room ? INSUFFICIENT_SIZE : SUCCESS;
 }

@@ -9,11 +9,10 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
-from support.hosts import all_gone, read_pids, start_all_kinds
+from support.hosts import MONITOR, all_gone, read_pids, start_all_kinds
 from support.processes import gone
 from support.waiting import wait_for
 
@@ -25,7 +24,6 @@ from .clusters import Nodes
 
 pytestmark = [pytest.mark.ray, pytest.mark.process]
 
-MONITOR = Path(__file__).with_name("monitor.py")
 LATE_S = 30.0
 """What a busy machine may add; Ray itself notices what is silent after 65 s."""
 TOLD_S = 6.0
@@ -116,7 +114,7 @@ def test_a_lane_never_goes_on_with_another_gpu(cluster):
 def test_a_monitor_that_is_killed_leaves_nothing_on_the_node_and_prints_no_word_of_rays(cluster, how):
     address = cluster.add()
     before = {one.pid for one in cluster.processes(address)}
-    command = [sys.executable, str(MONITOR), f"ray:{address}"]
+    command = [sys.executable, str(MONITOR), "kinds", f"ray:{address}"]
     environment = {**os.environ, "RAY_ADDRESS": cluster.address}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

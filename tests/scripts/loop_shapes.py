@@ -156,20 +156,20 @@ class Net:
         return tf.reduce_mean(tf.square(self.model(x) - y))
 
 
-@shape(20, 20, 640, loss=True, epochs=2, epoch=2)
-def graph():
-    net, batches = Net(), data()
-    for _ in range(2):
+def train(net, batches, epochs=1):
+    for _ in range(epochs):
         for x, y in batches:
             net.step(x, y)
+
+
+@shape(20, 20, 640, loss=True, epochs=2, epoch=2)
+def graph():
+    train(Net(), data(), epochs=2)
 
 
 @shape(20, 20, 640, loss=True)
 def eager():
-    net, batches = Net(graph=False), data()
-    for _ in range(2):
-        for x, y in batches:
-            net.step(x, y)
+    train(Net(graph=False), data(), epochs=2)
 
 
 @shape(54, 54, 1920)
@@ -257,8 +257,7 @@ def validation_after_epochs():
     net, batches, held = Net(), data(), data(3)
     test = tf.function(net.test)
     for _ in range(2):
-        for x, y in batches:
-            net.step(x, y)
+        train(net, batches)
         for x, y in held:
             test(x, y)
 
@@ -288,47 +287,11 @@ def gan_in_one_function():
         both(x, y)
 
 
-@shape(5, 5, 320)
-def accumulation():
-    net = Net()
-    gradients = tf.function(net.gradients)
-    total = None
-    for number, (x, y) in enumerate(data()):
-        _, found = gradients(x, y)
-        total = found if total is None else [one + two for one, two in zip(total, found, strict=True)]
-        if number % 2:
-            net.optimizer.apply_gradients(zip(total, net.model.trainable_variables, strict=True))
-            total = None
-
-
 @shape(30, 30, 960)
 def constants():
     net, (x, y) = Net(), next(iter(data()))
     for _ in range(30):
         net.step(x, y)
-
-
-@shape(40, 40, 1280)
-def numpy_slices_and_a_validation_iterator():
-    net, held = Net(), iter(data(9, 16).repeat())
-    x = tf.ones((BATCH, 4))
-    for number in range(40):
-        net.step(x, x[:, :1])
-        if number % 10 == 5:
-            net.test(*next(held))
-
-
-@shape(20, unknown=["examples", "loss"])
-def loop_in_the_graph():
-    net, batches = Net(graph=False), data()
-
-    @tf.function
-    def epoch(batches):
-        for x, y in batches:
-            net.step(x, y)
-
-    for _ in range(2):
-        epoch(batches)
 
 
 @shape(20, 20, 640)
@@ -375,50 +338,12 @@ def train_on_batch():
             net.model.test_on_batch(x, y)
 
 
-@shape(10, 10, 320, loss=True)
-def assigned_eagerly():
-    weights, bias = tf.Variable(tf.ones((4, 1))), tf.Variable(0.0)
-    seen = tf.Variable(0)
-    for x, y in data():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(x @ weights + bias - y))
-        for variable, gradient in zip((weights, bias), tape.gradient(loss, (weights, bias)), strict=True):
-            variable.assign_sub(0.01 * gradient)
-        seen.assign_add(1)
-
-
-@shape(10, 10, 320, validated=1)
-def training_flag():
-    net = Net(graph=False)
-
-    @tf.function
-    def step(x, y, training):
-        return net.step(x, y) if training else net.test(x, y)
-
-    for x, y in data():
-        step(x, y, training=True)
-    for x, y in data(3):
-        step(x, y, training=False)
-
-
 @shape(10, 10, 320)
 def concrete_function():
     net, batches = Net(), data()
     x, y = next(iter(batches))
     step = net.step.get_concrete_function(x, y)
     for x, y in batches:
-        step(x, y)
-
-
-@shape(10, 10, 320, loss=False, unknown=["loss"])
-def xla_without_a_return_value():
-    net = Net(graph=False)
-
-    @tf.function(jit_compile=True)
-    def step(x, y):
-        net.step(x, y)
-
-    for x, y in data():
         step(x, y)
 
 
@@ -442,22 +367,6 @@ def a_loop_after_fit_that_evaluates():
             net.model.evaluate(data(), verbose=0)
 
 
-@shape(10, 10, 320, loss=False)
-def loss_scaling():
-    net = Net(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01)), graph=False)
-    for x, y in data():
-        net.step(x, y)
-
-
-@shape(30, 30, 960)
-def a_validation_iterator_that_stays():
-    net, batches, held = Net(), iter(data().repeat()), iter(data(4, 16).repeat())
-    for number in range(30):
-        net.step(*next(batches))
-        if number % 5 == 4:
-            net.test(*next(held))
-
-
 @shape(10, 20, 320)
 def two_datasets_with_an_update_each():
     one, two = Net(), Net()
@@ -465,24 +374,6 @@ def two_datasets_with_an_update_each():
     for x, y in data():
         one.step(x, y)
         two.step(*next(others))
-
-
-@shape(100, 100, 3200)
-def one_batch_for_ever():
-    net, batches = Net(), iter(data())
-    x, y = next(batches)
-    for _ in range(100):
-        net.step(x, y)
-
-
-@shape(12, 12, 384)
-def left_by_break():
-    net, batches = Net(), data()
-    for _ in range(3):
-        for number, (x, y) in enumerate(batches):
-            net.step(x, y)
-            if number == 3:
-                break
 
 
 @shape(10, 10, 320)
@@ -514,9 +405,7 @@ def tf_keras_loop():
         (True, tf_keras.optimizers.Adam(0.01)),
         (False, tf_keras.optimizers.legacy.SGD(0.01)),
     ):
-        net = Net(optimizer, graph, tf_keras)
-        for x, y in data():
-            net.step(x, y)
+        train(Net(optimizer, graph, tf_keras), data())
 
 
 @shape(10, 10, 320)
@@ -536,11 +425,8 @@ def a_step_that_returns_its_predictions_too():
 @shape(60, 80, 1920, phases=3)
 def phases():
     """Eager steps, those of a graph, and rounds of two optimizers, each in a line of its own."""
-    net, graph = Net(graph=False), Net()
-    for x, y in data(20):
-        net.step(x, y)
-    for x, y in data(20):
-        graph.step(x, y)
+    train(Net(graph=False), data(20))
+    train(Net(), data(20))
     one, two = Net(), Net()
     for x, y in data(20):
         one.step(x, y)

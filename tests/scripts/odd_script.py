@@ -21,11 +21,38 @@ import threading
 import time
 from collections.abc import Callable
 
-oddities, shapes = (argument.split(",") for argument in sys.argv[1:3])
 ENDS = {"exit-3": 3, "exit-text": "the script says so", "exit-true": True}
 ROWS, BATCH = 70, 16
 SHAPES: dict[str, Callable[[], object]] = {}
-ODDITIES: dict[str, Callable[[], object]] = {}
+ODDITIES: dict[str, Callable[[], object]] = {
+    "low_recursion_limit": lambda: sys.setrecursionlimit(900),
+    "traces": lambda: sys.settrace(lambda *_: None),
+    "profiles": lambda: sys.setprofile(lambda *_: None),
+    "no_collector": gc.disable,
+    "eager_collector": lambda: gc.set_threshold(300),
+    "frozen_collector": gc.freeze,
+    "ignores_pipes": lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL),
+    "exit_handler_fails": lambda: atexit.register(lambda: 1 / 0),
+    "umask": lambda: os.umask(0o077),
+}
+"""What a process does before TensorFlow is loaded."""
+AFTER_IMPORT: dict[str, Callable[[], object]] = {
+    "deterministic": lambda: tf.config.experimental.enable_op_determinism(),
+    "functions_run_eagerly": lambda: tf.config.run_functions_eagerly(True),
+    "logs_placement": lambda: tf.debugging.set_log_device_placement(True),
+    "mixed_precision": lambda: keras.mixed_precision.set_global_policy("mixed_bfloat16"),
+    "numeric_checks": lambda: tf.debugging.enable_check_numerics(),
+    "debugs_datasets": lambda: tf.data.experimental.enable_debug_mode(),
+}
+AT_THE_END: dict[str, Callable[[], object]] = {
+    "counts_threads": lambda: print("threads", sorted(thread.name for thread in threading.enumerate())),
+    "joins_threads": lambda: [
+        one.join() for one in threading.enumerate() if one is not threading.current_thread()
+    ],
+    "dumps_stacks": lambda: faulthandler.dump_traceback(open(os.devnull, "w"), all_threads=True),  # noqa: SIM115
+}
+before: list[Callable[[], object]] = []
+between: list[Callable[[], object]] = []
 
 
 def shape(run):
@@ -43,9 +70,12 @@ def oddity(run):
 
 @oddity
 def closes_descriptors():
-    os.closerange(3, 256)
-    global kept
-    kept = [open(f"own{number}.bin", "wb") for number in range(40)]  # noqa: SIM115 - they take the numbers
+    def close():
+        os.closerange(3, 256)
+        global kept
+        kept = [open(f"own{number}.bin", "wb") for number in range(40)]  # noqa: SIM115 - they take the numbers
+
+    between.insert(0, close)
 
 
 @oddity
@@ -60,33 +90,8 @@ def redirects_output():
 
 
 @oddity
-def low_recursion_limit():
-    sys.setrecursionlimit(900)
-
-
-@oddity
-def traces():
-    sys.settrace(lambda *_: None)
-
-
-@oddity
-def profiles():
-    sys.setprofile(lambda *_: None)
-
-
-@oddity
-def no_collector():
-    gc.disable()
-
-
-@oddity
-def eager_collector():
-    gc.set_threshold(300)
-
-
-@oddity
-def frozen_collector():
-    gc.freeze()
+def own_hook_for_errors():
+    sys.excepthook = lambda kind, error, trace: print("hook", kind.__name__, error)
 
 
 @oddity
@@ -99,19 +104,9 @@ def handles_signals():
 
 
 @oddity
-def ignores_pipes():
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-
-@oddity
 def exit_handlers():
     for number in range(3):
         atexit.register(print, "exit handler", number, flush=True)
-
-
-@oddity
-def exit_handler_fails():
-    atexit.register(lambda: 1 / 0)
 
 
 @oddity
@@ -146,71 +141,6 @@ def many_threads():
         threading.Thread(target=stop.wait, daemon=True).start()
     atexit.register(stop.set)
 
-
-@oddity
-def counts_threads():
-    at_end.append(lambda: print("threads", sorted(thread.name for thread in threading.enumerate())))
-
-
-@oddity
-def joins_threads():
-    def join():
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread():
-                thread.join()
-
-    at_end.append(join)
-
-
-@oddity
-def dumps_stacks():
-    at_end.append(lambda: faulthandler.dump_traceback(open(os.devnull, "w"), all_threads=True))  # noqa: SIM115
-
-
-@oddity
-def own_hook_for_errors():
-    sys.excepthook = lambda kind, error, trace: print("hook", kind.__name__, error)
-
-
-@oddity
-def umask():
-    os.umask(0o077)
-
-
-@oddity
-def deterministic():
-    after_import.append(lambda: tf.config.experimental.enable_op_determinism())
-
-
-@oddity
-def functions_run_eagerly():
-    after_import.append(lambda: tf.config.run_functions_eagerly(True))
-
-
-@oddity
-def logs_placement():
-    after_import.append(lambda: tf.debugging.set_log_device_placement(True))
-
-
-@oddity
-def mixed_precision():
-    after_import.append(lambda: keras.mixed_precision.set_global_policy("mixed_bfloat16"))
-
-
-@oddity
-def numeric_checks():
-    after_import.append(lambda: tf.debugging.enable_check_numerics())
-
-
-@oddity
-def debugs_datasets():
-    after_import.append(lambda: tf.data.experimental.enable_debug_mode())
-
-
-before: list[Callable[[], object]] = []
-between: list[Callable[[], object]] = []
-after_import: list[Callable[[], object]] = []
-at_end: list[Callable[[], object]] = []
 
 # ---------------------------------------------------------------- shapes of a training
 
@@ -692,24 +622,27 @@ def train(name):
 
 
 if __name__ == "__main__":
-    started = [ODDITIES[name] for name in oddities if name in ODDITIES]
-    late = [each for each in started if each.__name__ == "closes_descriptors"]
-    for each in started:
-        if each not in late:
-            each()
+    oddities, shapes = (argument.split(",") for argument in sys.argv[1:3])
+    for name in oddities:
+        if name in ODDITIES:
+            ODDITIES[name]()
     import keras
     import numpy as np
     import tensorflow as tf
 
-    for each in (*after_import, *before):
+    for name in oddities:
+        if name in AFTER_IMPORT:
+            AFTER_IMPORT[name]()
+    for each in before:
         each()
     for number, name in enumerate(shapes):
         train(name)
         if number == 0:
-            for each in (*late, *between):
+            for each in between:
                 each()
-    for each in at_end:
-        each()
+    for name in oddities:
+        if name in AT_THE_END:
+            AT_THE_END[name]()
     print("the end", flush=True)
     if "raises" in oddities:
         raise RuntimeError("the script's own error")

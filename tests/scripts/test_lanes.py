@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tfmon import report
-from tfmon.model.events import LanePrinted, LaneStarted
+from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
@@ -274,21 +274,6 @@ def test_one_that_somebody_else_stops_is_told_so_at_once_until_it_goes_on(watch,
     race.until(lambda: race.lane.not_measured["stopped"] == "", "it goes on")
 
 
-def test_after_its_end_no_knob_starts_it_again(watch, script):
-    race = watch(script(LOOP + f"report.knob('width', 4)\ntrain({WARM})"))
-    output(race)
-    race.lanes.set_knob(race.name, "width", 8)
-    race.lanes.stop()
-    assert len(race.of(LaneStarted)) == 1
-
-
-def test_it_has_no_terminal_whose_keys_it_could_take(watch, script):
-    text = "import getpass, os\nprint(os.getsid(0) == os.getpid(), flush=True)\ngetpass.getpass()"
-    race = watch(script(text))
-    assert output(race).splitlines()[0] == "True"
-    assert "EOFError" in race.lane.trouble.message and "no standard input" in race.lane.trouble.hint
-
-
 def test_it_reports_its_stacks_and_its_signals_stay_its_own(watch, script):
     hangs = """
 import signal
@@ -378,12 +363,23 @@ def register_optimizer_step_post_hook(hook):
 """
 
 
-def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, script, tmp_path):
+@pytest.fixture
+def torch(tmp_path):
+    """A module in the place of PyTorch, beside the script."""
     folder = tmp_path / "torch" / "optim"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").write_text("from torch import optim\n")
     (folder / "__init__.py").write_text("from torch.optim import optimizer\n")
     (folder / "optimizer.py").write_text(TORCH)
+
+
+@pytest.mark.parametrize(("hooks", "count"), [("on", "1"), ("off", "0")])
+def test_hooks_that_are_switched_off_are_not_there(watch, script, torch, hooks, count):
+    text = "import torch\nprint(len(torch.optim.optimizer.hooks))"
+    assert output(watch(script(text), environment={"TFMON_HOOKS": hooks})) == count
+
+
+def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, script, torch, tmp_path):
     told = tmp_path / "told"
     waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
     race = watch(script(f"import os, torch, time\ntorch.optim.optimizer.Optimizer().step()\n{waits}"))

@@ -20,12 +20,11 @@ pytestmark = [pytest.mark.tensorflow]
 
 HERE = Path(__file__).parent
 NAMES = re.findall(r"^@shape\(.*\)\ndef (\w+)", (HERE / "loop_shapes.py").read_text(), re.MULTILINE)
-LEAST_SHAPES = 34
 LEAST_BUNDLED = 30
 LOOPS, PARTS = 408, 8
 LEAST_EXACT = 0.9
-MAY_BE_UNKNOWN = {"accumulates", "predicts", "tensor flag"}
-"""Optimizers that add gradients up, and a model of another thread: whether a step ended may not be known."""
+MAY_BE_UNKNOWN = {"accumulates", "predicts", "tensor flag", "epoch"}
+"""Optimizers that add gradients up, a model of another thread, a loop in the graph: a figure may not be known."""
 ALL = bool(os.environ.get("TFMON_LOOPS"))
 
 
@@ -62,10 +61,6 @@ def test_a_loop_is_counted_exactly(counted, name):
 def test_steps_that_are_alike_were_told_together(counted):
     assert sum(found["bundled"] for _, found in counted.values()) > LEAST_BUNDLED
     assert counted["eager"][1]["bundled"]
-
-
-def test_no_shape_is_missing():
-    assert len(NAMES) >= LEAST_SHAPES
 
 
 # ---------------------------------------------------------------- drawn loops

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.process
@@ -70,13 +71,6 @@ def watched(
     for monitor in started:
         monitor.kill()
         monitor.wait()
-
-
-def gone(process: psutil.Process) -> bool:
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 WATCH = ("watch", "--headless", "--no-record", "--")

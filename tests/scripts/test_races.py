@@ -29,19 +29,6 @@ for step in range({STEPS}):
 """
 """A step takes 3 ms or longer, so all of them need several
 slices of 0.2 s, however slow the machine is."""
-PRINTS = """
-import time
-from tfmon import report
-line = "x" * 99_999
-for step in range(1_000):
-    print(line)
-    report.step(examples=4, loss=1.0)
-time.sleep(0.7)
-for step in range(300):
-    time.sleep(0.002)
-    report.step(examples=4, loss=1.0)
-print("the last word", flush=True)
-"""
 
 
 @pytest.fixture
@@ -88,10 +75,3 @@ def test_lanes_in_slices_train_every_step_and_the_replay_says_the_same(race, run
     assert compared.returncode == 0, compared.stderr
     assert [lane["second"] for lane in json.loads(compared.stdout)["lanes"]] == ["cpu #1", "cpu #2"]
     assert "rate" in run("diff", "one.jsonl", "two.jsonl").stdout
-
-
-def test_100_megabytes_of_output_delay_nothing(race):
-    done = race(PRINTS, "--lane", "cpu", "--no-record")
-    assert done.returncode == 0, done.stderr
-    (lane,) = json.loads(done.stdout)["lanes"]
-    assert (lane["state"], lane["steps"]) == ("finished", 1_300)

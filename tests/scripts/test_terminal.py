@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.processes import gone as ended
 from support.waiting import wait_for
 
 pytest.importorskip("pexpect")
@@ -90,16 +91,12 @@ def test_it_trains_on_and_is_recorded_when_the_terminal_is_gone(watched, how, la
     wait_for(
         lambda: str(Path(f"/proc/{monitor.pid}/fd/1").readlink()) == os.devnull, what="it let go of the terminal"
     )
-    assert not gone_now(monitor)
+    assert not ended(monitor)
     Path("enough").touch()
     wait_for(lambda: Path("done").exists(), what="the end of the training")
     assert gone([monitor])
     assert Path("began").read_text() == "x" * max(1, len(lanes) // 2)
     assert ended_lanes(Path("run.jsonl.gz")) == max(1, len(lanes) // 2)
-
-
-def gone_now(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def ended_lanes(recording: Path) -> int:

@@ -5,7 +5,7 @@ FAKE_SSH in the environment says how it behaves, as a JSON object:
 `exit`, `says`: ends at once with this code and these words on stderr.
 `notice`: said on stderr first. `banner`: printed by the login shell first.
 `home`, `path`, `environment`: HOME, PATH and more variables there.
-`delay_s`: each way. `halves`: bytes come three at a time. `log`: a file that gets the arguments.
+`halves`: bytes come three at a time. `log`: a file that gets the arguments.
 `stall`, `cut`: a file; while the first is there, nothing goes through, and with the second the link ends.
 `hosts`: the same for single hosts, by name.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import select
 import subprocess
 import sys
@@ -45,7 +44,7 @@ def main() -> None:
         print(behaviour["notice"], file=sys.stderr, flush=True)
     if "banner" in behaviour:
         os.write(1, behaviour["banner"].encode())
-    if not {"delay_s", "halves", "stall", "cut"} & set(behaviour):
+    if not {"halves", "stall", "cut"} & set(behaviour):
         os.execve("/bin/sh", ["sh", "-c", login], environment)
     pipe = subprocess.PIPE
     shell_words = ["/bin/sh", "-c", login]
@@ -57,39 +56,24 @@ def main() -> None:
 
 
 def carry(source: int, target: int, behaviour: dict) -> None:
-    """Carry bytes from one descriptor to another, as slowly and as torn as the link is said to be."""
-    waiting: queue.Queue[tuple[float, bytes]] = queue.Queue()
-    delay_s = behaviour.get("delay_s", 0.0)
+    """Carry bytes from one descriptor to another, as torn as the link is said to be."""
     halves, stall, cut = (behaviour.get(name) for name in ("halves", "stall", "cut"))
-
-    def write() -> None:
-        while True:
-            due_s, chunk = waiting.get()
-            time.sleep(max(0.0, due_s - time.monotonic()))
-            while stall and Path(stall).exists():
-                time.sleep(0.01)
-            try:
-                while chunk:
-                    chunk = chunk[os.write(target, chunk[: 3 if halves else len(chunk)]) :]
-            except OSError:
-                return
-            if due_s < 0:
-                os.close(target)
-                return
-
-    writer = threading.Thread(target=write, daemon=True)
-    writer.start()
     while True:
         if cut and Path(cut).exists():
             os._exit(255)
         if not select.select([source], [], [], 0.02)[0]:
             continue
         chunk = os.read(source, 4096)
+        while stall and Path(stall).exists():
+            time.sleep(0.01)
         if not chunk:
-            waiting.put((-1.0, b""))
-            writer.join()
+            os.close(target)
             return
-        waiting.put((time.monotonic() + delay_s, chunk))
+        try:
+            while chunk:
+                chunk = chunk[os.write(target, chunk[: 3 if halves else len(chunk)]) :]
+        except OSError:
+            return
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import psutil
 
 
-def gone(pid: int) -> bool:
+def gone(process: int | psutil.Process) -> bool:
     """Whether a process has ended; one that is dead and not yet reaped by init counts."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        known = psutil.Process(process) if isinstance(process, int) else process
+        return not known.is_running() or known.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 

@@ -20,7 +20,7 @@ class FakeRace:
         self.quiet = False
         self.spare_loads = 0
         self.renewals = 0
-        self.slice_of = ""
+        self.slice_of = self.beside = ""
         self.said_paused: list[str] = []
         self.now_s = 100.0
         self.computing = True
@@ -89,14 +89,55 @@ def race():
 
 @pytest.fixture
 def begin(race):
-    """Start a race of which some lanes are ready, all if not said; the first requests are taken."""
+    """Start a race, with a space between lanes of two machines; all are ready if not said."""
 
-    def start(lanes: str = "AB", mode: str = TURNS, ready: str | None = None, machines=None) -> Scheduler:
+    def start(lanes: str = "AB", mode: str = TURNS, ready: str | None = None) -> Scheduler:
+        machines = {lane: number for number, some in enumerate(lanes.split()) for lane in some}
         scheduler = Scheduler(race, race, lambda: round(race.now_s * 1e9))
-        scheduler.begin(lanes, mode, 0.5, machines)
-        for lane in lanes if ready is None else ready:
+        scheduler.begin("".join(machines), mode, 0.5, machines if " " in lanes else None)
+        for lane in machines if ready is None else ready:
             scheduler.ready(lane)
         race.taken()
         return scheduler
 
     return start
+
+
+def after(race: FakeRace, scheduler: Scheduler, seconds: float) -> None:
+    """Let time pass, and have the scheduler look twice a second."""
+    for _ in range(round(2 * seconds)):
+        race.now_s += 0.5
+        scheduler.check()
+
+
+def play(race: FakeRace, scheduler: Scheduler, script: str) -> None:
+    """Play a script of lines such as `pause A, idle A -> B1; slice B; suspended A`, and check what each expects.
+
+    Before the arrow: methods of the scheduler with their arguments, `-` for none; `after SECONDS`; or an attribute
+    of the race with its value. Behind it: the requests that are sent, `*` for any; then what is known of the race.
+    """
+    for line in filter(None, map(str.strip, script.splitlines())):
+        actions, _, expected = line.partition("->")
+        answer: object = None
+        for name, *arguments in (action.split() for action in actions.split(",") if action.strip()):
+            values = [float(one) if one[0].isdigit() else one.strip("-") for one in arguments]
+            if name == "after":
+                after(race, scheduler, float(arguments[0]))
+            elif hasattr(scheduler, name):
+                answer = getattr(scheduler, name)(*values)
+            else:
+                setattr(race, name, values[0])
+        requests, *facts = (part.strip() for part in expected.split(";"))
+        assert requests in ("*", taken := race.taken()), f"{line}: {taken}"
+        known = {
+            "slice": race.slice_of,
+            "beside": race.beside,
+            "suspended": "".join(sorted(race.suspended)),
+            "paused": "".join(race.said_paused),
+            "starts": race.starts,
+            "quiet": race.quiet,
+            "renewals": race.renewals,
+            "answer": answer,
+        }
+        for name, value in (fact.split() for fact in facts):
+            assert str(known[name]) == value.strip("-"), f"{line}: {name} {known[name]}"

@@ -8,12 +8,14 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pexpect
 import psutil
 import pyte
 from ptyprocess import PtyProcessError
 
+from support.processes import gone as ended
 from support.waiting import PATIENCE_S, wait_for
 
 COLUMNS, ROWS = 120, 36
@@ -23,13 +25,6 @@ RESTORED = ("\x1b[?1049l", "\x1b[?25h")
 
 def gone(processes: list[psutil.Process]) -> bool:
     """Return True once all processes have ended; a busy machine may take its time for it."""
-
-    def ended(process: psutil.Process) -> bool:
-        try:
-            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return True
-
     wait_for(lambda: all(map(ended, processes)), what="all have ended")
     return True
 
@@ -48,13 +43,24 @@ def terminal_environment(**environment: str) -> dict[str, str]:
 class Terminal:
     """A program, tfmon if not said otherwise, in an emulated terminal."""
 
-    def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "tfmon"), **environment: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        program: Sequence[str] = ("-m", "tfmon"),
+        folder: Path | None = None,
+        **environment: str,
+    ) -> None:
         self.screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.Stream(self.screen)
         self.raw = self._begun = ""
+        self.most, self.taken = 65_536, 0
+        """How many bytes are read at once, at most, and how many were."""
+        self.looks = True
+        """False: what is written is counted, and not read."""
         self.process = pexpect.spawn(
             sys.executable,
             [*program, *arguments],
+            cwd=folder,
             dimensions=(ROWS, COLUMNS),
             env=terminal_environment(**environment),
             encoding="utf-8",
@@ -64,14 +70,21 @@ class Terminal:
     def read(self) -> str:
         """Take in what was written since, and return the screen."""
         try:
-            text = self.process.read_nonblocking(65_536, timeout=0.05)
+            text = self.process.read_nonblocking(self.most, timeout=0.05)
         except (pexpect.TIMEOUT, pexpect.EOF):
             text = ""
+        self.taken += len(text.encode(errors="replace"))
+        if not self.looks:
+            return ""
         self.raw += text
         # pyte does not know the private form of `CSI u`, by which Textual asks for key reports; it may come cut.
         text = self._begun + text
         self._begun = re.search(r"(\x1b(\[[<>=?]?[0-9;]*)?)?$", text)[0]
         self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text.removesuffix(self._begun)))
+        return self.text()
+
+    def text(self) -> str:
+        """Return the screen as it is."""
         return "\n".join(self.screen.display)
 
     def wait_for(self, shown: Callable[[str], object], timeout_s: float = PATIENCE_S) -> str:

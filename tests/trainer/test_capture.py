@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,20 +37,6 @@ def data(shape: tuple[int, ...], examples: int = 512) -> tuple[Any, Any]:
 def dense(tf: Any) -> Any:
     layers = tf.keras.layers
     return tf.keras.Sequential([tf.keras.Input((32,)), layers.Dense(64, activation="relu"), layers.Dense(10)])
-
-
-def conv(tf: Any) -> Any:
-    layers = tf.keras.layers
-    return tf.keras.Sequential(
-        [
-            tf.keras.Input((28, 28, 1)),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.Conv2D(64, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(10),
-        ]
-    )
 
 
 def training(tf: Any, model: Any) -> Callable[..., Any]:
@@ -182,58 +166,6 @@ class TestVerdicts:
         assert 5 * profile.call.compile_ns > profile.compiles[0].cost_ns > 1e6
         assert not isinstance(profile.ops, Missing)
         adding_up(profile)
-
-
-class TestAgainstTensorFlow:
-    """TensorFlow's own reader is private, and no part of what tfmon uses: where it is there, it must agree."""
-
-    @pytest.mark.parametrize(("model", "shape", "size"), [(dense, (32,), 10), (conv, (28, 28, 1), 32)])
-    def test_self_times_of_the_top_operations_are_equal(
-        self, tf: Any, capture: Capture, model: Any, shape: tuple[int, ...], size: int, tmp_path: Path
-    ) -> None:
-        step, batches = tf.function(training(tf, model(tf))), batches_of(tf, data(shape), size)
-        equal: set[tuple[str, str]] = set()
-        for _ in range(CALM_MOMENTS):
-            equal |= self.equal_times(take(capture, step, batches, steps=5), tmp_path)
-            if len(equal) >= 8:
-                break
-        assert len(equal) >= 8, equal
-
-    def equal_times(self, path: Path, tmp_path: Path) -> set[tuple[str, str]]:
-        """Return which of the first ten times are the table's; none may be above it."""
-        profile = read_profile(path)
-        table = tensorflows_table(path, tmp_path)
-        assert len(profile.ops.top) == 10
-        # A convolution that hands its work to another thread shows there once more when the machine is busy; the
-        # table then counts it twice, and has more than ran.
-        ours = {(op.kind, op.name): 5 * op.self_ns / 1e3 for op in profile.ops.top}
-        equal = {key for key, time_us in ours.items() if time_us == pytest.approx(table[key], rel=1e-6, abs=0.002)}
-        assert all(time_us <= table[key] + 0.002 for key, time_us in ours.items())
-        return equal
-
-
-def tensorflows_table(path: Path, folder: Path) -> dict[tuple[str, str], float]:
-    """Return the self times in microseconds, by type and name, that TensorFlow's own reader finds."""
-    internal = "tensorflow.python.profiler.internal"
-    for name in ("_pywrap_profiler_plugin", "_pywrap_profiler"):
-        try:
-            convert = importlib.import_module(f"{internal}.{name}").xspace_to_tools_data
-            break
-        except (ImportError, AttributeError):
-            continue
-    else:
-        pytest.skip("this TensorFlow has no reader of its own")
-    copy = folder / "copy" / path.name  # the reader leaves files beside it
-    copy.parent.mkdir()
-    copy.write_bytes(path.read_bytes())
-    answer, fine = convert([str(copy)], "framework_op_stats")
-    assert fine
-    if not answer.startswith(b"["):
-        pytest.skip("this TensorFlow answers with a protobuf")
-    table = json.loads(answer)[0]  # tables of Google's charts; the first one includes idle time
-    names = [column["id"] for column in table["cols"]]
-    rows = [dict(zip(names, (cell["v"] for cell in row["c"]), strict=True)) for row in table["rows"]]
-    return {(row["type"], row["operation"]): float(row["total_self_time"]) for row in rows}
 
 
 class TestCapture:

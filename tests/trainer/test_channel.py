@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.processes import gone
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.model.codec import decode_event, encode_message
@@ -186,10 +187,6 @@ def monitor() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
     for each in started:
         each.kill()
         each.communicate()
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.process

@@ -134,11 +134,6 @@ def test_data_that_cannot_be_trained_on_are_refused_in_a_line(
     assert said.startswith((f"{path.name}:{line}: `data`", f"{path.name}: ValueError: Input 0"))
 
 
-def test_data_that_are_missing_are_said_to_be_missing(tf: Any, scenario_file: Write) -> None:
-    path = scenario_file(HEAD.replace("def data", "def dates"))
-    assert failure(path).message.startswith(f"{path.name}: `data` is missing")
-
-
 def test_a_model_that_is_not_compiled_is_refused(tf: Any, scenario_file: Write) -> None:
     path = scenario_file(HEAD.replace('model.compile("sgd", "mse")', "pass"))
     assert failure(path).message == (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, SliceEnded, Window
+from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import step_clock
@@ -252,28 +252,6 @@ def test_a_knob_takes_effect_at_a_step_boundary(running: Start, knob: str, value
 
 
 # ---------------------------------------------------------------- slices
-
-
-def test_a_slice_lasts_as_long_as_requested_and_then_the_lane_is_paused(running: Start) -> None:
-    step = Steps()
-    loop = running(step)
-    loop.until_ready()
-    warm_up = len(step.batches)
-    began_ns = loop.tell(RunSlice(round=3, seconds=0.4))
-    ended = loop.until_event(SliceEnded)
-    windows = loop.windows
-    assert ended.round == 3
-    assert ended.at_ns - began_ns >= 0.4e9
-    assert ended.at_ns == windows[-1].at_ns
-    assert all(window.round == 3 for window in windows)
-    check_continuity(windows)
-    assert len(step.batches) - warm_up == windows[-1].step
-    loop.tell(RunSlice(round=4, seconds=0.3))
-    loop.until_event(SliceEnded, lambda event: event.round == 4)
-    for number in (3, 4):
-        first, *rest = [window for window in loop.windows if window.round == number]
-        assert SLICE_START in first.marks
-        assert rest and all(SLICE_START not in window.marks for window in rest)
 
 
 def test_requests_at_once_are_applied_in_their_order_and_a_failed_one_leaves_nothing(running: Start) -> None:

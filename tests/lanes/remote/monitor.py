@@ -1,4 +1,4 @@
-"""A monitor with lanes on a host, to be killed or stopped: argv says with which lanes.
+"""A monitor with lanes on a host, to be killed or stopped: argv says with which lanes, and on which node of Ray.
 
 IMPATIENT: a file; while it is there, the agent takes 3 s of silence for a loss, and otherwise none.
 """
@@ -18,12 +18,15 @@ from support.hosts import Linked, agents_code, be_patient, start_all_kinds
 
 from tfmon.lanes.remote import wire
 from tfmon.lanes.remote.host import Host
+from tfmon.lanes.remote.ray import RayCluster
 from tfmon.lanes.suspend import Suspender, suspend_with
 
-be_patient(pytest.MonkeyPatch())
+if len(sys.argv) == 2:
+    be_patient(pytest.MonkeyPatch())
 if "IMPATIENT" in os.environ:
     wire.packed = agents_code("> SILENCE_S", f"> (3.0 if Path({os.environ['IMPATIENT']!r}).exists() else 1e9)")
-link = Linked(Host(os.environ.get("HOST", "gpu2"), python=sys.executable))
+cluster = RayCluster(os.environ["RAY_ADDRESS"]) if len(sys.argv) > 2 else None
+link = Linked(cluster.host(sys.argv[2]) if cluster else Host("gpu2", python=sys.executable))
 link.ensure()
 if sys.argv[1] == "kinds":
     children = start_all_kinds(link)

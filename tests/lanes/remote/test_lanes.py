@@ -11,7 +11,6 @@ import pytest
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.errors import TfmonError
 from tfmon.lanes.launch import ProcessLauncher, yield_to_lanes
 from tfmon.model.events import HostConnected, HostConnecting
 from tfmon.model.lane_events import PhaseEntered, Profiled
@@ -113,12 +112,6 @@ def test_the_monitor_suspends_all_lanes_with_itself_and_only_continues_those_tha
     link.continue_with_monitor()
     wait_for(lambda: not suspended(one.pid), what="one goes on")
     assert suspended(other.pid)
-
-
-def test_a_question_that_the_agent_cannot_answer_is_an_error_with_the_host_in_it(ssh):
-    link = ssh.connect()
-    with pytest.raises(TfmonError, match=r"gpu2: .*no such question"):
-        link.ask("no such question")
 
 
 def test_lanes_there_do_not_inherit_the_priority_of_a_monitor_that_yields(ssh):

@@ -16,7 +16,6 @@ from tfmon.model.events import Interrupted
 from tfmon.model.readings import ClockReason, GpuFault, GpuSample, HostSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import choose_probes
 
 GPU = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", physical_gpu=3, power_limit_w=700.0)
 SAMPLE = replace(
@@ -66,12 +65,3 @@ def test_only_samples_are_taken_and_what_a_newer_agent_adds_is_ignored():
     for line in (encode(Interrupted(at_ns=1, reason="no")), b"{}", b"\xff", b'{"type":"HostSample"}'):
         with pytest.raises(CodecError):
             decode(line, "gpu2")
-
-
-@pytest.mark.parametrize(
-    ("uuids", "names"),
-    [((), ["host"]), (("GPU-1", "MIG-2"), ["host", "nvidia"]), (("apple-gpu-0",), ["host", "apple"])],
-)
-def test_a_machine_has_the_probes_of_its_gpus(uuids, names):
-    gpus = [replace(GPU, uuid=uuid) for uuid in uuids]
-    assert [probe.name for probe in choose_probes(dict, gpus)] == names
