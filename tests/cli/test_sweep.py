@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.hosts import FakeSsh
-from support.waiting import wait_for
 
 from tfmon.recordings import sweeps
 
 FASTER = "batch_size=16:1.2 batch_size=64:1.6 batch_size=128:1.4"
 GRID = ("small-dense", "--over", "batch_size=16,64,128,4000", "--slice", "0.2", "--headless")
-FAKE = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 
 
 @pytest.mark.process
@@ -77,32 +72,6 @@ def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted
 
 
 @pytest.mark.process
-def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTER", FASTER)
-    file = tmp_path / "night.sweep"
-    command = [sys.executable, str(FAKE), "sweep", *GRID, "--all", "--until-ci", "5%", "--record", str(file)]
-    path = {"PYTHONPATH": os.pathsep.join((str(FAKE.parents[2]), str(FAKE.parents[1])))}
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, env={**os.environ, **path}, start_new_session=True, **quiet) as monitor:
-
-        def half_way() -> bool:
-            return (
-                file.exists() and b"VisitEnded" in (data := file.read_bytes()) and data.count(b"PairMeasured") > 4
-            )
-
-        wait_for(half_way, what="half of it")
-        os.kill(monitor.pid, signal.SIGKILL)
-    kept = sweeps.read(file).combinations
-    done = tfmon("sweep", "small-dense", "--resume", file, "--json")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    assert found["best"] == {"cpu": {"batch_size": 64}}
-    for before, now in zip(kept, sweeps.read(file).combinations, strict=True):
-        assert now.pairs[: len(before.pairs)] == before.pairs
-    assert json.loads(done.out)["settled"] == 4
-
-
-@pytest.mark.process
 def test_the_number_of_gpus_is_swept_with_the_idlest_of_each_number_and_too_many_are_refused(
     tfmon, scripted, tmp_path, monkeypatch
 ):
@@ -159,19 +128,6 @@ def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_pat
     found = json.loads(done.out)
     assert found["best"] == {"cpu": {"batch_size": 64}}
     assert {one["place"] for one in found["combinations"]} == {"cpu", "gpu2/cpu"}
-
-
-@pytest.mark.tensorflow
-def test_logical_devices_of_the_cpu_are_swept_as_gpus_are(tfmon, tmp_path):
-    words = ("--over", "cpus=1,2", "--over", "batch_size=1,64", "--slice", "0.2", "--until-ci", "30%")
-    done = tfmon("sweep", "small-dense", *words, "--limit", "20", "--json", "--record", tmp_path / "x.sweep")
-    assert done.code == 0, done.err
-    found = json.loads(done.out)
-    rows = {(one["settings"]["cpus"], one["settings"]["batch_size"]): one for one in found["combinations"]}
-    assert rows[2, 64]["pairs"] >= 5 and rows[2, 64]["ratio"] > 0
-    assert rows[2, 64]["place"] == "cpu"
-    assert rows[1, 64]["memory_bytes"] > 1e8 and rows[1, 64]["examples_per_s"] > 0
-    assert rows[2, 1]["state"] == "refused" and "too small for 2 devices" in rows[2, 1]["reason"]
 
 
 SCRIPT = """

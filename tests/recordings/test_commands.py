@@ -98,14 +98,6 @@ def windows_in(folder: Path) -> int:
 
 
 class TestRaces:
-    @pytest.mark.tensorflow
-    def test_a_replay_ends_with_the_figures_of_the_race_to_the_digit(self, run, folder):
-        live = finished(*RACE, "--seconds", "3", "--slice", "0.2", "--json", program=("-m", "tfmon"))
-        result = json.loads(live)
-        assert result["lanes"][0]["steps"] > 0
-        assert (Path(result["recording"]).parent, result["recording_stopped"]) == (folder, None)
-        assert run("replay", "last", "--json").stdout == live
-
     @pytest.mark.process
     def test_the_replay_of_an_interrupted_race_says_so_too(self, folder, run):
         with started(*RACE, "--json", "--seconds", "600") as process:
@@ -134,9 +126,6 @@ class TestRaces:
         assert not folder.exists()
         file = tmp_path / "mine.jsonl.gz"
         assert (f"recorded in {file}" in out) is file.exists() is ("--record" in words)
-
-    def test_a_race_that_is_recorded_and_not_recorded_is_refused(self, run):
-        run("race", "--headless", "--record", "a", "--no-record").fails_with("exclude each other")
 
 
 class TestReplay:
@@ -203,16 +192,6 @@ class TestLists:
         assert json.loads(run("export", "last", "--json").stdout)["result"]["scenario"] == "small-dense"
         assert run("export", "last", "--json", "-o", "out.json").returncode == 0
         assert len(json.loads((tmp_path / "out.json").read_text())["samples"]) > 10
-
-    @pytest.mark.process
-    def test_exporting_never_loads_tensorflow(self, folder, tmp_path):
-        words = ("-X", "importtime", "-m", "tfmon")
-        with started(
-            "export", str(RECORDED), "--json", "-o", str(tmp_path / "out.json"), program=words
-        ) as process:
-            _, err = process.communicate()
-        loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
-        assert "tfmon" in loaded and not loaded & {"tensorflow", "keras"}
 
     def test_nothing_is_recorded_yet(self, run):
         assert "no race was recorded" in run("runs").stdout

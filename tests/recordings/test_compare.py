@@ -15,7 +15,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.recordings.compare import compare
 from tfmon.recordings.figures import RaceFigures
 from tfmon.recordings.reader import Recording
-from tfmon.reports.diff import to_json, to_text
+from tfmon.reports.diff import to_text
 
 
 @pytest.fixture(scope="module")
@@ -124,16 +124,6 @@ def test_a_gpu_that_was_not_requested_makes_no_other_machine(header, why, named)
     without = replace(CPU_MACHINE, no_gpu="no NVIDIA driver")
     sides = [side(header, raced(machine=one)) for one in (without, replace(CPU_MACHINE, no_gpu=why))]
     assert ("no_gpu" in [one.what for one in compare(*sides).differences]) is named
-
-
-def test_the_json_says_the_same(header):
-    found = compare(side(header, raced()), side(header, raced((9_000, 2_420)), "two", tfmon="9.9"))
-    told = to_json(found)
-    change = found.lanes[0].change
-    assert told["lanes"][0]["ratio"] == change.ratio
-    assert told["lanes"][0]["ratio_ci95"] == [change.low, change.high]
-    assert told["differences"] == [{"about": "versions", "what": "tfmon", "first": header.tfmon, "second": "9.9"}]
-    assert (told["first"]["id"], told["second"]["id"]) == ("one", "two")
 
 
 def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):

@@ -373,25 +373,6 @@ async def test_ctrl_z_suspends_or_says_why_not():
 # ---------------------------------------------------------------- colours
 
 
-async def test_no_color_takes_every_colour_out_and_an_empty_one_does_not(monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "")
-    app = app_of(racing_demo())
-    assert not app.no_color and app.theme == "textual-dark"
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = app_of(racing_demo())
-    async with app.run_test(size=(80, 24)):
-        assert app.no_color
-        colours = {
-            colour.name
-            for line in app.screen._compositor.render_strips()
-            for segment in line.apply_filter(app._filters[-1], app.screen.background_colors[0])
-            if segment.style is not None
-            for colour in (segment.style.color, segment.style.bgcolor)
-            if colour is not None
-        }
-        assert colours <= {"default"}
-
-
 async def test_a_message_goes_as_soon_as_what_it_announces_has_happened():
     demo = racing_demo()
     app = app_of(demo)

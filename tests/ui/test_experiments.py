@@ -6,7 +6,6 @@ import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.series import LABEL_CELLS
 from tfmon.analysis.series_tables import crossover_table
 from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
@@ -80,15 +79,6 @@ def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
 def chart(width: int = 80, height: int = 14) -> list[str]:
     (curve,) = crossover_table(analyse(crossover_demo().session.snapshot())).curves
     return plain(curve_rows(curve, width + 2, height + 1))[1:]
-
-
-def test_the_chart_has_each_lane_at_each_value_above_its_name_and_marks_the_crossing():
-    *rows, axis, ticks = chart()
-    drawn = "\n".join(rows)
-    assert drawn.count("C") + drawn.count("*") == 5 and drawn.count("G") + drawn.count("*") == 5
-    assert ticks.index("32") < axis.index("▲") < ticks.index("64") + 1
-    place = next(at for row in rows for at, cell in enumerate(row) if cell == "G" and at > LABEL_CELLS + 1)
-    assert any(place - 2 <= ticks.index(word) <= place + 1 for word in ("8", "16", "32", "64", "128"))
 
 
 def test_without_room_or_measurements_there_is_no_chart():

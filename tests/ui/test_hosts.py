@@ -95,17 +95,6 @@ def test_the_header_counts_machines_and_not_the_names_of_hosts():
     assert race(aliases)[1].endswith(" 2 machines · TF 2.21.0 · node7, gpu2")
 
 
-def test_the_header_of_a_race_on_one_other_machine_has_its_name_cores_and_gpus():
-    specs = (LaneSpec("cpu", host="me@gpu3"), LaneSpec("gpu:0", host="me@gpu3"))
-    demo = hosts_demo(specs=specs)
-    text = "\n".join(race(demo))
-    assert "taking turns · me@gpu3 · 64 of 64 cores · 2 GPUs, A100" in text
-    assert "The same training on the CPU and the GPU of me@gpu3" in text
-    assert "node7" not in text, "no lane trains on the monitor's own machine"
-    demo.session.accept(HostLost(at_ns=demo.clock(), host="me@gpu3", reason="asleep"))
-    assert "me@gpu3 is lost" in "\n".join(race(demo))
-
-
 def test_versions_that_differ_are_all_in_the_header():
     demo = Demo(REMOTE)
     for host in HOSTS:

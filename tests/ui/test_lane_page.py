@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -28,25 +27,6 @@ def race(demo: Demo) -> str:
 def page(demo: Demo, lane: str, width: int = 120) -> str:
     snapshot = demo.session.snapshot()
     return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), width)))
-
-
-def test_the_page_of_a_lane_says_its_bottleneck_every_share_and_what_may_help_with_its_code():
-    text = page(racing_demo(), "cpu")
-    for words in (
-        "mixed: starting the step takes",
-        "What may help",
-        "batch 80",
-        "dataset = dataset.batch(80)",
-        "waiting for the next batch",
-        "the batch is in the host's memory already",
-        "<1 % of the time of 105 windows: warm-up",
-    ):
-        assert words in text  # fmt: skip
-    assert "(samples)" not in text, "a lane on the CPU has no readings of a GPU"
-    assert text.count("dataset = dataset.batch(80)") == 1, "advice with two reasons has its code once"
-    for width in (40, 60):
-        narrow = page(racing_demo(), "cpu", width)
-        assert "…" not in narrow and "another learning rate" in re.sub(r"\s+", " ", narrow)
 
 
 def test_a_gpu_has_its_readings_with_their_sources_and_what_is_missing_says_why():

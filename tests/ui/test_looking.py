@@ -95,16 +95,6 @@ async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
         )
 
 
-async def test_another_race_ends_the_zoom():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "z")
-        demo.session.begin(demo.session.snapshot().race, demo.specs)
-        app.monitor.pull()
-        assert (app.monitor.view.zoomed, app.monitor.view.focused) == (False, None)
-
-
 # ---------------------------------------------------------------- copy
 
 

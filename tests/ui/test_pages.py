@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.ui import FakeRuns, ScenarioInfo, racing_demo
+from support.ui import FakeRuns, racing_demo
 from textual.events import MouseScrollDown
 
 from tfmon.errors import TfmonError
@@ -22,9 +22,7 @@ from tfmon.ui.render.table import (
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.choices import _scenario_entry
-from tfmon.ui.screens.help import _actions, help_rows
-from tfmon.ui.screens.page import Page
+from tfmon.ui.screens.help import help_rows
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
@@ -100,18 +98,6 @@ async def test_a_list_is_sorted_by_the_name_of_a_column_that_is_clicked_and_reve
             await until(pilot, lambda: f"a change{arrow}" in shown(pilot))  # noqa: B023
         await pilot.click(offset=(0, 3))
         await until(pilot, lambda: "knob↑" in shown(pilot))
-
-
-async def test_a_terminal_of_five_rows_shows_the_chosen_entry_and_the_tab_of_its_page():
-    async with app_with_pages(racing_demo()).run_test(size=(21, 5)) as pilot:
-        for key, tab, first in (("k", "[k knobs]", "batch"), ("d", "[d doctor]", ""), ("R", "[R runs]", "2026")):
-            await press(pilot, key)
-            await until(pilot, lambda: first in shown(pilot).splitlines()[2])  # noqa: B023
-            assert tab in shown(pilot).splitlines()[0]
-        await press(pilot, "k", "down", "down")
-        assert "graph" in shown(pilot).splitlines()[2]
-        await press(pilot, "slash", *"wi")
-        assert shown(pilot).splitlines()[2].startswith(" / wi▏")
 
 
 async def test_a_doctor_that_fails_says_so_and_examines_again():
@@ -220,18 +206,6 @@ def test_a_row_fits_and_the_whole_text_of_one_that_is_cut_is_below(width):
     assert (about.count("long") == 30) is (width < 160)
 
 
-def test_no_column_is_cut_for_room_that_the_last_one_does_not_need():
-    entries = [Entry("a", (("2026-11-23 21:42", ""), ("small-dense", ""), ("still running", "")))]
-    assert widths(COLUMNS, entries, 50) == [16, 11, 16]
-    entries = [Entry("a", (("2026-11-23 21:42", ""), ("small-dense", ""), ("the labels have another shape", "")))]
-    assert widths(COLUMNS, entries, 50) == [12, 11, 20]
-
-
-def test_the_whole_text_of_a_scenario_is_one_paragraph():
-    row = ScenarioInfo("a", "A net.", "It is\nsmall.\n\nAnd quick.")
-    assert _scenario_entry(row, "").whole == "A net. It is small. And quick."
-
-
 def test_the_chosen_entry_is_in_view_and_no_room_is_left_where_there_are_more():
     for room in (1, 3, 10):
         for cursor in range(20):
@@ -273,11 +247,6 @@ def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
         assert len(text) <= width and text.endswith("? help  Esc race")
 
 
-def test_every_tab_has_a_key_that_every_page_binds():
-    bound = {one.id for one in Page.BINDINGS}
-    assert {tab.binding for tab in TABS} <= bound
-
-
 async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(120, 20)) as pilot:
@@ -288,10 +257,3 @@ async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_
         assert shown(pilot).splitlines()[2] in before[-6:-2], "the last row stays in sight"
         await press(pilot, "q")
         assert "Bottleneck" not in shown(pilot) and not pilot.app.monitor.view.stopping
-
-
-async def test_the_palette_finds_a_page_by_the_name_of_its_tab():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        found = [text for text, _ in _actions(pilot.app.screen, {})]
-        assert all(any(text.startswith(f"{name}: ") for text in found) for name in ("log", "knobs", "doctor"))

@@ -17,7 +17,7 @@ from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.verdict import awaited, elapsed
-from tfmon.ui.source import SHARED, Display, Scale
+from tfmon.ui.source import Display
 
 from .drawn import frame, text
 
@@ -30,10 +30,6 @@ def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     demo.enter_all("done")
     demo.clock.ahead(60)
     assert " 0:42 " in text(frame(demo)).splitlines()[1]
-
-
-def top(high: float) -> dict[str, Scale]:
-    return {SHARED: Scale(0.0, high)}
 
 
 def six() -> Demo:
@@ -62,44 +58,6 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
     assert "F  batch 256, prefetch 1, bfloat16 " in wide
 
 
-def test_the_digits_of_all_lanes_are_as_large_as_each_other():
-    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], mode="turns").go()
-    demo.race(20, (150, 140_000))
-    for width in range(80, 126, 2):
-        rows = text(frame(demo, width, 36)).splitlines()
-        large = [row for row in rows if "examples/s" in row and "█" in row.partition("time")[0]]
-        assert len(large) in (0, 1)
-        if large:
-            left, right = large[0][: width // 2], large[0][width // 2 :]
-            assert "█" in left and "█" in right and "150 examples" not in left
-
-
-def test_all_panes_share_one_scale_which_a_small_change_does_not_move():
-    demo = racing_demo()
-    assert text(frame(demo)).count(" 10k ┤") == 2
-    assert frame(demo, scales=top(20_000)).scales[SHARED].high == 10_000
-    demo.race(61, (9_500, 2_000), wobble=0)
-    assert frame(demo, scales=top(20_000)).scales[SHARED].high == 20_000
-    assert frame(demo).scales[SHARED].high == 10_000
-
-
-def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_do_as_remapped():
-    def keys(demo: Demo, **view) -> str:
-        return text(frame(demo, **view)).splitlines()[-1]
-
-    demo = racing_demo(CPU_MACHINE)
-    assert all(part in keys(demo) for part in ("b/B batch 20", "p prefetch off/auto", "Space pause", "q quit"))
-    demo.ask(demo.names[0], "batch_size", 40)
-    assert "b/B batch 20 → 40 requested" in keys(demo)
-    focused = keys(demo, focused=demo.names[1])
-    assert "prefetch auto" in focused and "requested" not in focused
-    remapped = keys(racing_demo(), keys={"prefetch.next": "f", "quit": "x"})
-    assert "f prefetch off" in remapped and "x quit" in remapped
-    demo.enter_all("paused")
-    assert "Space resume" in keys(demo)
-    assert "stopping the lanes… q again leaves at once" in text(frame(demo, stopping=True))
-
-
 def test_a_message_goes_away_after_its_time():
     demo = racing_demo()
     view = {"message": "batch size is already 1", "message_until_ns": demo.clock() + 10}
@@ -121,13 +79,6 @@ def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     assert text(frame(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
 
 
-def test_a_small_terminal_names_the_knobs_in_which_lanes_differ_while_rows_are_free():
-    knobs = {"batch_size": 10, "prefetch": 1, "mixed_precision": "bfloat16"}
-    demo = Demo([LaneSpec("cpu", knobs), LaneSpec("cpu", {"batch_size": 64})])
-    assert "    batch 10, prefetch 1, bfloat16" in text(frame(demo, 40, 14)).splitlines()
-    assert "10, 1, bfloat16" in text(frame(demo, 40, 8))
-
-
 def test_while_all_pause_the_charts_stand_still():
     demo = racing_demo(mode="concurrent")
     demo.enter_all("paused")
@@ -136,14 +87,6 @@ def test_while_all_pause_the_charts_stand_still():
     demo.sample()
     after = text(frame(demo))
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
-
-
-def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
-    demo = Demo().go().race(20, (9_000, 300))
-    shown = text(frame(demo)).splitlines()
-    hint = next(row for row in shown if "press a for its own scale" in row)
-    assert hint.count("its own scale") == 1 and hint.index("its own scale") > 60, "in the slower lane only"
-    assert "its own scale" not in text(frame(racing_demo()))
 
 
 def test_a_second_of_a_calm_race_repaints_few_cells():

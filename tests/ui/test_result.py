@@ -21,20 +21,6 @@ def test_a_restarted_lane_takes_the_result_away():
     assert "Result" not in shown and "stage 1 of 6" in shown
 
 
-def test_a_failed_lane_says_why_beside_the_result():
-    demo = racing_demo()
-    demo.fail("gpu:0")
-    demo.enter("cpu", "done")
-    shown = text(frame(demo))
-    assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown
-
-
-def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
-    demo = Demo(mode="turns").go().race(2.4)
-    shown = text(frame(over(demo)))
-    assert "no verdict: measured 2 of 3 rounds; stopped " in shown and " s before a verdict" in shown
-
-
 def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
     demo = racing_demo(mode="concurrent")
     for _ in range(40):

@@ -70,11 +70,6 @@ def test_large_figures_are_three_rows_of_one_width_and_digits_differ():
     assert large("1") == (" ▄ ", "▀█ ", "▄█▄")
 
 
-def test_a_share_is_not_torn_from_its_unit():
-    lines = wrap("starting operations takes 88 % of the time", 28, 3)
-    assert lines == ["starting operations takes", "88 % of the time"]
-
-
 # ---------------------------------------------------------------- colours
 
 LEAST_CONTRAST, LEAST_CONTRAST_DIM = 4.5, 3.0
