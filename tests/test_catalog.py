@@ -1,10 +1,11 @@
-"""Scenario files are found and read, and never run."""
+"""Scenario files are found, read and never run; and the file that tfmon new writes."""
 
 from __future__ import annotations
 
 import pytest
 
 from tfmon.catalog import built_in_folder, find_scenario, list_scenarios, read_scenario
+from tfmon.cli import scenarios
 from tfmon.errors import UsageError
 
 MINIMAL = '''"""My net.
@@ -253,3 +254,29 @@ class TestWhereScenariosAreFound:
         (tmp_path / "work/scenarios/small.py").write_text(MINIMAL)
         assert find_scenario("small").origin == "built-in"
         assert {info.origin for info in list_scenarios() if info.name == "small"} == {"built-in"}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_file_is_a_scenario_of_that_name(here):
+    info = read_scenario(scenarios.write("my-net").resolve(), "file")
+    assert info.name == "my-net"
+    assert info.title.startswith("My net")
+    assert info.examples == 10_000
+    assert len(info.contrast) == 2
+
+
+def test_a_file_that_is_there_is_left_alone(here, tmp_path):
+    (tmp_path / "mine.py").write_text("precious")
+    with pytest.raises(UsageError, match="there already"):
+        scenarios.write("mine")
+    assert (tmp_path / "mine.py").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["", "1st", "class", "../up", "a b", "naïve"])
+def test_a_name_that_is_none_is_refused(here, name):
+    with pytest.raises(UsageError, match="cannot be a scenario's name"):
+        scenarios.write(name)

@@ -14,8 +14,7 @@ from tfmon.ui.render.rows import plain
 from tfmon.ui.render.table import curve_rows
 from tfmon.ui.screens.crossover import candidates
 
-from .drawn import frame
-from .pilot import app_of, press, shown
+from .pilot import app_of, frame, press, shown
 
 SIZE = (120, 36)
 

@@ -17,8 +17,7 @@ from tfmon.ui.render import hosts
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.lane import lane_rows
 
-from .drawn import frame
-from .pilot import app_of, press, shown
+from .pilot import app_of, frame, press, shown
 
 
 def race(demo: Demo, width: int = 200, height: int = 50, **view: bool) -> list[str]:

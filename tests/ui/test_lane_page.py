@@ -16,8 +16,7 @@ from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import lane_rows
 
-from .drawn import frame, text
-from .pilot import app_of, press, shown, until
+from .pilot import app_of, frame, press, shown, text, until
 
 
 def race(demo: Demo) -> str:

@@ -1,4 +1,4 @@
-"""The race on the screen as text: header, verdict, bottom lines, small terminals, progress."""
+"""The race on the screen as text: header, verdict, bottom lines, small terminals, progress, the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfmon.ui.render.rows import plain
 from tfmon.ui.render.verdict import awaited, elapsed
 from tfmon.ui.source import Display
 
-from .drawn import frame, text
+from .pilot import frame, text
 
 
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
@@ -292,3 +292,44 @@ def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_l
 def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
     assert "Tab next" in text(frame(racing_demo(), 60, 15, focused="cpu"))
     assert "Tab next" not in text(frame(racing_demo(), 120, 36, focused="cpu"))
+
+
+def over(demo: Demo) -> Demo:
+    demo.enter_all("done")
+    return demo
+
+
+def test_a_restarted_lane_takes_the_result_away():
+    demo = over(racing_demo())
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
+    shown = text(frame(demo))
+    assert "Result" not in shown and "stage 1 of 6" in shown
+
+
+def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
+    demo = racing_demo(mode="concurrent")
+    for _ in range(40):
+        demo.clock.ahead(0.2)
+        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
+    demo.enter("cpu", "done")
+    pane = text(frame(demo, charset="ascii"))
+    assert "7 669 examples/s" in pane and "not measured" not in pane
+
+
+def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():
+    demo = racing_demo()
+    for name in demo.names:
+        started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python train.py")
+        demo.session.accept(started)
+        demo.settings[name], demo.steps[name] = {"batch_size": 10}, 0
+        demo.enter(name, "racing")
+        for _ in range(40):
+            demo.clock.ahead(0.2)
+            demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
+    shown = " ".join(text(frame(over(demo), width=200)).split())
+    assert (
+        "cpu finished the same 8 000 examples 1.01× sooner than gpu:0 (cpu 8.0 s, gpu:0 8.1 s of training)"
+        in shown
+    )
+    assert "loss at the end: cpu 2.0000" in shown
+    assert "at the same step differ by 1.0000" in shown and "one may train something else" in shown
