@@ -43,9 +43,6 @@ def knob(info, name: str):
     return next(knob for knob in info.knobs if knob.name == name)
 
 
-# ------------------------------------------------------------ finding
-
-
 def test_every_built_in_file_is_listed_and_found_by_its_name_and_says_what_it_is():
     infos = list_scenarios()
     assert [info.path for info in infos] == sorted(built_in_folder().glob("[!_]*.py"))
@@ -80,9 +77,6 @@ def test_a_path_without_a_file_and_a_senseless_name_are_refused(tmp_path, monkey
     for name in ("", "..", "\x00", "x" * 5_000, "./" + "x" * 5_000):
         with pytest.raises(UsageError):
             find_scenario(name)
-
-
-# ------------------------------------------------------------ reading
 
 
 def test_what_a_scenario_leaves_open_has_defaults(write):
@@ -136,9 +130,6 @@ def test_a_file_is_never_run(write, tmp_path):
     assert read_scenario(path, "file").defaults()["batch_size"] == 8
     assert find_scenario(str(path)).name == "mine"
     assert not trace.exists()
-
-
-# ------------------------------------------------------------ refusing
 
 
 def test_a_syntax_error_is_told_with_file_and_line(write):

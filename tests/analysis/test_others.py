@@ -31,13 +31,7 @@ from tfmon.reports.race_json import to_json
 
 MS = 1_000_000
 QUIET = SliceLoad(
-    span_ns=500 * MS,
-    examples=1_000,
-    cpu_ns=900 * MS,
-    delay_ns=9 * MS,
-    others_ns=9 * MS,
-    stolen_ns=0,
-    cores=2,
+    span_ns=500 * MS, examples=1_000, cpu_ns=900 * MS, delay_ns=9 * MS, others_ns=9 * MS, stolen_ns=0, cores=2
 )
 BUSY = replace(QUIET, examples=600, cpu_ns=540 * MS, delay_ns=400 * MS, others_ns=400 * MS)
 

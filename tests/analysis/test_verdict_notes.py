@@ -38,10 +38,7 @@ def test_more_gpus_say_how_near_they_come_to_linear_and_with_which_interval():
 def test_each_number_of_devices_is_compared_with_the_fewest():
     speeds = {"cpu": 100, "2xcpu": 190, "4xcpu": 300}
     verdict = find_verdict(snapshot(*(lane(name, noisy(speed, seed=speed)) for name, speed in speeds.items())))
-    assert [(one.devices, one.over, round(one.ratio.value)) for one in verdict.scaling] == [
-        (2, 1, 2),
-        (4, 1, 3),
-    ]
+    assert [(one.devices, one.over, round(one.ratio.value)) for one in verdict.scaling] == [(2, 1, 2), (4, 1, 3)]
     assert "4 logical CPUs are" in verdict.text and " two" not in verdict.text
     halves = find_verdict(snapshot(lane("gpu:0+1", noisy(100)), lane("gpu:0+1+2+3", noisy(150, seed=3))))
     assert halves.scaling[0].of_linear == pytest.approx(0.75, abs=0.03)

@@ -36,9 +36,6 @@ def start(*words: object, program=("-m", "tfmon"), **more) -> subprocess.Popen[s
     return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
 
 
-# ------------------------------------------------------------ every command
-
-
 def test_the_version_and_the_exit_codes_are_told(tfmon):
     assert tfmon("--version").out.split()[-1] == __version__
     text = " ".join(tfmon("-h").out.split())
@@ -116,9 +113,6 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert process.returncode == 0
 
 
-# ------------------------------------------------------------ list and show
-
-
 def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_knobs_take(tfmon):
     assert re.search(r"^  small-dense +A small dense net", tfmon("list").out, re.MULTILINE)
     rows = json.loads(tfmon("list", "--json").out)
@@ -128,9 +122,6 @@ def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_kno
     assert "batch_size=10" in shown
     assert "off, auto or a whole number from 1 to 1024" in shown
     assert str(ROOT / "scenarios" / "small_dense.py") in shown
-
-
-# ------------------------------------------------------------ wrong words
 
 
 @pytest.mark.parametrize(
@@ -192,9 +183,6 @@ def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, 
     assert "bootstrap.py" in trace.read_text()
 
 
-# ------------------------------------------------------------ what the words mean
-
-
 @pytest.mark.parametrize(
     ("words", "arguments", "said"),
     [
@@ -250,9 +238,6 @@ def test_the_words_and_the_same_arguments_become_the_same_options(tfmon, monkeyp
         assert seen[1] == race_options
 
 
-# ------------------------------------------------------------ races that go wrong
-
-
 @pytest.mark.process
 def test_a_lane_that_dies_without_a_word_is_a_failed_lane_of_a_race_without_a_screen(tfmon):
     done = tfmon("race", "small-dense", "--lane", "cpu", "--python", ENDS_AT_ONCE)
@@ -291,9 +276,6 @@ def test_an_interrupted_race_prints_what_it_has_and_leaves_no_child():
     found = json.loads(out)
     assert (found["interrupted"], len(found["lanes"])) == ("interrupted by SIGTERM", 2)
     wait_for(lambda: all(gone(child.pid) for child in children), what="no child is left")
-
-
-# ------------------------------------------------------------ real races
 
 
 @pytest.mark.pythons

@@ -38,9 +38,7 @@ def test_nothing_is_wrong_with_a_quiet_machine(bench):
 class TestGpu:
     @pytest.mark.parametrize(
         ("id", "change", "found", "fix"),
-        [
-            ("gpu-power", {"power_limit_w": 350.0}, "limited to 350 W", "nvidia-smi -i 0 -pl 700"),
-        ],
+        [("gpu-power", {"power_limit_w": 350.0}, "limited to 350 W", "nvidia-smi -i 0 -pl 700")],
     )
     def test_setting(self, bench, id, change, found, fix):
         finding = find(id, with_gpu(bench.facts(), replace(H200, **change)))

@@ -11,17 +11,8 @@ from support.ui import SECOND, Demo
 from tfmon.model.events import LaneStarted
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
-from tfmon.model.lane_use import (
-    HIDDEN as BY_CONTAINER,
-)
-from tfmon.model.lane_use import (
-    NO_SHARE,
-    NOT_ALL,
-    NOT_LISTED,
-    WAITS,
-    busy_pct,
-    used_bytes_of_lane,
-)
+from tfmon.model.lane_use import HIDDEN as BY_CONTAINER
+from tfmon.model.lane_use import NO_SHARE, NOT_ALL, NOT_LISTED, WAITS, busy_pct, used_bytes_of_lane
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.session import Session

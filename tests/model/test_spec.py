@@ -141,11 +141,7 @@ def test_an_impossible_host_is_refused(text, said):
             "ABC",
         ),
         (["gpu:0", "cpu", "gpu:0"], ["gpu:0 #1", "cpu", "gpu:0 #2"], "ABC"),
-        (
-            ["cpu,prefetch=1", "cpu,prefetch=1", "cpu"],
-            ["cpu prefetch=1 #1", "cpu prefetch=1 #2", "cpu"],
-            "ABC",
-        ),
+        (["cpu,prefetch=1", "cpu,prefetch=1", "cpu"], ["cpu prefetch=1 #1", "cpu prefetch=1 #2", "cpu"], "ABC"),
     ],
 )
 def test_lanes_are_named_by_device_and_what_distinguishes_them_on_it(texts, names, ids):
@@ -194,10 +190,7 @@ def test_every_knob_that_is_changed_on_one_lane_enters_both_names_behind_the_con
     assert titles(demo) == ["cpu batch_size=10", "cpu batch_size=256"], "unknown of the other lane: no difference"
     demo.apply(names[1], "graph", True)
     demo.apply(names[0], "prefetch", 1)
-    assert titles(demo) == [
-        "cpu batch_size=10 prefetch=1 graph=off",
-        "cpu batch_size=256 prefetch=off graph=on",
-    ]
+    assert titles(demo) == ["cpu batch_size=10 prefetch=1 graph=off", "cpu batch_size=256 prefetch=off graph=on"]
     assert demo.session.snapshot().differing == ("batch_size", "prefetch", "graph")
     assert (names, ids(demo)) == (demo.names, "AB")
     first = demo.session.snapshot().lanes[0]

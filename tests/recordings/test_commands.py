@@ -220,10 +220,7 @@ class TestLists:
         [
             (("export", RECORDED), "needs one of --html FILE, --markdown, --text and --json"),
             (("export", RECORDED, "--text", "--json"), "needs one of"),
-            (
-                ("export", RECORDED, "--html", "d", "-o", "f"),
-                "--output does not go with --html",
-            ),
+            (("export", RECORDED, "--html", "d", "-o", "f"), "--output does not go with --html"),
             (("export", RECORDED, "--json", "-o", RECORDED), "is there already"),
             (("export", RECORDED, "--json", "-o", "none/out.json"), "there is no folder none"),
             (("diff", RECORDED, "nothing"), "there is no recording nothing"),

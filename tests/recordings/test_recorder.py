@@ -200,9 +200,6 @@ def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_
         kept[0].close()
 
 
-# ---------------------------------------------------------------- what goes wrong
-
-
 class FullDisk:
     """Takes some bytes, then the disk is full, in the middle of a line."""
 
@@ -343,9 +340,6 @@ def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, 
         opened, end = play_all(path)
         assert steps_in(path) == list(range(1_000))
         assert (opened.closed.events, end.lanes[0].steps) == (len(opened), 0)
-
-
-# ---------------------------------------------------------------- the size of all
 
 
 def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:

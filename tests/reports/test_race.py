@@ -142,9 +142,6 @@ def test_a_race_that_ends_while_its_lane_starts_again_was_as_long_and_has_no_mem
     assert raced.lane()["missing"]["private_bytes"] == "not sampled while the lane raced"
 
 
-# ------------------------------------------------------------ the text
-
-
 @pytest.mark.parametrize("width", [80, 100, 120])
 @pytest.mark.parametrize("lanes", [2, 6])
 def test_the_text_fits_the_terminal_and_breaks_no_word(monkeypatch, width, lanes):
@@ -158,9 +155,6 @@ def test_the_text_fits_the_terminal_and_breaks_no_word(monkeypatch, width, lanes
     assert max(map(len, text.splitlines())) <= width
     assert {*wide.split()} - {"lane", "time"} <= {*text.split()}, "but for the heads of the first columns"
     assert "A prefetch off → auto" in text
-
-
-# ------------------------------------------------------------ the object
 
 
 @pytest.mark.parametrize("lanes", [("cpu",), ("cpu", "gpu:0"), ("cpu,prefetch=off", "cpu,prefetch=auto")])
@@ -205,9 +199,6 @@ def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_me
     assert lane["step_ms"]["p50"] == pytest.approx(10.0, rel=0.0055)
     assert lane["loss"] == {"first": 2.5, "last": 2.0}
     assert (lane["private_bytes"], lane["cpu_pct"]) == (300_000_000, 150.0)
-
-
-# ------------------------------------------------------------ what is not known
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
@@ -257,9 +248,6 @@ def test_a_file_with_another_content_on_a_host_is_a_sentence_of_its_own(steps):
     assert [span for row in rows for span in row if differs in span[0]] == [(f"   {differs}", WARN)]
 
 
-# ------------------------------------------------------------ how lanes end
-
-
 def test_an_interrupted_race_says_so_beside_the_figures_it_has(raced):
     raced.tell(Interrupted(at_ns=4 * SECOND, reason="interrupted by SIGINT"))
     told = raced.json()
@@ -293,9 +281,6 @@ def test_the_machine_of_each_lane_and_what_differs_between_machines_are_told():
     assert "cores: 16 here, 32 on gpu2" in raced.text()
     raced.tell(HostLost(at_ns=30 * SECOND, host="gpu2", reason="gpu2 said nothing for 6 s"))
     assert raced.json()["hosts"]["gpu2"]["lost"] == "gpu2 said nothing for 6 s"
-
-
-# ------------------------------------------------------------ the table
 
 
 def test_the_table_has_a_row_for_each_lane_and_the_verdict_and_says_n_a_for_what_is_not_known():

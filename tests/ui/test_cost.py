@@ -62,9 +62,6 @@ def test_the_monitor_loads_at_first_what_it_needs_at_first():
     assert not NOT_AT_FIRST & set(found.stdout.split())
 
 
-# ---------------------------------------------------------------- memory
-
-
 PAGES = (
     *(f"show_tab({name!r})" for name in ("lane", "log", "knobs", "runs")), "open('help')", "pick_scenario",
     "show_crossover",

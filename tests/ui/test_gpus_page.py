@@ -114,10 +114,7 @@ async def test_the_page_sorts_and_filters_and_says_what_is_chosen():
         assert "jupyter" not in shown(pilot)
         await press(pilot, "enter", *"ooooo")
         rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
-        assert [row.split()[-1] != "" and ("serve.py" in row) for row in rows] == [
-            True,
-            False,
-        ]  # 41 %, then 88 %
+        assert [row.split()[-1] != "" and ("serve.py" in row) for row in rows] == [True, False]  # 41 %, then 88 %
         await press(pilot, "O")
         rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
         assert ["serve.py" in row for row in rows] == [False, True]

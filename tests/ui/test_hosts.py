@@ -35,9 +35,6 @@ def page(demo: Demo, lane: str) -> str:
     return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), 120)))
 
 
-# ---------------------------------------------------------------- panes
-
-
 def test_a_pane_has_the_name_and_the_readings_of_its_own_machine():
     demo = hosts_demo()
     (sampled,) = demo.session.snapshot().hosts["gpu2"].gpus
@@ -84,9 +81,6 @@ def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does()
     assert not any("nothing came" in row for row in pane(demo, demo.names[2])), "it is lost, and says so"
 
 
-# ---------------------------------------------------------------- around the panes
-
-
 def test_the_header_counts_machines_and_not_the_names_of_hosts():
     assert "3 machines · TF 2.21.0 · node7, gpu2, me@gpu3" in "\n".join(race(hosts_demo()))
     aliases = hosts_demo()
@@ -122,9 +116,6 @@ async def test_the_mode_says_who_waits_for_whom(specs, words, said):
         assert f"{words} · 3 machines" in shown(pilot)
 
 
-# ---------------------------------------------------------------- the page of a lane
-
-
 def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
     demo = Demo(REMOTE)
     assert "connecting" in page(demo, "gpu2/gpu:0") and "n/a (not measured yet)" in page(demo, "gpu2/gpu:0")
@@ -147,9 +138,6 @@ def test_the_offset_of_a_clock_is_written_to_the_microsecond():
     assert units.offset(3_600_000_120_499) == "+3 600.000120 s" and units.offset(999_999_999) == "+1.000000 s"
 
 
-# ---------------------------------------------------------------- connecting
-
-
 def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo = Demo(REMOTE)
     assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0"))
@@ -168,8 +156,6 @@ def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     connect(demo, "gpu2")
     assert "gpu2 is connected again" in pane(demo, "gpu2/gpu:0")[1]
 
-
-# ---------------------------------------------------------------- text from a host
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\r\n\x9b5A\u202eabc\x00\x7f"
 

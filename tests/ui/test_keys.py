@@ -259,10 +259,7 @@ def test_a_press_requests_the_next_value_of_every_lane_from_what_was_requested_b
 
 @pytest.mark.parametrize(
     ("value", "direction", "said"),
-    [
-        (1, -1, "1; it takes a whole number from 1"),
-        (512, 1, "512, and the data has 1000 examples"),
-    ],
+    [(1, -1, "1; it takes a whole number from 1"), (512, 1, "512, and the data has 1000 examples")],
 )
 def test_the_end_of_the_range_or_of_the_data_is_said_and_does_not_stop_other_lanes(demo, value, direction, said):
     demo.ask("cpu", "batch_size", value)

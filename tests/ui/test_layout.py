@@ -206,8 +206,6 @@ def test_large_figures_are_three_rows_of_one_width_and_digits_differ():
     assert large("1") == (" ▄ ", "▀█ ", "▄█▄")
 
 
-# ---------------------------------------------------------------- colours
-
 LEAST_CONTRAST, LEAST_CONTRAST_DIM = 4.5, 3.0
 """What WCAG 2.2 asks for: of text, and of what only helps to find one's way."""
 

@@ -20,9 +20,6 @@ SIZE = (120, 36)
 COMMAND = "tfmon race small-dense --lane cpu,batch_size=16 --lane cpu,batch_size=512"
 
 
-# ---------------------------------------------------------------- zoom
-
-
 async def test_z_gives_a_lane_the_whole_width_and_takes_it_back():
     demo = racing_demo()
     app = app_of(demo)
@@ -74,9 +71,6 @@ async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not():
         assert not app.monitor.view.zoomed
 
 
-# ---------------------------------------------------------------- what the charts show
-
-
 async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
     app = app_of(racing_demo(CPU_MACHINE))
     async with app.run_test(size=SIZE) as pilot:
@@ -93,9 +87,6 @@ async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
             "shared",
             60,
         )
-
-
-# ---------------------------------------------------------------- copy
 
 
 async def test_y_copies_the_verdict_and_the_command_and_shows_them_to_select():

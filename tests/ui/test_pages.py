@@ -145,9 +145,6 @@ async def test_help_has_the_keys_of_the_page_first():
             await press(pilot, "escape")
 
 
-# ---------------------------------------------------------------- what they cost
-
-
 async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all_the_same(monkeypatch):
     demo = racing_demo()
     app = app_with_pages(demo)
@@ -165,9 +162,6 @@ async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all
         for _ in range(10):
             app._tick()
         assert "gpu:0 failed" in shown(pilot)
-
-
-# ---------------------------------------------------------------- lists. Pure
 
 
 COLUMNS = (Column("name"), Column("seconds"), Column("text"))
@@ -224,9 +218,6 @@ def test_a_search_in_a_text_keeps_entries_whole_and_the_head_of_their_section():
     ]  # fmt: skip
     assert len(matching_rows(rows, "on a page")) > 15, "a head that matches keeps its section"
     assert matching_rows(rows, "no such words") == []
-
-
-# ---------------------------------------------------------------- the two lines of every page. Pure
 
 
 def test_the_tabs_fit_mark_the_current_one_without_colour_and_are_clickable():

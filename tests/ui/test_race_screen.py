@@ -100,9 +100,6 @@ def test_a_second_of_a_calm_race_repaints_few_cells():
     assert 1 <= changed <= 120 * 36 * 0.05
 
 
-# ---------------------------------------------------------------- progress
-
-
 def snapshot(**race) -> Snapshot:
     known = racing_demo().session.snapshot()
     return replace(known, race=replace(known.race, **race))
@@ -132,9 +129,6 @@ def test_a_message_goes_before_it():
     assert "50 % of 1:24" in shown
     long = Display(message="word " * 25, message_until_ns=known.at_ns + 1)
     assert "50 % of 1:24" not in text(draw(analyse(known), long, 120, 36))
-
-
-# ---------------------------------------------------------------- the first seconds
 
 
 def test_the_line_below_the_header_says_what_is_compared():
@@ -247,9 +241,6 @@ def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     assert "→" not in status(readonly=True) and "→" not in status(replay=True)
     narrow = text(frame(demo, 80, 24)).splitlines()[-2]
     assert narrow.endswith("picks one") and "…" not in narrow, "what does not fit goes as a whole"
-
-
-# ---------------------------------------------------------------- which keys apply
 
 
 def test_the_bottom_line_has_only_keys_that_apply():

@@ -106,9 +106,6 @@ def test_the_key_goes_through_the_metrics_that_some_lane_has():
     assert "gpu" not in round_of(racing_demo(CPU_MACHINE).session.snapshot())
 
 
-# ---------------------------------------------------------------- scales
-
-
 def scales(view: Display) -> dict[str, Scale]:
     return series.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
 
@@ -134,9 +131,6 @@ def test_a_value_of_a_scale_has_four_characters_at_most(value):
     for metric in (series.THROUGHPUT, series.BY_ID["memory"]):
         scale = series._scale(metric, [[value]], None, OWN)
         assert len(chart.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
-
-
-# ---------------------------------------------------------------- what is drawn
 
 
 def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scale():
@@ -183,12 +177,7 @@ def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
 def points(speed: float, begin_s: float, end_s: float, span_s: float = 0.25) -> list[Point]:
     count = round((end_s - begin_s) / span_s)
     return [
-        Point(
-            round((begin_s + (place + 1) * span_s) * SECOND),
-            round(span_s * SECOND),
-            round(speed * span_s),
-            1,
-        )
+        Point(round((begin_s + (place + 1) * span_s) * SECOND), round(span_s * SECOND), round(speed * span_s), 1)
         for place in range(count)
     ]
 

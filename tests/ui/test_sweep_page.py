@@ -12,15 +12,7 @@ from support.ui import GPU_MACHINE, Clock, FakeRuns
 
 from tfmon.analysis.sweep import rank
 from tfmon.model.records import replace
-from tfmon.model.series import (
-    Figures,
-    Pair,
-    PairMeasured,
-    SweepState,
-    VisitBegan,
-    VisitEnded,
-    after,
-)
+from tfmon.model.series import Figures, Pair, PairMeasured, SweepState, VisitBegan, VisitEnded, after
 from tfmon.model.session import Session
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.experiments import SweepPage
