@@ -54,8 +54,6 @@ def test_a_sweep_returns_what_the_command_prints_and_goes_on_with_its_file(tmp_p
     ("arguments", "said"),
     [
         ({}, "a scenario, or a command of your own"),
-        ({"scenario": "small-dense", "over": {}}, "no knob is swept"),
-        ({"scenario": "small-dense", "over": {"hue": [1, 2]}}, "no knob 'hue'"),
         ({"resume": "x", "record": "y"}, "leave record out"),
         ({"resume": "x", "limit_s": 9, "over": {"batch_size": [1, 2]}}, "leave over and limit_s out"),
         ({"scenario": "small-dense", "ray_python": "/nowhere"}, "ray_python /nowhere is not a program"),

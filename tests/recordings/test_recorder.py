@@ -119,14 +119,6 @@ def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
         assert len(Recording(path)) == 3
 
 
-def test_events_are_written_while_the_race_goes_on(place, session, keep):
-    keep()
-    session.begin(Race("mine"), LANES)
-    finish(session, 7)
-
-    wait_for(lambda: recording_of(session) is not None and steps_of(session) == [7])
-
-
 def test_an_event_that_changes_nothing_is_recorded_too(place, session, keep):
     one = keep()
     session.begin(Race("mine"), LANES)

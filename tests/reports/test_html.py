@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 from support import long_race as lone_race
@@ -267,15 +266,9 @@ class TestFiles:
         assert code == 2 and "there is no last" in said
 
 
-def test_a_long_race_is_written_in_time_and_small(tmp_path):
-    """Ten minutes: `make bench` writes half an hour."""
-    took_s = {}
-    for seconds in (100, 600):
-        record(tmp_path / f"{seconds}.jsonl", lambda seconds=seconds: long_race(seconds))
-        began_s = time.process_time()
-        page = page_of(tmp_path / f"{seconds}.jsonl")
-        took_s[seconds] = time.process_time() - began_s
+def test_charts_do_not_keep_every_window_of_a_long_race(tmp_path):
+    """`make bench` measures how long half an hour takes."""
+    record(tmp_path / "race.jsonl", lambda: long_race(600))
+    page = page_of(tmp_path / "race.jsonl")
     assert data_of(page, "tfmon-result")["seconds"] > 590
-    assert len(page.encode()) / 2**20 <= 0.7, "charts do not keep every window of a long race"
-    # Six times as much takes about six times as long on any machine; what grows with the square takes 36 times.
-    assert took_s[600] <= 18 * took_s[100], took_s
+    assert len(page.encode()) / 2**20 <= 0.7

@@ -56,26 +56,10 @@ LANE = {
     "others_cpu_pct", "gpus", "disturbed_by",
 }  # fmt: skip
 VERDICT = {
-    "earlier",
-    "ranked",
-    "kind",
-    "finish",
-    "interval_kind",
-    "margin",
-    "left_s",
-    "at_least",
-    "winner",
-    "winner_id",
-    "ratio",
-    "text",
-    "ratio_ci95",
-    "pairs",
-    "ranking",
-    "also_differs",
-    "machines_differ",
-    "cpu_time_ratio",
+    "earlier", "ranked", "kind", "finish", "interval_kind", "margin", "left_s", "at_least", "winner", "winner_id",
+    "ratio", "text", "ratio_ci95", "pairs", "ranking", "also_differs", "machines_differ", "cpu_time_ratio",
     "scaling",
-}
+}  # fmt: skip
 
 
 class Raced:
@@ -174,23 +158,11 @@ def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_me
     assert (told["schema"], told["tfmon"]) == (4, __version__)
     assert told["seconds"] == 2.0, "from the start signal to the last window"
     assert (told["scenario"], told["mode"]) == ("net", "concurrent")
+    unknown = ("no_gpu", "boot", "quota_cores", "nice", "python", "tensorflow", "driver")
     assert told["machine"] == {
-        "hostname": "node7",
-        "system": "Linux",
-        "cpu_name": "AMD EPYC 9554",
-        "cores": 16,
-        "usable_cores": 8.0,
-        "memory_bytes": 2**37,
-        "gpus": ["NVIDIA H200"],
-        "no_gpu": None,
-        "boot": None,
-        "quota_cores": None,
-        "nice": None,
-        "python": None,
-        "tensorflow": None,
-        "driver": None,
-        "power_limits_w": [],
-    }
+        "hostname": "node7", "system": "Linux", "cpu_name": "AMD EPYC 9554", "cores": 16, "usable_cores": 8.0,
+        "memory_bytes": 2**37, "gpus": ["NVIDIA H200"], "power_limits_w": [], **dict.fromkeys(unknown),
+    }  # fmt: skip
     (lane,) = told["lanes"]
     assert (lane["name"], lane["device"], lane["device_name"]) == ("cpu", "cpu", "AMD EPYC 9554")
     assert (lane["state"], lane["error"]) == ("finished", None)

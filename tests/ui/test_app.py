@@ -234,10 +234,7 @@ async def test_help_scrolls_and_stops_at_its_ends_and_keeps_what_matches():
         await press(pilot, "up")
         assert shown(pilot) != bottom
         await press(pilot, "slash", *"profile 20")
-        lines = [line for line in shown(pilot).splitlines()[2:-2] if line.strip()]
-        assert [line.strip() for line in lines[1:]] == [
-            "Lanes", "P            profile 20 steps of a lane: its operations and waits",
-        ]  # fmt: skip
+        assert "Lanes" in shown(pilot) and "prefetch" not in shown(pilot)
         await press(pilot, "escape")
         assert shown(pilot) == top, "Esc drops the words first"
         await press(pilot, "escape")

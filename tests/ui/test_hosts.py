@@ -88,16 +88,6 @@ def test_the_header_counts_machines_and_not_the_names_of_hosts():
     assert race(aliases)[1].endswith(" 2 machines · TF 2.21.0 · node7, gpu2")
 
 
-def test_versions_that_differ_are_all_in_the_header():
-    demo = Demo(REMOTE)
-    for host in HOSTS:
-        connect(demo, host)
-    demo.go()
-    assert "TF 2.21.0 ·" in "\n".join(race(demo))
-    demo.equip("gpu2/gpu:0", tensorflow="2.20.0")
-    assert "TF 2.21.0, 2.20.0" in "\n".join(race(demo))
-
-
 @pytest.mark.parametrize(
     ("specs", "words", "said"),
     [

@@ -9,7 +9,7 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
-from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted, Suspended
+from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.lane_events import Hello, NotMeasured, StackReported
 from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
 from tfmon.ui.render.readings import time_parts, time_row
@@ -151,15 +151,6 @@ def test_the_pane_of_a_hung_lane_says_since_when_and_which_keys_help_until_its_n
     assert "stalled 0:25" in text and "Enter, then S shows its stacks, K ends it" in text
     demo.enter("gpu:0", "racing")
     assert "stalled" not in race(demo)
-
-
-def test_a_gap_is_marked_on_the_time_line():
-    demo = racing_demo(GPU_MACHINE)
-    for name in demo.names:
-        stamps = {"at_ns": demo.clock(), "since_ns": demo.clock() - 12 * SECOND}
-        demo.session.accept(Suspended(lane=name, lasted_s=12.0, **stamps))
-    demo.clock.ahead(30)
-    assert "suspended 12 s" in race(demo)
 
 
 async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():

@@ -9,7 +9,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LogLine
-from tfmon.ui.screens.log import VIEWS, log_entries, source_of
+from tfmon.ui.screens.log import VIEWS, source_of
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, wheel
@@ -90,11 +90,6 @@ async def test_a_filter_of_words_is_typed_kept_and_dropped():
         assert isinstance(pilot.app.screen, RaceScreen)
 
 
-def chosen(pilot) -> str:
-    (line,) = [line for line in shown(pilot).splitlines() if line.startswith("▸")]
-    return line[20:].strip()
-
-
 async def test_one_key_goes_through_events_output_tensorflow_and_all():
     demo = racing_demo()
     say(
@@ -159,11 +154,3 @@ def test_slices_are_no_events():
 )
 def test_a_printed_line_has_a_source_and_a_level(text, expected):
     assert source_of(LogLine(0, "printed", text)) == expected
-
-
-def test_levels_have_marks_besides_their_colours_and_lines_that_are_alike_stay_apart():
-    lines = [LogLine(10**9, "printed", "WARNING: x")] * 2 + [LogLine(0, "trouble", "no")]
-    entries = log_entries(lines, 0, 2 * 10**9)
-    assert [one.mark for one in entries] == ["!", "!", "✗"]
-    assert len({one.id for one in entries}) == 3
-    assert entries[0].cells[0][0].strip() == "-0:01"

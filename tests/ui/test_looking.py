@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import shlex
 
 import pytest
@@ -128,12 +127,3 @@ def test_a_command_in_several_lines_is_one_to_a_shell(width):
     joined = "\n".join(lines).replace("\\\n", "")
     assert shlex.split(joined) == shlex.split(command)
     assert all(line.endswith(" \\") for line in lines[:-1])
-
-
-def test_what_is_copied_is_what_a_terminal_gets(monkeypatch):
-    """Textual writes OSC 52 with the text in base64; that it does is what the page relies on."""
-    written = []
-    app = app_of(racing_demo())
-    monkeypatch.setattr(app, "_driver", type("Driver", (), {"write": staticmethod(written.append)}))
-    app.copy_to_clipboard("é 1")
-    assert written == [f"\x1b]52;c;{base64.b64encode('é 1'.encode()).decode()}\a"]

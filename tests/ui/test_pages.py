@@ -115,36 +115,6 @@ async def test_a_doctor_that_fails_says_so_and_examines_again():
         await until(pilot, lambda: "it is well" in shown(pilot))
 
 
-async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offered():
-    demo = racing_demo()
-    async with app_of(demo, readonly=True).run_test(size=(120, 30)) as pilot:
-        for key in "ik":
-            await press(pilot, key)
-            foot = shown(pilot).splitlines()[-1]
-            assert "change" not in foot and "end the lane" not in foot
-        await press(pilot, "escape", "H")
-        assert "takes back" not in shown(pilot).splitlines()[-1]
-        await press(pilot, "escape", "k")
-        assert "R runs" not in shown(pilot), "there is no list of them here"
-        await press(pilot, "R")
-        assert pilot.app.screen.tab == "knobs"
-    async with app_of(demo).run_test(size=(120, 30)) as pilot:
-        await press(pilot, "k")
-        assert "change" in shown(pilot).splitlines()[-1]
-        demo.enter_all("done")
-        pilot.app.monitor.pull()
-        assert "change" not in shown(pilot).splitlines()[-1]
-
-
-async def test_help_has_the_keys_of_the_page_first():
-    async with app_with_pages(racing_demo()).run_test(size=(100, 40)) as pilot:
-        for key, name, word in (("R", "runs", "delete the run"), ("l", "log", "the lane's output")):
-            await press(pilot, key, "question_mark")
-            first, rest = shown(pilot).split("Knobs", 1)
-            assert f"On this page: {name}" in first and word in first and word not in rest
-            await press(pilot, "escape")
-
-
 async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all_the_same(monkeypatch):
     demo = racing_demo()
     app = app_with_pages(demo)

@@ -12,12 +12,9 @@ from tfmon.model.events import LaneStarted, UserRequested
 from tfmon.model.lane_events import Finished
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
-from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.verdict import awaited, elapsed
-from tfmon.ui.source import Display
 
 from .pilot import frame, text
 
@@ -89,17 +86,6 @@ def test_while_all_pause_the_charts_stand_still():
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
 
 
-def test_a_second_of_a_calm_race_repaints_few_cells():
-    demo = racing_demo()
-    demo.race(60, wobble=0)
-    before = frame(demo).rows
-    demo.race(1, wobble=0)
-    after = frame(demo).rows
-    runs = [run for old, new in zip(before, after, strict=True) for run in changes(old, new)[1]]
-    changed = sum(last - first for first, last in runs)
-    assert 1 <= changed <= 120 * 36 * 0.05
-
-
 def snapshot(**race) -> Snapshot:
     known = racing_demo().session.snapshot()
     return replace(known, race=replace(known.race, **race))
@@ -121,14 +107,6 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     demo.enter_all("done")
     known = demo.session.snapshot()
     assert progress(replace(known, race=replace(known.race, seconds=84.0))) == ""
-
-
-def test_a_message_goes_before_it():
-    known = snapshot(seconds=84.0)
-    shown = text(draw(analyse(known), Display(), 120, 36))
-    assert "50 % of 1:24" in shown
-    long = Display(message="word " * 25, message_until_ns=known.at_ns + 1)
-    assert "50 % of 1:24" not in text(draw(analyse(known), long, 120, 36))
 
 
 def test_the_line_below_the_header_says_what_is_compared():

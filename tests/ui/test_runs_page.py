@@ -11,10 +11,8 @@ from textual.events import Paste
 
 from tfmon.api.live import replay_of
 from tfmon.model.events import LaneStarted
-from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
-from tfmon.ui.screens.choices import run_entry
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
 
@@ -51,14 +49,6 @@ async def test_runs_are_listed_with_failures_marked_and_the_whole_of_a_long_one_
 def _lasted(pilot) -> list[str]:
     at = next(line for line in shown(pilot).splitlines() if "lasted" in line).index("lasted")
     return [line[: at + 8].rstrip() for line in listed(pilot)]
-
-
-def test_a_failure_is_red_and_has_a_mark_and_so_has_what_cannot_be_read():
-    failed, won = run_entry(RUNS[1]), run_entry(RUNS[0])
-    assert (failed.mark, failed.cells[-1][1]) == ("✗", "trouble")
-    assert (won.mark, won.cells[-1][1]) == (" ", "text")
-    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is not a recording of tfmon"))
-    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is not a recording of tfmon", "trouble")
 
 
 async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():

@@ -116,22 +116,7 @@ async def test_quit_ends_the_sweep_before_the_app_leaves():
 
 async def test_other_keys_and_tiny_terminals_do_no_harm():
     async with app(half_way(("cpu", "gpu"))).run_test(size=(120, 36)) as pilot:
-        for key in (
-            "p",
-            "P",
-            "i",
-            "l",
-            "k",
-            "d",
-            "R",
-            "space",
-            "y",
-            "down",
-            "end",
-            "home",
-            "question_mark",
-            "escape",
-        ):
+        for key in (*"pPilkdR", "space", "y", "down", "end", "home", "question_mark", "escape"):
             await press(pilot, key)
         assert isinstance(pilot.app.screen, SweepPage)
         await press(pilot, "colon")
