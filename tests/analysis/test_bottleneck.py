@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.events import gpu_sample
 from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
@@ -188,15 +189,6 @@ def host(**readings) -> HostSample:
     return HostSample(at_ns=0, cpu_pct=100.0, memory_used_bytes=1.0, memory_total_bytes=2.0, **readings)
 
 
-def gpu(*reasons: ClockReason, **more) -> GpuSample:
-    nothing = Missing("not read")
-    return GpuSample(
-        at_ns=0, key="GPU-1", index=0, name="GPU", busy_pct=5.0, busy_source="samples", used_bytes=nothing,
-        total_bytes=nothing, power_w=nothing, power_limit_w=nothing, temperature_c=nothing, clock_reasons=reasons,
-        **more,
-    )  # fmt: skip
-
-
 class TestWhatElseSlowsIt:
     @pytest.mark.parametrize(
         ("readings", "said"),
@@ -220,7 +212,8 @@ class TestWhatElseSlowsIt:
         assert kind_of(lane(computing=0.95, call_ns=950, settings={"threads": 4}), host=host()).also == ()
 
     def test_a_gpu_that_is_held_down_is_told(self):
-        hot = gpu(ClockReason("it is too hot", "alarm"), pcie_warning="4 of 16 lanes", used_by_pid={99: 5})
+        reasons = (ClockReason("it is too hot", "alarm"),)
+        hot = gpu_sample("GPU-1", clock_reasons=reasons, pcie_warning="4 of 16 lanes", used_by_pid={99: 5})
         lines = kind_of(CASES["sync"], gpus=(hot,)).also
         assert lines == (
             "the GPU runs below full clocks: it is too hot",

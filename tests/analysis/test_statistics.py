@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import mstats
+from support.verdicts import noisy
 
 from tfmon.analysis.intervals import (
     LEAST_PAIRS,
@@ -49,10 +50,6 @@ def slices(speeds, first: int = 1) -> list[SliceSpeed]:
 
 def logs(speeds, first: int = 1) -> LogSpeeds:
     return log_speeds(slices(speeds, first))
-
-
-def noisy(middle: float, number: int, scatter: float = 0.02, seed: int = 1) -> list[float]:
-    return list(middle * np.exp(np.random.default_rng(seed).normal(0, scatter, number)))
 
 
 class TestTrimmed:

@@ -17,7 +17,6 @@ from tfmon.model.hosts import HostState
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import GpuSample, Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
 from tfmon.reports.race_json import to_json
@@ -167,19 +166,11 @@ def test_the_limit_of_the_first_gpu_is_not_taken_for_that_of_an_instance():
 
 
 class TestWhatLimitsIt:
-    def gpu_samples(self, *clocks: float):
-        unread = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
-        missing = dict.fromkeys(unread, Missing("not read"))
-        return tuple(
-            GpuSample(at_ns=at, key="GPU-1", index=0, name="GPU", busy_source="", sm_clock_mhz=clock, **missing)
-            for at, clock in enumerate(clocks)
-        )
-
     @pytest.mark.parametrize(
         ("clocks", "noted"), [((2_000, 1_499, 2_000), True), ((2_000, 1_500), False), ((345,), False)]
     )
     def test_clocks_that_fall_between_slices_are_noted(self, clocks, noted):
-        samples = self.gpu_samples(*clocks)
+        samples = tuple(gpu_sample("GPU-1", at_ns=at, sm_clock_mhz=clock) for at, clock in enumerate(clocks))
         raced = replace(
             snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))),
             hosts={"": HostState(gpus=samples[-1:], gpu_history={"GPU-1": samples})},
