@@ -12,7 +12,7 @@ from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
 
-from tfmon.analysis.bottleneck import HIDDEN, NO_COPY, NOT_SAMPLED, NOT_SPLIT, find_bottleneck, shares_of
+from tfmon.analysis.bottleneck import HIDDEN, NO_COPY, NOT_SAMPLED, find_bottleneck, shares_of
 from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState
@@ -202,10 +202,6 @@ class TestWhatElseSlowsIt:
     def test_a_machine_that_is_not_calm_is_told(self, readings, said):
         assert any(said in line for line in kind_of(CASES["compute"], host=host(**readings)).also)
 
-    def test_a_calm_one_is_not(self):
-        calm = host(swap_in_bytes_per_s=0.0, throttled_pct=0.0, others_cpu_pct=5.0, steal_pct=0.0)
-        assert kind_of(CASES["compute"], host=calm).also == ()
-
     def test_too_few_threads_are_told(self):
         state = lane(computing=0.95, call_ns=950, settings={"threads": 1})
         assert "threads=1 leaves cores idle: 4 may be used" in kind_of(state, host=host()).also
@@ -232,17 +228,10 @@ class TestSharesOnTheHost:
         assert (shares.dispatch_pct, shares.device_pct, shares.other_pct) == (15, 45, pytest.approx(7))
         assert shares.copy_pct == NO_COPY and not shares.asynchronous
 
-    def test_without_a_split_dispatch_and_compute_are_not_told_apart(self):
-        shares = shares_of(lane(call_ns=900))
-        assert (shares.dispatch_pct, shares.device_pct, shares.step_pct) == (NOT_SPLIT, NOT_SPLIT, 90)
-
     def test_tracing_is_neither_dispatch_nor_compute(self):
         shares = shares_of(lane(computing=0.1, call_ns=900, traced_steps=500, traced_ns=700))
         assert (shares.retrace_pct, shares.dispatch_pct, shares.device_pct) == (70, 11, 9)
         assert shares_of(lane(computing=0.1, call_ns=900, traced_ns=900)).retrace_pct == 81
-
-    def test_before_the_first_steady_step_there_are_none(self):
-        assert shares_of(LaneState(spec=LaneSpec("cpu"))) is None
 
 
 class TestSharesOnADevice:

@@ -15,7 +15,6 @@ from support.ui import Demo, changed_ten_times
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.health import concerns, trained_text, waits_of
-from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.lane_events import Progressed, Window
 from tfmon.model.lane_reducer import advance
@@ -181,19 +180,6 @@ def test_a_loss_curve_stays_small_and_covers_the_race():
     assert MOST_POINTS // 2 <= len(steps) <= MOST_POINTS
     assert steps[0] == 0 and steps[-1] > 9_800
     assert len({later - earlier for earlier, later in itertools.pairwise(steps)}) == 1
-
-
-def test_a_phase_of_the_script_is_told_as_soon_as_one_lane_reaches_it_and_is_no_disturbance():
-    demo = Demo(mode="turns")
-    for name in demo.names:
-        demo.session.accept(LaneStarted(lane=name, at_ns=0, pid=1, settings={}, command="python train.py"))
-    demo.go()
-    demo.race(30, (2_000, 1_000))
-    assert "phases" not in find_verdict(demo.session.snapshot()).note
-    demo.race(4, (40_000, 1_000))
-    note = find_verdict(demo.session.snapshot()).note
-    assert re.search(r"the script's phases may not be alike: C after step [\d ]+, G after step [\d ]+", note)
-    assert "outlying" not in note
 
 
 def test_the_time_left_includes_what_epochs_take_besides_their_steps():

@@ -110,14 +110,6 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert "another process took 40 % of gpu:0" in to_text(shown)
 
 
-def test_a_gpu_of_ones_own_is_not_talked_about():
-    demo = shared_demo([0] * 5, held_gib=0)
-    shown = analyse(demo.session.snapshot())
-    assert "took" not in shown.verdict.note + shown.lane("gpu:0").bottleneck.text
-    assert found(demo).slices == 0 and found(demo).of_slices > 5
-    assert to_json(shown)["lanes"][1]["gpu_others"]["slices"] == 0
-
-
 def test_without_shares_from_the_driver_nothing_is_claimed():
     assert found(shared_demo([None] * 5)) is None
 
@@ -126,15 +118,6 @@ def test_lanes_that_train_at_once_are_told_by_time():
     demo = shared_demo([0, 0, 30, 30, 0], mode="concurrent")
     assert found(demo).text.startswith("another process took 30 % of gpu:0 during 40 % of the time")
     assert "took 30 %" in analyse(demo.session.snapshot()).verdict.note
-
-
-def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
-    demo = shared_demo([0, 50, 0])
-    lane = demo.session.snapshot().lane("gpu:0")
-    marked = [point for point in lane.points if point.others]
-    assert 0 < len(marked) < len(lane.points) and all(point.steady for point in marked[1:])
-    assert lane.discarded.keys() <= {"warm-up"}
-    assert [mark.text for mark in lane.knob_marks] == ["others 50 %"]
 
 
 def test_a_changed_knob_begins_the_count_anew():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.events import gpu_sample
-from support.many_gpus import EIGHT, ManyGpus, eight_gpus
+from support.many_gpus import ManyGpus, eight_gpus
 from support.verdicts import lane, noisy, snapshot
 
 from tfmon.analysis.advice import advice_for
@@ -65,13 +65,6 @@ def test_lanes_that_differ_in_more_or_in_no_number_do_not_scale(first, second):
         for place, spec in enumerate((first, second))
     ]
     assert find_verdict(snapshot(*lanes)).scaling == ()
-
-
-def test_lanes_with_other_settings_do_not_scale():
-    demo = ManyGpus((LaneSpec("gpu:0", {"batch_size": 64}), LaneSpec(EIGHT.device, {"batch_size": 512}))).go()
-    demo.race(30, (2_420, 16_000))
-    found = find_verdict(demo.session.snapshot())
-    assert found.ratio and found.scaling == ()
 
 
 def test_the_json_has_the_scaling_and_each_gpu_with_what_the_lane_used_of_it():

@@ -6,15 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.events import gpu_sample, lane
 
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
-from tfmon.model.hosts import has_device
 from tfmon.model.knobs import COMMON
-from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -174,11 +171,3 @@ def test_the_default_lane_takes_a_whole_gpu_first():
         "gpu:1",
     ]
     assert [one.spec.name for one in plan(found=SPLIT).lanes] == ["cpu", "MIG-11111111"]
-
-
-def test_its_readings_are_those_of_the_instance_before_cuda_has_told_which_it_is():
-    (spec,) = name_lanes([LaneSpec("MIG-11111111")])
-    state = lane(spec.device)
-    assert has_device(state, gpu_sample(PART.uuid, kind="mig", part_of="GPU-aaaa"))
-    assert not has_device(state, gpu_sample(OTHER.uuid, kind="mig", part_of="GPU-aaaa"))
-    assert not has_device(state, gpu_sample("GPU-aaaa"))

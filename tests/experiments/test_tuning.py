@@ -188,9 +188,3 @@ class TestRefusals:
         wait_for(lambda: group.lane("cpu").over)
         with pytest.raises(ExperimentError, match="does not train any more"):
             bench.start_tuning("cpu", everything=False)
-
-    def test_where_nothing_is_left_to_try(self, group, bench):
-        begin(group, EXAMPLES="1000")
-        tune(group, bench, everything=True)
-        with pytest.raises(ExperimentError, match="that was not tried helps cpu: input-bound"):
-            bench.start_tuning("cpu", everything=False)

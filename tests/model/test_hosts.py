@@ -56,14 +56,6 @@ def test_each_lane_has_the_machine_and_the_samples_of_its_host(session):
     assert (known.machines, known.machine.cpu_name) == (2, "this CPU")
 
 
-def test_a_machine_that_is_not_connected_goes_by_the_name_of_its_host():
-    session = Session(Machine(), itertools.count().__next__)
-    session.begin(Race(), name_lanes([LaneSpec("cpu"), LaneSpec("cpu", host="x"), LaneSpec("gpu:0", host="y")]))
-    known = session.snapshot()
-    assert [known.machine_key(lane) for lane in known.lanes] == ["", "x", "y"]
-    assert known.host_of(known.lanes[1]) is None
-
-
 def test_a_disturbance_counts_for_the_lanes_of_its_host_alone(session):
     for lane in (HERE, THERE):
         session.accept(window(lane=lane, at_ns=SECOND))

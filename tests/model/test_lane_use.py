@@ -237,14 +237,6 @@ def test_while_a_lane_waits_its_last_figure_stays_and_the_mean_does_not_fall():
     assert lane.tree.clock.in_slices(5.0, demo.clock() + SECOND) == WAITS
 
 
-def test_all_at_once_all_of_the_time_counts():
-    demo = racing("concurrent")
-    for _ in range(2):
-        demo.clock.ahead(1)
-        sample(demo, 0, 80.0)
-    assert cpu(demo) == 80.0
-
-
 def test_a_paused_lane_uses_what_it_uses():
     demo = racing()
     sample(demo, 0, 0.0)

@@ -7,7 +7,7 @@ from support.ui import Demo
 
 from tfmon.model.knobs import COMMON, KnobError
 from tfmon.model.lanes_together import ordered_settings
-from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane, short_title, title
+from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane, short_title
 
 
 def lanes(*texts: str):
@@ -148,19 +148,6 @@ def test_lanes_are_named_by_device_and_what_distinguishes_them_on_it(texts, name
     found = lanes(*texts)
     assert [lane.name for lane in found] == names
     assert "".join(lane.id for lane in found) == ids
-
-
-def test_names_are_unique():
-    varied = ["cpu,prefetch=off", "cpu,batch_size=8", "cpu,batch_size=8,prefetch=off"]
-    race = ["cpu", "cpu", *varied, "gpu:0", "gpu:0"]
-    assert len({lane.name for lane in lanes(*race)}) == len(race)
-
-
-def test_a_title_shows_the_settings_in_effect_and_the_name_stays():
-    first, second = lanes("cpu,prefetch=off", "cpu,prefetch=auto")
-    assert title(first) == first.name == "cpu prefetch=off"
-    assert title(first, {"prefetch": 2, "batch_size": 8}) == "cpu prefetch=2"
-    assert title(second, {"batch_size": 8}) == "cpu prefetch=auto"
 
 
 # ---------------------------------------------------------------- names that follow the settings

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo
 
 from tfmon.analysis.statistics import between_processes
@@ -14,15 +13,7 @@ from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.compare import compare
 from tfmon.recordings.figures import RaceFigures
-from tfmon.recordings.reader import Recording
 from tfmon.reports.diff import to_text
-
-
-@pytest.fixture(scope="module")
-def header():
-    with Recording(RECORDED) as opened:
-        return opened.header
-
 
 DEVICES = LaneSpec("cpu"), LaneSpec("gpu:0")
 
@@ -34,16 +25,6 @@ def raced(speeds=(7_663, 2_420), mode="turns", lanes=DEVICES, **more) -> Demo:
 
 def side(header, demo: Demo, name: str = "one", **changes) -> RaceFigures:
     return RaceFigures.of(name, replace(header, **changes), demo.session.snapshot())
-
-
-def test_a_race_and_itself_are_too_close_to_call(header):
-    one = side(header, raced())
-    found = compare(one, one)
-    assert [pair.change.ratio for pair in found.lanes] == [1.0, 1.0]
-    assert not any(pair.change.sure for pair in found.lanes)
-    assert (found.differences, found.unpaired, found.notes) == ((), (), ())
-    assert found.verdict.ratio == 1.0
-    assert "are the same" in to_text(found)
 
 
 def test_the_interval_of_a_faster_lane_includes_the_truth(header):

@@ -8,7 +8,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo
 
 from tfmon.analysis.analysis import analyse
@@ -22,16 +21,9 @@ from tfmon.recordings.compare import Comparison, compare, compare_all
 from tfmon.recordings.figures import MeasuredLane, RaceFigures, change_of, read_race, read_races
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
-from tfmon.recordings.reader import Recording
 from tfmon.reports.race_json import to_json
 
 UNKNOWN = Missing("not known here")
-
-
-@pytest.fixture(scope="module")
-def header():
-    with Recording(RECORDED) as opened:
-        return opened.header
 
 
 CPU = LaneSpec("cpu")

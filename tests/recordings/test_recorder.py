@@ -119,17 +119,6 @@ def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
         assert len(Recording(path)) == 3
 
 
-def test_an_event_that_changes_nothing_is_recorded_too(place, session, keep):
-    one = keep()
-    session.begin(Race("mine"), LANES)
-    session.accept(Finished(lane="gone", at_ns=3, steps=3))
-    one.close()
-    [path] = place.iterdir()
-    assert steps_in(path) == [3]
-    assert b"RecordingChanged" not in gzip.decompress(path.read_bytes()), "its own path is no part of it"
-    assert play_all(path)[1].lanes == session.snapshot().lanes
-
-
 def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(place, session, keep):
     one = keep()
     session.begin(Race("first"), ())  # announced: its lanes are not known yet

@@ -220,13 +220,6 @@ def test_a_file_with_another_content_on_a_host_is_a_sentence_of_its_own(steps):
     assert [span for row in rows for span in row if differs in span[0]] == [(f"   {differs}", WARN)]
 
 
-def test_an_interrupted_race_says_so_beside_the_figures_it_has(raced):
-    raced.tell(Interrupted(at_ns=4 * SECOND, reason="interrupted by SIGINT"))
-    told = raced.json()
-    assert (told["interrupted"], told["lanes"][0]["error"]) == ("interrupted by SIGINT", None)
-    assert told["lanes"][0]["examples_per_s"] == 1_000.0
-
-
 def test_the_machine_of_each_lane_and_what_differs_between_machines_are_told():
     raced = Raced("cpu", "gpu2/cpu", mode=TURNS)
     there = Machine("node8", "Linux", "AMD EPYC 9554", 32, 32.0, boot="b", driver="550", nice=0)

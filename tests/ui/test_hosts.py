@@ -35,19 +35,6 @@ def page(demo: Demo, lane: str) -> str:
     return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), 120)))
 
 
-def test_a_pane_has_the_name_and_the_readings_of_its_own_machine():
-    demo = hosts_demo()
-    (sampled,) = demo.session.snapshot().hosts["gpu2"].gpus
-    demo.session.accept(replace(sampled, busy_pct=71.0))
-    here, second, third = (pane(demo, name) for name in demo.names)
-    assert "A  cpu batch_size=10  AMD EPYC 9554" in here[0]
-    assert "B  gpu2/gpu:0 batch_size=10  NVIDIA H200" in second[0]
-    assert "C  me@gpu3/gpu:1 batch_size=256" in third[0]
-    assert any("of 800 " in row for row in here) and any("of 3200 " in row for row in second)
-    assert any("71 % busy" in row for row in second)
-    assert not any("71 % busy" in row for row in third), "a GPU of another machine with the same UUID"
-
-
 def test_lanes_of_different_machines_train_at_the_same_time_and_those_of_one_take_turns():
     demo = hosts_demo()
     assert [("▸ training" in pane(demo, name)[0]) for name in demo.names] == [True, True, True]
@@ -79,13 +66,6 @@ def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does()
     assert not any("nothing came" in row for row in pane(demo, "gpu2/gpu:0"))
     lose(demo, "me@gpu3")
     assert not any("nothing came" in row for row in pane(demo, demo.names[2])), "it is lost, and says so"
-
-
-def test_the_header_counts_machines_and_not_the_names_of_hosts():
-    assert "3 machines · TF 2.21.0 · node7, gpu2, me@gpu3" in "\n".join(race(hosts_demo()))
-    aliases = hosts_demo()
-    connect(aliases, "me@gpu3", replace(HOSTS["me@gpu3"], boot=HOSTS["gpu2"].boot))
-    assert race(aliases)[1].endswith(" 2 machines · TF 2.21.0 · node7, gpu2")
 
 
 @pytest.mark.parametrize(

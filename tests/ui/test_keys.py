@@ -22,11 +22,10 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, key_of, label, without_arrows
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label
 from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.render.style import TEXT, to_ascii
 from tfmon.ui.requests import next_values, pause_or_resume, reachable, shared_value, to_improve
 from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
@@ -76,15 +75,6 @@ def test_keys_are_written_as_people_do(named, shown):
     assert label(named) == shown
 
 
-async def test_a_terminal_without_arrows_names_keys_in_words():
-    app = app_of(racing_demo(), characters="ascii")
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "k")
-        assert "Left Right change" in shown(pilot) and "Up Down choose" in shown(pilot)
-        await press(pilot, "down", "left", "question_mark")
-        assert "  Down         down by a line" in shown(pilot)
-
-
 def options(pilot) -> list[str]:
     commands = pilot.app.screen.query_one(CommandList)
     return [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
@@ -95,23 +85,6 @@ async def search(pilot, words: str = "") -> None:
     await until(pilot, lambda: isinstance(pilot.app.focused, Input))
     await press(pilot, *words)
     await until(pilot, lambda: options(pilot) and words in options(pilot)[0])
-
-
-async def test_it_lists_every_action_with_its_key():
-    async with app_of(racing_demo(), characters="ascii").run_test(size=(120, 80)) as pilot:
-        for key in ("colon", "ctrl+p"):
-            await press(pilot, key)
-            await search(pilot)
-            await until(pilot, lambda: pilot.app.screen.has_class("-ready"))
-            listed = options(pilot)
-            for one in RACE_KEYS:
-                if one.id != "palette":
-                    ((words, _),) = to_ascii(((f"{one.help}  ({key_of(one.id, without_arrows())})", TEXT),))
-                    assert any(words in text for text in listed), one.id
-            strips = pilot.app.screen._compositor.render_strips()
-            assert "".join(segment.text for strip in strips for segment in strip).isascii()
-            await press(pilot, "escape")
-            await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
 
 
 async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():

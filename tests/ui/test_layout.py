@@ -133,21 +133,6 @@ async def test_every_page_survives_every_size(monkeypatch):
             await until(pilot, lambda size=size: is_full(*size))
 
 
-@pytest.mark.parametrize(("height", "shown"), [(24, False), (29, False), (30, True), (50, True)])
-def test_the_race_has_the_tabs_of_its_pages_where_the_panes_leave_room(height, shown):
-    demo = demo_of(2, ["racing", "racing"])
-    frame = draw(analyse(demo.session.snapshot()), Display(tabs=("race", "lane", "log")), 100, height)
-    top = "".join(text for text, _ in frame.rows[0])
-    assert ("[Esc race]" in top) is shown, top
-    if shown:
-        assert "profile" not in top, "only the pages that there are"
-        assert [zone.action for zone in frame.zones if zone.rect.y == 0] == [
-            f"show_tab({name!r})" for name in ("race", "lane", "log")
-        ]
-    panes = [zone.rect for zone in frame.zones if zone.action.startswith("focus_lane")]
-    assert all(frame.rows[pane.y][0][0][0] in "╭┏" for pane in panes), "a click meets the pane that is drawn there"
-
-
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
@@ -156,11 +141,6 @@ def test_a_fitted_row_is_exactly_as_wide_as_asked_and_printable(row, width):
     fitted = fit(row, width)
     assert cells(fitted) == width
     assert all(text.isprintable() for text, _ in fitted)
-
-
-@given(texts, st.integers(1, 40))
-def test_cropped_text_never_exceeds_its_width(text, width):
-    assert cells([(crop(text, width), "")]) <= width
 
 
 def test_what_is_left_out_is_marked_and_the_right_part_has_priority():

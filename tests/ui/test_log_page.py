@@ -32,21 +32,6 @@ def say(demo: Demo, *lines: str) -> None:
     demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=lines))
 
 
-async def test_l_opens_the_log_of_the_focused_lane_with_its_newest_lines():
-    demo = talking_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "l")
-        assert "Log of lane C: cpu" in shown(pilot) and "105 lines: all" in shown(pilot)
-        assert "line 99 of odd ones" in shown(pilot) and "line 0 of" not in shown(pilot)
-        await press(pilot, "tab")
-        assert "Log of lane G: gpu:0" in shown(pilot) and "from the other lane" in shown(pilot)
-        assert "started, process 4001" in shown(pilot)
-        await press(pilot, "l")
-        assert isinstance(pilot.app.screen, RaceScreen)
-        await press(pilot, "tab", "l")
-        assert "Log of lane C: cpu" in shown(pilot), "the focused lane goes before the one shown last"
-
-
 async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
     demo = talking_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:

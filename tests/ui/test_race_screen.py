@@ -197,14 +197,6 @@ def test_a_request_for_the_value_in_effect_is_no_change():
     assert "→ 64 requested" in text(frame(demo))
 
 
-def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice():
-    demo = Demo(mode="turns").go()
-    known = demo.session.snapshot()
-    assert awaited(analyse(known)) == "measured 0 of 3 rounds", "no length is known: none is promised"
-    timed = replace(known, race=replace(known.race, slice_s=0.5))
-    assert awaited(analyse(timed)) == "measured 0 of 3 rounds; verdict in about 3 s"
-
-
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE).go()

@@ -76,21 +76,6 @@ async def test_a_filter_leaves_what_matches_and_escape_takes_it_back_without_lea
         assert isinstance(pilot.app.screen, SweepPage)
 
 
-async def test_the_curve_of_a_number_is_shown_where_rows_are_free_and_where_a_key_asks_for_it():
-    async with app().run_test(size=(120, 36)) as pilot:
-        await until(pilot, lambda: "Ratio over batch size" in shown(pilot))
-        assert "A mixed_precision=bfloat16" in shown(pilot) and "10 combinations" in shown(pilot)
-        await press(pilot, "c")
-        assert "Ratio over" not in shown(pilot)
-        await press(pilot, "c")
-        assert "Ratio over" in shown(pilot)
-    async with app().run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "1.79×" in shown(pilot))
-        assert "Ratio over" not in shown(pilot)
-        await press(pilot, "c")
-        assert "Ratio over" in shown(pilot)
-
-
 async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
     state = replace(half_way(), lost={"gpu2/gpu": "gpu2 did not answer"})
     async with app(state, unsaved=lambda: "night.sweep cannot be written: No space left").run_test() as pilot:
