@@ -83,14 +83,9 @@ def test_what_a_scenario_leaves_open_has_defaults(write):
     info = read_scenario(write(MINIMAL), "file")
     assert (info.title, info.doc) == ("My net.", "More of it.")
     assert info.defaults() == {
-        "batch_size": 32,
-        "prefetch": "auto",
-        "graph": True,
-        "xla": False,
-        "mixed_precision": "off",
-        "sync_every_step": False,
-        "threads": "auto",
-    }
+        "batch_size": 32, "prefetch": "auto", "graph": True, "xla": False, "mixed_precision": "off",
+        "sync_every_step": False, "threads": "auto",
+    }  # fmt: skip
     assert info.contrast == ("prefetch=off", "prefetch=auto")
     assert info.examples is None
 

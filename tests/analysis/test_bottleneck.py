@@ -242,14 +242,9 @@ class TestSharesOnADevice:
 
     def test_what_the_device_leaves_goes_by_what_the_host_did(self):
         state = lane(
-            "gpu:0",
-            input_ns=800,
-            call_ns=200,
-            sampled=1,
-            sampled_call_ns=0.1,
-            sampled_tail_ns=0.3,
+            "gpu:0", input_ns=800, call_ns=200, sampled=1, sampled_call_ns=0.1, sampled_tail_ns=0.3,
             sampled_copy_ns=0,
-        )
+        )  # fmt: skip
         shares = shares_of(state)
         assert (shares.device_pct, shares.input_pct, shares.dispatch_pct) == tuple(
             pytest.approx(value) for value in (40, 48, 12)
@@ -286,14 +281,9 @@ class TestSharesOnADevice:
         host["traced_ns"] = host["call_ns"] * traced
         call, tail, copy = (sampled * value for value in times)
         state = lane(
-            device,
-            computing,
-            sampled=sampled,
-            sampled_call_ns=call,
-            sampled_tail_ns=tail,
-            sampled_copy_ns=copy,
-            **host,
-        )
+            device, computing, sampled=sampled, sampled_call_ns=call, sampled_tail_ns=tail,
+            sampled_copy_ns=copy, **host,
+        )  # fmt: skip
         shares = shares_of(state)
         parts = [shares.input_pct, shares.sync_pct, shares.report_pct, shares.other_pct, shares.retrace_pct]
         parts += [known(part) or 0.0 for part in (shares.copy_pct, shares.dispatch_pct, shares.device_pct)]

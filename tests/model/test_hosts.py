@@ -35,13 +35,9 @@ def session():
 
 def host_sample(at_ns: int, host: str, swapped: float = 0.0) -> HostSample:
     return HostSample(
-        at_ns=at_ns,
-        host=host,
-        cpu_pct=1.0,
-        memory_used_bytes=2.0,
-        memory_total_bytes=3.0,
+        at_ns=at_ns, host=host, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0,
         swap_in_bytes_per_s=swapped,
-    )
+    )  # fmt: skip
 
 
 def test_each_lane_has_the_machine_and_the_samples_of_its_host(session):

@@ -105,12 +105,8 @@ class TestWhatIsInIt:
         specs = data_of(page, "tfmon-charts").values()
         curve = next(one for one in specs if "batch size" in json.dumps(one["layer"][-1]["encoding"]["x"]))
         assert [row["t"] for row in curve["layer"][-1]["data"]["values"] if row["s"] == "C"] == [
-            8,
-            16,
-            32,
-            64,
-            128,
-        ]
+            8, 16, 32, 64, 128,
+        ]  # fmt: skip
 
     def test_no_line_is_drawn_across_a_time_in_which_nothing_trained(self, tmp_path):
         def rests() -> Demo:
