@@ -39,6 +39,7 @@ def test_a_lane_sees_the_gpus_that_it_names_in_their_order(text, device, visible
     (only,) = plan(text).lanes
     assert (only.spec.device, only.spec.name) == (device, device)
     assert only.environment["CUDA_VISIBLE_DEVICES"] == visible
+    assert only.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == ("true" if only.spec.kind == "gpu" else None)
 
 
 def test_all_gpus_of_a_machine_with_one_are_that_one():

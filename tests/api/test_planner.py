@@ -166,14 +166,6 @@ def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
         plan(lane, sets=(f"rate={value}",) if where == "set" else (), info=info)
 
 
-def test_a_lane_sees_its_gpu_alone_and_does_not_take_all_its_memory_and_a_cpu_lane_sees_none():
-    for lane, gpu in zip(plan("gpu:0", "gpu:1", found=TWO_GPUS).lanes, TWO_GPUS.gpus, strict=True):
-        assert lane.environment["CUDA_VISIBLE_DEVICES"] == gpu.uuid
-        assert lane.environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    cpu, _ = plan(found=TWO_GPUS).lanes
-    assert cpu.environment["CUDA_VISIBLE_DEVICES"] == "-1"
-
-
 def test_a_python_is_found_by_path_or_as_a_command(monkeypatch):
     assert find_python(sys.executable) == Path(sys.executable)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
