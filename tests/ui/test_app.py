@@ -421,3 +421,8 @@ async def test_a_message_goes_with_the_next_key_and_with_another_page():
             await press(pilot, key)
             pilot.app.monitor.pull()
             assert "saved somewhere" not in shown(pilot) and then in shown(pilot)
+
+
+def test_an_empty_no_color_takes_no_colour_out(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "")
+    assert not app_of(racing_demo()).no_color

@@ -9,7 +9,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LogLine
-from tfmon.ui.screens.log import VIEWS, source_of
+from tfmon.ui.screens.log import VIEWS, log_entries, source_of
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, wheel
@@ -139,3 +139,8 @@ def test_slices_are_no_events():
 )
 def test_a_printed_line_has_a_source_and_a_level(text, expected):
     assert source_of(LogLine(0, "printed", text)) == expected
+
+
+def test_lines_that_are_alike_stay_apart():
+    lines = [LogLine(10**9, "printed", "WARNING: x")] * 2
+    assert len({one.id for one in log_entries(lines, 0, 2 * 10**9)}) == 2

@@ -11,8 +11,10 @@ from textual.events import Paste
 
 from tfmon.api.live import replay_of
 from tfmon.model.events import LaneStarted
+from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
+from tfmon.ui.screens.choices import run_entry
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
 
@@ -146,3 +148,8 @@ async def test_a_run_that_cannot_be_opened_is_said():
         await press(pilot, "enter")
         await until(pilot, lambda: runs.refusal in shown(pilot))
         assert pilot.app.screen.tab == "runs"
+
+
+def test_a_recording_that_cannot_be_read_has_a_mark_and_says_why():
+    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is not a recording of tfmon"))
+    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is not a recording of tfmon", "trouble")

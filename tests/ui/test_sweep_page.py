@@ -60,6 +60,9 @@ async def test_the_best_is_on_top_and_a_column_sorts():
         assert "8 of 10 settled, about 45 s left" in shown(pilot)
         assert "refused: too large" in shown(pilot) and "• 128" in shown(pilot)
         assert "SIGKILL" not in shown(pilot), "it is measured again"
+        for drawn in (True, False, True):
+            assert ("Ratio over batch size" in shown(pilot)) is drawn
+            await press(pilot, "c")
         await press(pilot, "o")
         assert first_column(shown(pilot))[:2] == ["16", "16"]
         await press(pilot, "O")
