@@ -120,6 +120,15 @@ def test_lanes_that_train_at_once_are_told_by_time():
     assert "took 30 %" in analyse(demo.session.snapshot()).verdict.note
 
 
+def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
+    demo = shared_demo([0, 50, 0])
+    lane = demo.session.snapshot().lane("gpu:0")
+    marked = [point for point in lane.points if point.others]
+    assert 0 < len(marked) < len(lane.points) and all(point.steady for point in marked[1:])
+    assert lane.discarded.keys() <= {"warm-up"}
+    assert [mark.text for mark in lane.knob_marks] == ["others 50 %"]
+
+
 def test_a_changed_knob_begins_the_count_anew():
     demo = shared_demo([60, 60])
     demo.apply("gpu:0", "batch_size", 64)
