@@ -30,14 +30,8 @@ for _terminals in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):  # of whoever
     os.environ.pop(_terminals, None)
 
 STARTS_A_PROCESS = {
-    "subprocess.Popen",
-    "os.posix_spawn",
-    "os.fork",
-    "os.forkpty",
-    "os.exec",
-    "os.system",
-    "pty.spawn",
-}
+    "subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "pty.spawn",
+}  # fmt: skip
 NEEDS_ONE = {"process", "tensorflow", "pty"}
 LOADS_TENSORFLOW = "tensorflow"
 LONGEST = (

@@ -1,10 +1,11 @@
-"""Scenario files are found and read, and never run."""
+"""Scenario files are found, read and never run; and the file that tfmon new writes."""
 
 from __future__ import annotations
 
 import pytest
 
 from tfmon.catalog import built_in_folder, find_scenario, list_scenarios, read_scenario
+from tfmon.cli import scenarios
 from tfmon.errors import UsageError
 
 MINIMAL = '''"""My net.
@@ -40,9 +41,6 @@ def refusal(path) -> UsageError:
 
 def knob(info, name: str):
     return next(knob for knob in info.knobs if knob.name == name)
-
-
-# ------------------------------------------------------------ finding
 
 
 def test_every_built_in_file_is_listed_and_found_by_its_name_and_says_what_it_is():
@@ -81,21 +79,13 @@ def test_a_path_without_a_file_and_a_senseless_name_are_refused(tmp_path, monkey
             find_scenario(name)
 
 
-# ------------------------------------------------------------ reading
-
-
 def test_what_a_scenario_leaves_open_has_defaults(write):
     info = read_scenario(write(MINIMAL), "file")
     assert (info.title, info.doc) == ("My net.", "More of it.")
     assert info.defaults() == {
-        "batch_size": 32,
-        "prefetch": "auto",
-        "graph": True,
-        "xla": False,
-        "mixed_precision": "off",
-        "sync_every_step": False,
-        "threads": "auto",
-    }
+        "batch_size": 32, "prefetch": "auto", "graph": True, "xla": False, "mixed_precision": "off",
+        "sync_every_step": False, "threads": "auto",
+    }  # fmt: skip
     assert info.contrast == ("prefetch=off", "prefetch=auto")
     assert info.examples is None
 
@@ -135,9 +125,6 @@ def test_a_file_is_never_run(write, tmp_path):
     assert read_scenario(path, "file").defaults()["batch_size"] == 8
     assert find_scenario(str(path)).name == "mine"
     assert not trace.exists()
-
-
-# ------------------------------------------------------------ refusing
 
 
 def test_a_syntax_error_is_told_with_file_and_line(write):
@@ -253,3 +240,29 @@ class TestWhereScenariosAreFound:
         (tmp_path / "work/scenarios/small.py").write_text(MINIMAL)
         assert find_scenario("small").origin == "built-in"
         assert {info.origin for info in list_scenarios() if info.name == "small"} == {"built-in"}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_file_is_a_scenario_of_that_name(here):
+    info = read_scenario(scenarios.write("my-net").resolve(), "file")
+    assert info.name == "my-net"
+    assert info.title.startswith("My net")
+    assert info.examples == 10_000
+    assert len(info.contrast) == 2
+
+
+def test_a_file_that_is_there_is_left_alone(here, tmp_path):
+    (tmp_path / "mine.py").write_text("precious")
+    with pytest.raises(UsageError, match="there already"):
+        scenarios.write("mine")
+    assert (tmp_path / "mine.py").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["", "1st", "class", "../up", "a b", "naïve"])
+def test_a_name_that_is_none_is_refused(here, name):
+    with pytest.raises(UsageError, match="cannot be a scenario's name"):
+        scenarios.write(name)

@@ -154,13 +154,6 @@ class TestChanges:
         told = [row.cells(demo.session.snapshot())[-1] for row in of(demo).history]
         assert any(told) == (mode == CONCURRENT), "one lane has no verdict"
 
-    def test_a_large_effect_is_told_from_four_slices_of_the_lane_on(self):
-        demo = Demo(mode=TURNS).go().race(5)
-        for factor in (2, 4):
-            demo.apply("cpu", "batch_size", 10 * factor)
-            demo.race(5, (SPEEDS[0] * factor, SPEEDS[1]))
-        assert [row.effect.low < 2 < row.effect.high < 3 for row in of(demo).history[1:]] == [True, True]
-
     def test_what_an_experiment_tries_is_one_row(self):
         demo = racing_demo()
         before = len(of(demo).history)
@@ -211,17 +204,6 @@ class TestEarlier:
         assert of(demo).verdict.interval.low < 9 / 8 < of(demo).verdict.interval.high < 1.5
         trains(demo, "cpu", 7)
         assert of(demo).verdict.interval is not None, "phases that come by turns are compared as one"
-
-    def test_lanes_of_a_script_that_trains_each_otherwise_are_compared(self):
-        demo = script_at(7, 9)
-        demo.race(9, SPEEDS)
-        assert of(demo).verdict.winner == "cpu"
-
-    def test_a_new_verdict_replaces_it(self):
-        demo = racing_demo()
-        demo.apply("cpu", "batch_size", 40)
-        demo.race(20)
-        assert of(demo).earlier == ""
 
     def test_the_next_analysis_computes_no_earlier_period_again(self):
         demo = changed_ten_times()

@@ -46,12 +46,6 @@ class TestLongSteps:
         assert verdict.text == "gpu:0 at least 240× faster (cpu's first step is still running, 12 s)"
         assert (verdict.at_least, verdict.winner, verdict.kind) == (pytest.approx(240), None, "")
 
-    def test_the_slices_of_others_are_not_its_running_time(self):
-        known = self.racing(runs_s=6.0)
-        demo_ns = known.at_ns
-        assert known.lane("cpu").step_runs_s(demo_ns) == pytest.approx(6.0)
-        assert known.lane("gpu:0").step_runs_s(demo_ns) == 0.0
-
     def test_where_all_train_at_once_a_step_runs_since_the_lane_was_heard(self):
         demo = Demo(mode=CONCURRENT).go().race(2)
         known = demo.session.snapshot()

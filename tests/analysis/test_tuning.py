@@ -123,18 +123,6 @@ class TestDecision:
         assert decide(*tried(12, 1.01, 0.05)) == REVERTED
         assert decide(*tried(12, 1.02, 0.001)) == "", "it is sure, and known better after more pairs"
 
-    def test_what_gains_nothing_is_hardly_ever_kept(self):
-        """Of lanes whose slices scatter by 5 % and that gain nothing, at most one in ten keeps the change."""
-        kept = 0
-        for seed in range(200):
-            lane, attempt = tried(LOOKS[-1], 1.0, 0.05, seed=seed)
-            for look in LOOKS:
-                outcome = decide(lane, Attempt("cpu", OFF, AUTO, blocks=attempt.blocks[:look]))
-                if outcome:
-                    break
-            kept += outcome == KEPT
-        assert kept <= 20
-
 
 def waiting_demo(waits: float = 0.8) -> Demo:
     """Return a race of one lane that is input-bound, with prefetch and parallel calls off."""

@@ -6,15 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.events import gpu_sample, lane
 
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
-from tfmon.model.hosts import has_device
 from tfmon.model.knobs import COMMON
-from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 
@@ -42,6 +39,7 @@ def test_a_lane_sees_the_gpus_that_it_names_in_their_order(text, device, visible
     (only,) = plan(text).lanes
     assert (only.spec.device, only.spec.name) == (device, device)
     assert only.environment["CUDA_VISIBLE_DEVICES"] == visible
+    assert only.environment.get("TF_FORCE_GPU_ALLOW_GROWTH") == ("true" if only.spec.kind == "gpu" else None)
 
 
 def test_all_gpus_of_a_machine_with_one_are_that_one():
@@ -174,11 +172,3 @@ def test_the_default_lane_takes_a_whole_gpu_first():
         "gpu:1",
     ]
     assert [one.spec.name for one in plan(found=SPLIT).lanes] == ["cpu", "MIG-11111111"]
-
-
-def test_its_readings_are_those_of_the_instance_before_cuda_has_told_which_it_is():
-    (spec,) = name_lanes([LaneSpec("MIG-11111111")])
-    state = lane(spec.device)
-    assert has_device(state, gpu_sample(PART.uuid, kind="mig", part_of="GPU-aaaa"))
-    assert not has_device(state, gpu_sample(OTHER.uuid, kind="mig", part_of="GPU-aaaa"))
-    assert not has_device(state, gpu_sample("GPU-aaaa"))

@@ -99,12 +99,6 @@ def test_all_lanes_of_a_run_get_the_same_gpu_also_when_it_has_become_busy():
     assert machine.looks == 1
 
 
-def test_without_a_choice_nothing_is_looked_at():
-    machine = Machine()
-    (lane,) = machine.plan("gpu", gpus=GPUS[:1]).lanes
-    assert (lane.spec.device, lane.spec.chosen, machine.looks) == ("gpu:0", "", 0)
-
-
 def test_waiting_ends_when_a_gpu_is_free_and_says_what_it_waits_for():
     machine = Machine(wait_s=600.0)
     busy, free = samples(1), samples(1)
@@ -143,12 +137,6 @@ def test_zero_minutes_look_once():
     with pytest.raises(GpusBusyError):
         machine.plan("gpu:0")
     assert machine.looks == 1 and machine.now_s == 0
-
-
-def test_lanes_on_the_cpu_wait_for_nothing():
-    machine = Machine(wait_s=60.0)
-    machine.plan("cpu")
-    assert machine.looks == 0
 
 
 def test_the_idlest_of_each_host_is_chosen_there():

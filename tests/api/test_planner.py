@@ -54,9 +54,6 @@ def never(_: str) -> GpuSearch:
     raise AssertionError("nobody asked for a GPU")
 
 
-# ------------------------------------------------------------ the default lanes
-
-
 def test_the_cpu_races_the_first_gpu_or_else_two_variants_race_on_the_cpu_and_the_reason_is_told():
     race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: TWO_GPUS)
     assert names(race) == ["cpu", "gpu:0"]
@@ -79,9 +76,6 @@ def test_a_contrast_may_set_several_knobs_but_none_that_is_set_for_all_lanes():
 def test_a_contrast_that_cannot_be_is_blamed_on_the_file():
     with pytest.raises(UsageError, match=r"the contrast of net\.py: .*depth"):
         plan(info=replace(INFO, contrast=("depth=1", "depth=2")))
-
-
-# ------------------------------------------------------------ lanes that were requested
 
 
 def test_cpu_lanes_need_no_search_for_gpus():
@@ -172,20 +166,6 @@ def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
         plan(lane, sets=(f"rate={value}",) if where == "set" else (), info=info)
 
 
-# ------------------------------------------------------------ devices
-
-
-def test_a_lane_sees_its_gpu_alone_and_does_not_take_all_its_memory_and_a_cpu_lane_sees_none():
-    for lane, gpu in zip(plan("gpu:0", "gpu:1", found=TWO_GPUS).lanes, TWO_GPUS.gpus, strict=True):
-        assert lane.environment["CUDA_VISIBLE_DEVICES"] == gpu.uuid
-        assert lane.environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
-    cpu, _ = plan(found=TWO_GPUS).lanes
-    assert cpu.environment["CUDA_VISIBLE_DEVICES"] == "-1"
-
-
-# ------------------------------------------------------------ the interpreter
-
-
 def test_a_python_is_found_by_path_or_as_a_command(monkeypatch):
     assert find_python(sys.executable) == Path(sys.executable)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
@@ -233,9 +213,6 @@ def test_amd_gpus_are_shown_to_rocm_by_their_numbers_and_no_lane_on_the_cpu_sees
     cpu, gpu = (lane.environment for lane in race.lanes)
     assert (gpu["HIP_VISIBLE_DEVICES"], gpu["CUDA_VISIBLE_DEVICES"]) == ("2,3", None)
     assert (cpu["HIP_VISIBLE_DEVICES"], cpu["CUDA_VISIBLE_DEVICES"]) == ("-1", "-1")
-
-
-# ------------------------------------------------------------ an interpreter without TensorFlow
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,10 +12,9 @@ from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
-from tfmon.model.race import Machine, Race
-from tfmon.model.readings import Estimate, Missing
+from tfmon.model.race import Race
+from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.probes.host import unknown_host
 
 
 @pytest.mark.parametrize(
@@ -42,21 +40,3 @@ def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
     lanes = [SimpleNamespace(phase=phase) for phase in phases]
     monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
     assert racing.exit_code() == code
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("samples", "said"),
-    [
-        ([(10.0, 0.0), (30.0, 0.0)], "other programs keep 0.2 of"),  # the lanes are not others
-        ([(10.0, 20.0), (30.0, 40.0)], "15 % of the CPU time goes to other machines"),  # 30 % of one core of two
-    ],
-)
-def test_in_a_race_the_doctor_says_of_others_what_the_samples_of_the_race_say(samples, said):
-    racing = Program(RaceOptions())
-    racing.session.set_machine(Machine(cores=2))
-    for second, (others, stolen) in enumerate(samples):
-        sample = unknown_host(second * 10**9, Missing("not read"))
-        racing.session.accept(replace(sample, others_cpu_pct=others, steal_pct=stolen))
-    assert said in racing.examine()
-    racing.close()

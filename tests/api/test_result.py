@@ -1,7 +1,8 @@
-"""The typed result: the figures of the JSON object, as text, as a file and as a data frame."""
+"""The result of a race from Python, and the report that W saves."""
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -10,7 +11,9 @@ from support.ui import Demo
 
 import tfmon
 from tfmon.analysis.analysis import analyse
+from tfmon.api.live import RecordedRuns
 from tfmon.api.result import result_of
+from tfmon.errors import TfmonError
 from tfmon.recordings.reader import Recording
 
 
@@ -74,3 +77,23 @@ def test_diff_takes_results_and_their_files(result, tmp_path):
     assert (gate.kind, gate.exit_code, len(gate.lanes)) == ("not slower", 0, 2)
     with pytest.raises(tfmon.TfmonError, match="there is no recording"):
         tfmon.diff("nothing", result)
+
+
+@pytest.mark.process
+def test_the_report_is_saved_in_the_working_directory(tmp_path, monkeypatch):
+    pytest.importorskip("vl_convert")
+    monkeypatch.chdir(tmp_path)
+    packed = tmp_path / "race.jsonl.gz"
+    packed.write_bytes(gzip.compress(RECORDED.read_bytes()))
+    said = RecordedRuns().report(str(packed))
+    (saved,) = tmp_path.glob("tfmon-race-*.html")
+    assert said == f"saved {saved}" and "Throughput over time" in saved.read_text("utf-8")
+
+
+@pytest.mark.process
+def test_what_went_wrong_with_a_report_is_said_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "race.jsonl").write_text("nonsense")
+    with pytest.raises(TfmonError, match="is not a recording of tfmon") as problem:
+        RecordedRuns().report(str(tmp_path / "race.jsonl"))
+    assert "\n" not in problem.value.line and not list(tmp_path.glob("*.html"))

@@ -10,16 +10,16 @@ import threading
 from dataclasses import dataclass, field, replace
 
 import pytest
+from support.verdicts import ended, lane
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api import run, runs
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed
+from tfmon.model.lane_statistics import Measurements, Point
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.model.window_sums import WindowSums
 
 SECOND = 1_000_000_000
 
@@ -160,27 +160,7 @@ def test_progress_is_told_on_a_terminal_alone(monkeypatch):
     ],
 )
 def test_progress_says_how_long_the_race_and_an_answer_still_take(limits, faster, scatter, told):
-    lanes = tuple(
-        LaneState(
-            LaneSpec("cpu", name=name),
-            phase=RACING,
-            measurements=Measurements(
-                steady=WindowSums(windows=12, examples=12_000, span_ns=12 * SECOND),
-                slices=tuple(
-                    SliceSpeed(
-                        at, (2 * at + late) * SECOND, round(speed + speed * scatter * (at // 2 % 2 - 0.5)), SECOND
-                    )
-                    for at in range(12)
-                ),
-            ),
-        )
-        for name, speed, late in (("fast", 1_000_000 * faster, 0), ("slow", 1_000_000, 1))
-    )
-    scattered = (lanes[0], replace(lanes[1], measurements=replace(lanes[1].measurements, slices=steady(lanes[1]))))
-    known = Snapshot(24 * SECOND, Race(started_ns=0, interval="fixed", **limits), scattered)
-    assert re.fullmatch(told, runs._outlook(analyse(known)))
-
-
-def steady(lane: LaneState) -> tuple[SliceSpeed, ...]:
-    """Return slices that are all as fast."""
-    return tuple(replace(one, examples=1_000_000) for one in lane.slices)
+    speeds = [100 * faster * (1 + scatter * (at // 2 % 2 - 0.5)) for at in range(12)]
+    over = ended(lane("fast", speeds), lane("slow", [100.0] * 12), interval="fixed", **limits)
+    racing = tuple(replace(one, phase=RACING) for one in over.lanes)
+    assert re.fullmatch(told, runs._outlook(analyse(replace(over, at_ns=24 * SECOND, lanes=racing))))

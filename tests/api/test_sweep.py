@@ -1,12 +1,25 @@
-"""`tfmon.sweep`: the same code path as the command, with a typed result."""
+"""tfmon.sweep: the same code path as the command, with a typed result; and the places of a sweep."""
 
 from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import tfmon
-from tfmon.errors import UsageError
+from tfmon.api import sweep_places
+from tfmon.api.options import RaceOptions
+from tfmon.api.sweep_places import close_all, open_stations, split_places
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.ray import RayCluster
+from tfmon.model.knobs import COMMON
+from tfmon.model.race import Machine, Race
+from tfmon.model.session import Session
+from tfmon.model.spec import parse_lane
 
 
 @pytest.mark.process
@@ -41,8 +54,6 @@ def test_a_sweep_returns_what_the_command_prints_and_goes_on_with_its_file(tmp_p
     ("arguments", "said"),
     [
         ({}, "a scenario, or a command of your own"),
-        ({"scenario": "small-dense", "over": {}}, "no knob is swept"),
-        ({"scenario": "small-dense", "over": {"hue": [1, 2]}}, "no knob 'hue'"),
         ({"resume": "x", "record": "y"}, "leave record out"),
         ({"resume": "x", "limit_s": 9, "over": {"batch_size": [1, 2]}}, "leave over and limit_s out"),
         ({"scenario": "small-dense", "ray_python": "/nowhere"}, "ray_python /nowhere is not a program"),
@@ -87,3 +98,98 @@ def test_a_ray_cluster_is_named_as_on_the_command_line(monkeypatch):
     with pytest.raises(tfmon.DeviceAbsentError, match="Ray has no room for ray/gpu now"):
         tfmon.sweep("small-dense", {"batch_size": [16, 64]}, on="ray/gpu", ray="10.0.0.1:6379", progress=False)
     assert told == [("10.0.0.1:6379", "ray/gpu")]
+
+
+INFO = ScenarioInfo("small", Path("small.py"), "file", "Small")
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (("cpu",), [("cpu", 1)]),
+        (("gpu:0, gpu2/gpu", "cpu"), [("gpu:0", 1), ("gpu2/gpu", 1), ("cpu", 1)]),
+        (("ray/gpu*2", "ray/gpu*1"), [("ray/gpu", 1), ("ray/gpu", 2), ("ray/gpu", 3)]),
+        (("ray:H100/gpu",), [("ray:H100/gpu", 1), ("ray:H100/gpu", 2), ("ray:H100/gpu", 3)]),
+        (("ray:H100/gpu", "ray/gpu*1"), [*(("ray:H100/gpu", number) for number in (1, 2, 3)), ("ray/gpu", 1)]),
+        (
+            ("ray:H100/gpu", "ray:A100/gpu"),
+            [(f"ray:{kind}/gpu", number) for kind in ("H100", "A100") for number in (1, 2, 3)],
+        ),
+    ],
+)
+def test_a_word_is_a_place_and_on_ray_as_many_as_there_is_room_for(monkeypatch, words, places):
+    monkeypatch.setattr(RayCluster, "workers", lambda self, word: 3)
+    assert split_places(words) == places
+
+
+@pytest.mark.parametrize(
+    "word", ["cpu*2", "gpu2/gpu*4", "ray/gpu*0", "ray/gpu*x", "", "cpu,batch_size=3", "ray/gpu*9999999"]
+)
+def test_what_is_no_place_is_told(word):
+    with pytest.raises(UsageError):
+        split_places([word])
+
+
+@pytest.mark.parametrize("word", ["ray/gpu", "ray:H100/gpu", "ray:2/gpu"])
+def test_free_gpus_of_a_cluster_are_counted_once(monkeypatch, word):
+    monkeypatch.setattr(RayCluster, "workers", lambda self, word: 3)
+    with pytest.raises(UsageError, match="have devices in common"):
+        split_places(["ray/gpu", word])
+
+
+class Place:
+    """A place that is opened and closed only along with two others."""
+
+    together = threading.Barrier(3, timeout=30)
+    closed: list[str] = []  # noqa: RUF012 - of all
+
+    def __init__(self, info, word, race, number, counts):
+        self.together.wait()
+        self.word = word
+        if word == "bad":
+            raise TfmonError("bad is gone")
+
+    def close(self):
+        if "bad" not in WORDS:
+            self.together.wait()
+        self.closed.append(self.word)
+
+
+WORDS: list[str] = []
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "bad", "c"]])
+def test_places_are_opened_and_closed_together_and_one_that_cannot_be_used_closes_the_others(monkeypatch, words):
+    monkeypatch.setattr(sweep_places, "PlaceStation", Place)
+    monkeypatch.setattr(Place, "closed", [])
+    WORDS[:] = words
+    if "bad" in words:
+        with pytest.raises(TfmonError, match="bad is gone"):
+            open_stations(INFO, words, RaceOptions(), {})
+    else:
+        close_all(open_stations(INFO, words, RaceOptions(), {}))
+    assert sorted(Place.closed) == [word for word in words if word != "bad"]
+
+
+def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_absent_ones_are_told(monkeypatch):
+    asked = []
+
+    class Planner:
+        def __init__(self, options):
+            self.session = Session(Machine(), lambda: 0)
+
+        def plan(self, info, options):
+            asked.append(options.lanes)
+            if options.lanes == ("ray/8xgpu",):
+                raise DeviceAbsentError("there are 4 GPUs")
+            specs = [replace(parse_lane(word, COMMON), name=word) for word in options.lanes]
+            return SimpleNamespace(lanes=[SimpleNamespace(spec=spec) for spec in specs], race=Race())
+
+        def begin(self, plan):
+            pass
+
+    monkeypatch.setattr(sweep_places, "Program", Planner)
+    place = sweep_places.PlaceStation(INFO, "ray/gpu", RaceOptions(), counts=(2, 8, 4))
+    assert asked == [("ray/8xgpu",), ("ray/4xgpu",), ("ray/2xgpu",)]
+    assert (place.place, place.kind, place.absent) == ("ray/gpu", "gpu", {8: "there are 4 GPUs"})
+    assert place.begin({"batch_size": 64, "gpus": 4}) == ("ray/2xgpu", "ray/4xgpu,batch_size=64")

@@ -14,6 +14,7 @@ from tfmon.api import program, settings
 from tfmon.cli.main import main
 from tfmon.lanes.group import LaneGroup
 from tfmon.probes.gpus import GpuSearch
+from tfmon.recordings.library import FOLDER_VARIABLE
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 
@@ -39,13 +40,28 @@ def no_settings_and_no_gpu(tmp_path, monkeypatch):
 def tfmon(monkeypatch, capsys) -> Callable[..., Ran]:
     def run(*words: object) -> Ran:
         monkeypatch.setattr(sys, "argv", ["tfmon", *map(str, words)])
+        capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main()
         out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
+        assert "Traceback" not in err
         return Ran(left.value.code, out, err)
 
     return run
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The user's folder of recordings, which is not there yet."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
+    return tmp_path / "recordings"
+
+
+@pytest.fixture
+def run(tfmon, folder, tmp_path, monkeypatch) -> Callable[..., Ran]:
+    """Run a command in a working directory of the test's own."""
+    monkeypatch.chdir(tmp_path)
+    return tfmon
 
 
 @pytest.fixture

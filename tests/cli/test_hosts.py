@@ -92,16 +92,6 @@ def sleeping(pid: int) -> bool:
 
 
 @pytest.mark.process
-def test_a_host_without_tensorflow_cannot_be_used(run, tmp_path):
-    python = tmp_path / "bare"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
-    python.chmod(0o755)
-    (tmp_path / "config.toml").write_text(f'[hosts.bare]\npython = "{python}"\n')
-    done = run("hosts", "bare")
-    assert (done.returncode, done.stderr) == (1, "") and "has no TensorFlow; python = " in done.stdout
-
-
-@pytest.mark.process
 def test_json_of_the_hosts_of_the_settings_file(run):
     done = run("hosts", "--json", banner="Welcome to gpu2!\n\x1b[2J")
     found = {one["host"]: one for one in json.loads(done.stdout)["hosts"]}

@@ -143,15 +143,12 @@ def test_all_claims_fit_into_ten_minutes_where_the_length_is_not_given():
     assert verification._length_s(10, 45, 4) == verification.SHORTEST_S
 
 
-@pytest.mark.tensorflow
-def test_a_claim_is_measured_by_a_race(tfmon, three):
-    """On a busy machine too few slices may be measured in this time, but nothing that is wrong."""
+@pytest.mark.process
+def test_a_claim_is_measured_by_a_race(tfmon, three, scripted, monkeypatch):
+    monkeypatch.setenv("FASTER", "graph=False:0.5")
     done = tfmon("verify", three, "--seconds", "6", "--json")
     assert done.code == 0, done.err
     claim = json.loads(done.out)["claims"][0]
-    if claim["outcome"] == "not testable here":
-        assert claim["ratio"] is None and "too few slices" in claim["reason"]
-    else:
-        low, high = claim["ratio_ci95"]
-        assert claim["outcome"] != "contradicted" and claim["pairs"] >= 3
-        assert low < claim["ratio"] < high and high > 1
+    low, high = claim["ratio_ci95"]
+    assert claim["outcome"] == "supported" and claim["pairs"] >= 3
+    assert low < claim["ratio"] < high and claim["ratio"] == pytest.approx(2, rel=0.1)

@@ -30,27 +30,16 @@ REQUIRES = (
     'nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == "and-cuda"',
 )
 H200 = Gpu(
-    index=0,
-    uuid="GPU-aa",
-    name="NVIDIA H200",
-    physical_gpu=0,
-    power_limit_w=700.0,
-    power_default_w=700.0,
-    capability=(9, 0),
-    exclusive=False,
-)
+    index=0, uuid="GPU-aa", name="NVIDIA H200", physical_gpu=0, power_limit_w=700.0, power_default_w=700.0,
+    capability=(9, 0), exclusive=False,
+)  # fmt: skip
 QUIET = HostFacts(
     cores=8, usable_cores=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others=OthersLoad(0.0, 0.0)
 )
 BARE = Interpreter(
-    "/bare/bin/python",
-    version=sys.version_info[:3],
-    machine=platform.machine(),
-    prefix="/bare",
-    path=("/usr/lib/python3",),
-    pip=False,
-    libc="glibc 2.36",
-)
+    "/bare/bin/python", version=sys.version_info[:3], machine=platform.machine(), prefix="/bare",
+    path=("/usr/lib/python3",), pip=False, libc="glibc 2.36",
+)  # fmt: skip
 """An interpreter without packages, as it would describe itself."""
 
 

@@ -12,11 +12,7 @@ from tfmon.doctor.report import no_gpu_reason
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude, read_visibility
 from tfmon.probes.interpreter import Wheel
-from tfmon.probes.nvidia.nvml import (
-    LIBRARY_NOT_FOUND,
-    NO_PERMISSION,
-    NvmlFailure,
-)
+from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NO_PERMISSION, NvmlFailure
 from tfmon.probes.obstacles import GpuVisibility
 
 from .bench import H200, find, with_gpu

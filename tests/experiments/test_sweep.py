@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.sweeps import BASE, CHANGED, GRID, SimulatedStation, planned, speed_of
+from support.sweeps import BASE, CHANGED, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
 
 from tfmon.analysis.series_tables import answer
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
 from tfmon.experiments.sweep import Sweep
-from tfmon.model.series import PairMeasured, VisitBegan, after
+from tfmon.model.series import PairMeasured, after
 from tfmon.reports.series import to_text
 
 from .conftest import ended
@@ -216,16 +216,6 @@ def test_a_knob_that_the_lane_does_not_have_is_refused():
 
     found = swept(planned({"batch_size": (16, 64)}), Deaf())
     assert [row.reason for row in found.rows] == ["batch_size=32 stays", "batch_size=32 stays"]
-
-
-def test_the_grid_is_what_was_asked_for():
-    events = []
-    found = swept(planned(GRID), SimulatedStation(), write=events.append)
-    assert len(found.rows) == 8
-    assert {event.number for event in events if isinstance(event, VisitBegan)} == {
-        row.number for row in found.rows if row.outcome != BASELINE
-    }
-    assert found.settled == 8 and found.left_s is not None
 
 
 @pytest.mark.parametrize("seed", range(3))

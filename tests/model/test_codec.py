@@ -135,11 +135,6 @@ class TestRecordings:
         with pytest.raises(CodecError, match="LaneEnded without requested"):
             read(body, Event)
 
-    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
-    def test_what_is_no_event_is_refused(self, value):
-        with pytest.raises(CodecError):
-            read(value, Event)
-
 
 class TestMessages:
     @settings(max_examples=300)

@@ -35,13 +35,9 @@ def session():
 
 def host_sample(at_ns: int, host: str, swapped: float = 0.0) -> HostSample:
     return HostSample(
-        at_ns=at_ns,
-        host=host,
-        cpu_pct=1.0,
-        memory_used_bytes=2.0,
-        memory_total_bytes=3.0,
+        at_ns=at_ns, host=host, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0,
         swap_in_bytes_per_s=swapped,
-    )
+    )  # fmt: skip
 
 
 def test_each_lane_has_the_machine_and_the_samples_of_its_host(session):
@@ -58,14 +54,6 @@ def test_each_lane_has_the_machine_and_the_samples_of_its_host(session):
     ]
     assert [known.machine_key(lane) for lane in known.lanes] == ["a", "b", "b"]
     assert (known.machines, known.machine.cpu_name) == (2, "this CPU")
-
-
-def test_a_machine_that_is_not_connected_goes_by_the_name_of_its_host():
-    session = Session(Machine(), itertools.count().__next__)
-    session.begin(Race(), name_lanes([LaneSpec("cpu"), LaneSpec("cpu", host="x"), LaneSpec("gpu:0", host="y")]))
-    known = session.snapshot()
-    assert [known.machine_key(lane) for lane in known.lanes] == ["", "x", "y"]
-    assert known.place_of(known.lanes[1]).sample is None
 
 
 def test_a_disturbance_counts_for_the_lanes_of_its_host_alone(session):

@@ -129,13 +129,6 @@ def test_a_number_stays_below_the_lower_of_two_limits():
     assert WIDTH.next(256, 1, high=1024) == 256
 
 
-@given(st.sampled_from(KNOBS), st.sampled_from([1, -1]), st.integers(0, 12))
-def test_keys_lead_to_allowed_values_only(knob, direction, presses):
-    value = knob.default
-    for _ in range(presses):
-        value = knob.check(knob.next(value, direction))
-
-
 @given(st.sampled_from(KNOBS), st.text(max_size=8) | st.integers().map(str) | st.floats().map(str))
 def test_any_text_is_read_or_refused(knob, text):
     try:
@@ -150,12 +143,6 @@ def test_a_knob_is_found_by_name_or_the_names_are_listed():
     assert find(KNOBS, "prefetch") is PREFETCH
     with pytest.raises(KnobError, match=r"no knob 'batch'; this scenario has batch_size, prefetch, .* or threads"):
         find(COMMON, "batch")
-
-
-def test_settings_are_read():
-    words = ["batch_size=128", "prefetch = off", "batch_size=128"]
-    assert parse_settings(KNOBS, words) == {"batch_size": 128, "prefetch": "off"}
-    assert parse_settings(KNOBS, []) == {}
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,6 @@ def test_samples_are_means_of_what_was_read_and_a_missing_one_counts_nothing():
     assert (found.examples_per_s, found.p50_ms, found.input_pct, found.until_ns) == (None, None, None, 0)
 
 
-def test_steps_without_examples_are_no_throughput_of_0():
-    assert filled(1.5, examples=0).fine[0].examples_per_s is None
-    assert filled(1.5, examples=0, steps=0, histogram={}).fine[0].examples_per_s == 0
-
-
 def test_a_lane_keeps_its_history_over_a_restart_and_takes_all_kinds_of_samples():
     state = lane("gpu:0", phase("racing"), window(SECOND), tree_sample(150.0, lane="gpu:0"))
     state = take_gpu_sample(state, gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)

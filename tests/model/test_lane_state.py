@@ -21,9 +21,7 @@ from support.events import (
 )
 from support.gpu_profile import gpu_profile
 
-from tfmon.model.events import (
-    BadLine,
-)
+from tfmon.model.events import BadLine
 from tfmon.model.hosts import trains_on
 from tfmon.model.lane_events import (
     Built,
@@ -37,21 +35,10 @@ from tfmon.model.lane_events import (
     SliceEnded,
 )
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import (
-    ABSENT,
-    DONE,
-    FAILED,
-    PAUSED,
-    RACING,
-    RECENT_NS,
-    STARTING,
-    Heartbeat,
-    LaneState,
-)
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, RECENT_NS, STARTING, Heartbeat, LaneState
 from tfmon.model.lane_statistics import HISTORY_WINDOWS, Point
 from tfmon.model.lane_texts import append_log
-from tfmon.model.lane_use import NO_GPU
-from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, SliceLoad
+from tfmon.model.readings import HostSample, Missing, SliceLoad
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
 
@@ -69,12 +56,6 @@ def loaded(uuid: str | None) -> LibrariesLoaded:
 
 
 class TestPhases:
-    def test_nothing_is_known_at_first(self):
-        state = lane()
-        assert (state.phase, state.pid, state.parameters, state.losses.first) == (STARTING, None, None, None)
-        assert state.tree.cpu_pct is state.tree.private_bytes is NOT_SAMPLED
-        assert not state.over
-
     def test_what_the_child_says_of_itself_is_kept(self):
         unlike = ("nice value 15 in place of 0",)
         hello = Hello(at_ns=1, protocol=2, pid=42, python="3.12.1", reports_stack=True, unlike=unlike)
@@ -180,10 +161,6 @@ class TestRestart:
         assert (state.slices, state.steady.windows) == ((), 0)
         assert len(state.slices_under(window().settings)) == kept
 
-    def test_a_gpu_lane_never_says_that_it_has_no_gpu(self):
-        assert lane("gpu:0", started()).gpu_use.used_bytes == NOT_SAMPLED
-        assert lane("cpu", started()).gpu_use.used_bytes == NO_GPU
-
 
 class TestWindows:
     def test_every_figure_of_steady_windows_adds_up(self):
@@ -267,10 +244,6 @@ class TestRecent:
 
 
 class TestKnobs:
-    def test_a_request_waits_for_its_answer(self):
-        request = lane("cpu", requested(1)).requested["prefetch"]
-        assert (request.request, request.value, request.at_ns) == (1, "off", 3)
-
     def test_a_knob_in_effect_answers_the_request_and_begins_steady_state_anew(self):
         state = lane("cpu", window(round=1), requested(1), applied(1, "off"))
         assert (state.requested, state.settings) == ({}, {"prefetch": "off"})

@@ -11,17 +11,8 @@ from support.ui import SECOND, Demo
 from tfmon.model.events import LaneStarted
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
-from tfmon.model.lane_use import (
-    HIDDEN as BY_CONTAINER,
-)
-from tfmon.model.lane_use import (
-    NO_SHARE,
-    NOT_ALL,
-    NOT_LISTED,
-    WAITS,
-    busy_pct,
-    used_bytes_of_lane,
-)
+from tfmon.model.lane_use import HIDDEN as BY_CONTAINER
+from tfmon.model.lane_use import NO_SHARE, NOT_ALL, NOT_LISTED, WAITS, busy_pct, used_bytes_of_lane
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.session import Session
@@ -244,14 +235,6 @@ def test_while_a_lane_waits_its_last_figure_stays_and_the_mean_does_not_fall():
     lane = demo.session.snapshot().lanes[0]
     assert (lane.tree.cpu_pct, lane.tree.racing_cpu_pct.samples) == (pytest.approx(120), 2)
     assert lane.tree.clock.in_slices(5.0, demo.clock() + SECOND) == WAITS
-
-
-def test_all_at_once_all_of_the_time_counts():
-    demo = racing("concurrent")
-    for _ in range(2):
-        demo.clock.ahead(1)
-        sample(demo, 0, 80.0)
-    assert cpu(demo) == 80.0
 
 
 def test_a_paused_lane_uses_what_it_uses():

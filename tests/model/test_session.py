@@ -13,7 +13,7 @@ from support.ui import Demo
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
-from tfmon.model.lane_state import IMPORTING, RACING, STARTING
+from tfmon.model.lane_state import RACING, STARTING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
@@ -36,19 +36,6 @@ def gpu(index: int, at_ns: int = 1, busy_pct: float = 50.0) -> GpuSample:
 
 def bad_line(lane: str = "cpu") -> BadLine:
     return BadLine(lane=lane, at_ns=1, problem="not JSON")
-
-
-def test_lanes_begin_in_the_order_of_their_specs(session):
-    lanes = session.snapshot().lanes
-    assert [lane.spec.name for lane in lanes] == ["cpu", "gpu:1"]
-    assert {lane.phase for lane in lanes} == {STARTING}
-    assert {lane.started_ns for lane in lanes} == {100}
-
-
-def test_an_event_reaches_its_lane_only(session):
-    session.accept(PhaseEntered(lane="cpu", at_ns=5, phase=IMPORTING))
-    snapshot = session.snapshot()
-    assert (snapshot.lane("cpu").phase, snapshot.lane("gpu:1").phase) == (IMPORTING, STARTING)
 
 
 def test_an_event_for_an_unknown_lane_changes_nothing_and_reaches_no_listener(session):

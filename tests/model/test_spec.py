@@ -7,7 +7,7 @@ from support.ui import Demo
 
 from tfmon.model.knobs import COMMON, KnobError
 from tfmon.model.lanes_together import ordered_settings
-from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane, short_title, title
+from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane, short_title
 
 
 def lanes(*texts: str):
@@ -141,30 +141,13 @@ def test_an_impossible_host_is_refused(text, said):
             "ABC",
         ),
         (["gpu:0", "cpu", "gpu:0"], ["gpu:0 #1", "cpu", "gpu:0 #2"], "ABC"),
-        (
-            ["cpu,prefetch=1", "cpu,prefetch=1", "cpu"],
-            ["cpu prefetch=1 #1", "cpu prefetch=1 #2", "cpu"],
-            "ABC",
-        ),
+        (["cpu,prefetch=1", "cpu,prefetch=1", "cpu"], ["cpu prefetch=1 #1", "cpu prefetch=1 #2", "cpu"], "ABC"),
     ],
 )
 def test_lanes_are_named_by_device_and_what_distinguishes_them_on_it(texts, names, ids):
     found = lanes(*texts)
     assert [lane.name for lane in found] == names
     assert "".join(lane.id for lane in found) == ids
-
-
-def test_names_are_unique():
-    varied = ["cpu,prefetch=off", "cpu,batch_size=8", "cpu,batch_size=8,prefetch=off"]
-    race = ["cpu", "cpu", *varied, "gpu:0", "gpu:0"]
-    assert len({lane.name for lane in lanes(*race)}) == len(race)
-
-
-def test_a_title_shows_the_settings_in_effect_and_the_name_stays():
-    first, second = lanes("cpu,prefetch=off", "cpu,prefetch=auto")
-    assert title(first) == first.name == "cpu prefetch=off"
-    assert title(first, {"prefetch": 2, "batch_size": 8}) == "cpu prefetch=2"
-    assert title(second, {"batch_size": 8}) == "cpu prefetch=auto"
 
 
 # ---------------------------------------------------------------- names that follow the settings
@@ -194,10 +177,7 @@ def test_every_knob_that_is_changed_on_one_lane_enters_both_names_behind_the_con
     assert titles(demo) == ["cpu batch_size=10", "cpu batch_size=256"], "unknown of the other lane: no difference"
     demo.apply(names[1], "graph", True)
     demo.apply(names[0], "prefetch", 1)
-    assert titles(demo) == [
-        "cpu batch_size=10 prefetch=1 graph=off",
-        "cpu batch_size=256 prefetch=off graph=on",
-    ]
+    assert titles(demo) == ["cpu batch_size=10 prefetch=1 graph=off", "cpu batch_size=256 prefetch=off graph=on"]
     assert demo.session.snapshot().differing == ("batch_size", "prefetch", "graph")
     assert (names, ids(demo)) == (demo.names, "AB")
     first = demo.session.snapshot().lanes[0]

@@ -8,7 +8,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo
 
 from tfmon.analysis.analysis import analyse
@@ -21,16 +20,9 @@ from tfmon.recordings import compare as gates
 from tfmon.recordings.compare import CANNOT_TELL, NOT_SLOWER, SLOWER, Comparison, Gate, compare, compare_all
 from tfmon.recordings.figures import MeasuredLane, RaceFigures, change_of, read_race, read_races
 from tfmon.recordings.header import RecordingError
-from tfmon.recordings.reader import Recording
 from tfmon.reports.race_json import to_json
 
 UNKNOWN = Missing("not known here")
-
-
-@pytest.fixture(scope="module")
-def header():
-    with Recording(RECORDED) as opened:
-        return opened.header
 
 
 CPU = LaneSpec("cpu")

@@ -102,15 +102,6 @@ def test_speeds_go_from_1_to_100(player):
     assert player.state().speed == 1
 
 
-def test_skips_end_at_the_ends(player, opened):
-    player.skip(3)
-    assert at(player) == 3
-    player.skip(-60)
-    assert at(player) == 0
-    player.skip(1e6)
-    assert player.state().at_ns == opened.times_ns[-1]
-
-
 def test_on_a_slow_machine_the_clock_lags_and_no_event_is_lost(player, opened, monkeypatch):
     monkeypatch.setattr(playing, "TICK_S", -1.0)
     player.tick(1_000)

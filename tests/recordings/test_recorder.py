@@ -119,25 +119,6 @@ def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
         assert len(Recording(path)) == 3
 
 
-def test_events_are_written_while_the_race_goes_on(place, session, keep):
-    keep()
-    session.begin(Race("mine"), LANES)
-    finish(session, 7)
-
-    wait_for(lambda: recording_of(session) is not None and steps_of(session) == [7])
-
-
-def test_an_event_that_changes_nothing_is_recorded_too(place, session, keep):
-    one = keep()
-    session.begin(Race("mine"), LANES)
-    session.accept(Finished(lane="gone", at_ns=3, steps=3))
-    one.close()
-    [path] = place.iterdir()
-    assert steps_in(path) == [3]
-    assert b"RecordingChanged" not in gzip.decompress(path.read_bytes()), "its own path is no part of it"
-    assert play_all(path)[1].lanes == session.snapshot().lanes
-
-
 def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(place, session, keep):
     one = keep()
     session.begin(Race("first"), ())  # announced: its lanes are not known yet
@@ -198,9 +179,6 @@ def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_
         wait_for(lambda: [run.running for run in library.runs()] == [False, True])
     finally:
         kept[0].close()
-
-
-# ---------------------------------------------------------------- what goes wrong
 
 
 class FullDisk:
@@ -343,9 +321,6 @@ def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, 
         opened, end = play_all(path)
         assert steps_in(path) == list(range(1_000))
         assert (opened.closed.events, end.lanes[0].steps) == (len(opened), 0)
-
-
-# ---------------------------------------------------------------- the size of all
 
 
 def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:

@@ -13,7 +13,6 @@ from tfmon.analysis.sweep import rank
 from tfmon.cli.recordings import runs
 from tfmon.errors import TfmonError, UsageError
 from tfmon.experiments.sweep import Sweep
-from tfmon.model import codec
 from tfmon.model.series import Pair, PairMeasured, VisitBegan
 from tfmon.recordings import sweeps
 
@@ -134,9 +133,3 @@ def test_what_is_no_sweep_gets_one_line_and_stays_as_it_is(measured, spoil, said
             act(path)
         assert said in caught.value.message and "\n" not in caught.value.message
     assert path.read_bytes() == spoilt
-
-
-def test_the_header_is_one_line(measured):
-    path, _ = measured
-    header = codec.read(codec.parse(path.read_bytes().splitlines()[0]), sweeps.SweepHeader)
-    assert header.plan.over == {"batch_size": (16, 64, 4_096)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 from support import long_race as lone_race
@@ -16,7 +15,6 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import writer
-from tfmon.recordings.header import SCHEMA
 from tfmon.reports import charts, html
 from tfmon.reports.gather import gather
 from tfmon.reports.html import HIDDEN, hider
@@ -107,12 +105,8 @@ class TestWhatIsInIt:
         specs = data_of(page, "tfmon-charts").values()
         curve = next(one for one in specs if "batch size" in json.dumps(one["layer"][-1]["encoding"]["x"]))
         assert [row["t"] for row in curve["layer"][-1]["data"]["values"] if row["s"] == "C"] == [
-            8,
-            16,
-            32,
-            64,
-            128,
-        ]
+            8, 16, 32, 64, 128,
+        ]  # fmt: skip
 
     def test_no_line_is_drawn_across_a_time_in_which_nothing_trained(self, tmp_path):
         def rests() -> Demo:
@@ -236,17 +230,6 @@ class TestFiles:
         code, out, said = run("export", RECORDED, *words)
         assert (code, out) == (2, "") and problem in said and said.count("\n") <= 2
 
-    @pytest.mark.parametrize("kind", ["empty", "other schema", "no recording"])
-    def test_bad_recordings_get_one_line(self, run, tmp_path, kind):
-        bad = tmp_path / "bad.jsonl"
-        whole = RECORDED.read_text()
-        other = whole.replace(f'"schema":{SCHEMA}', '"schema":7', 1)
-        bad.write_text({"empty": "", "other schema": other}.get(kind, "{}"))
-        for way in (("--html", "bad.html"), ("--markdown",)):
-            code, _, said = run("export", bad, *way)
-            assert code == 2 and "bad.jsonl" in said and said.count("\n") <= 2
-        assert not (tmp_path / "bad.html").exists()
-
     def test_a_recording_that_is_cut_off_is_reported_as_far_as_it_goes(self, run, tmp_path):
         torn = tmp_path / "torn.jsonl"
         torn.write_bytes(RECORDED.read_bytes()[:-700])
@@ -282,15 +265,9 @@ class TestFiles:
         assert code == 2 and "there is no last" in said
 
 
-def test_a_long_race_is_written_in_time_and_small(tmp_path):
-    """Ten minutes: `make bench` writes half an hour."""
-    took_s = {}
-    for seconds in (100, 600):
-        record(tmp_path / f"{seconds}.jsonl", lambda seconds=seconds: long_race(seconds))
-        began_s = time.process_time()
-        page = page_of(tmp_path / f"{seconds}.jsonl")
-        took_s[seconds] = time.process_time() - began_s
+def test_charts_do_not_keep_every_window_of_a_long_race(tmp_path):
+    """`make bench` measures how long half an hour takes."""
+    record(tmp_path / "race.jsonl", lambda: long_race(600))
+    page = page_of(tmp_path / "race.jsonl")
     assert data_of(page, "tfmon-result")["seconds"] > 590
-    assert len(page.encode()) / 2**20 <= 0.7, "charts do not keep every window of a long race"
-    # Six times as much takes about six times as long on any machine; what grows with the square takes 36 times.
-    assert took_s[600] <= 18 * took_s[100], took_s
+    assert len(page.encode()) / 2**20 <= 0.7

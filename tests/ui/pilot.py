@@ -9,9 +9,12 @@ from support.ui import SCENARIOS, Demo
 from support.waiting import LOOK_S, PATIENCE_S
 from textual.pilot import Pilot
 
+from tfmon.analysis.analysis import analyse
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.monitor import Ending
-from tfmon.ui.source import Source
+from tfmon.ui.render.race import RaceFrame, draw
+from tfmon.ui.render.rows import plain
+from tfmon.ui.source import Display, Source
 
 HOPS = 4
 """A key goes from the app to the screen and back, and what it does may be a message again."""
@@ -60,3 +63,11 @@ async def wheel(pilot: Screen, kind: type, offset: tuple[int, int]) -> None:
     await pilot._post_mouse_events([kind], None, offset=offset)
     await work_off(pilot)
     await pilot.pause()
+
+
+def frame(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
+    return draw(analyse(demo.session.snapshot()), Display(**view), width, height)
+
+
+def text(shown: RaceFrame) -> str:
+    return "\n".join(plain(shown.rows))

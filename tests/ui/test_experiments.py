@@ -6,7 +6,6 @@ import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.series import LABEL_CELLS
 from tfmon.analysis.series_tables import crossover_table
 from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
@@ -14,8 +13,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.table import curve_rows
 
-from .drawn import frame
-from .pilot import app_of, press, shown
+from .pilot import app_of, frame, press, shown
 
 SIZE = (120, 36)
 
@@ -84,15 +82,6 @@ async def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossov
 def chart(width: int = 80, height: int = 14) -> list[str]:
     (curve,) = crossover_table(analyse(crossover_demo().session.snapshot())).curves
     return plain(curve_rows(curve, width + 2, height + 1))[1:]
-
-
-def test_the_chart_has_each_lane_at_each_value_above_its_name_and_marks_the_crossing():
-    *rows, axis, ticks = chart()
-    drawn = "\n".join(rows)
-    assert drawn.count("C") + drawn.count("*") == 5 and drawn.count("G") + drawn.count("*") == 5
-    assert ticks.index("32") < axis.index("▲") < ticks.index("64") + 1
-    place = next(at for row in rows for at, cell in enumerate(row) if cell == "G" and at > LABEL_CELLS + 1)
-    assert any(place - 2 <= ticks.index(word) <= place + 1 for word in ("8", "16", "32", "64", "128"))
 
 
 def test_without_room_or_measurements_there_is_no_chart():

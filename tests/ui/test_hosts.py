@@ -17,8 +17,7 @@ from tfmon.ui.render import hosts
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.lane import lane_rows
 
-from .drawn import frame
-from .pilot import app_of, press, shown
+from .pilot import app_of, frame, press, shown
 
 
 def race(demo: Demo, width: int = 200, height: int = 50, **view: bool) -> list[str]:
@@ -34,22 +33,6 @@ def pane(demo: Demo, lane: str, width: int = 200, **view: bool) -> list[str]:
 def page(demo: Demo, lane: str) -> str:
     snapshot = demo.session.snapshot()
     return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), 120)))
-
-
-# ---------------------------------------------------------------- panes
-
-
-def test_a_pane_has_the_name_and_the_readings_of_its_own_machine():
-    demo = hosts_demo()
-    (sampled,) = demo.session.snapshot().hosts["gpu2"].gpus
-    demo.session.accept(replace(sampled, busy_pct=71.0))
-    here, second, third = (pane(demo, name) for name in demo.names)
-    assert "A  cpu batch_size=10  AMD EPYC 9554" in here[0]
-    assert "B  gpu2/gpu:0 batch_size=10  NVIDIA H200" in second[0]
-    assert "C  me@gpu3/gpu:1 batch_size=256" in third[0]
-    assert any("of 800 " in row for row in here) and any("of 3200 " in row for row in second)
-    assert any("71 % busy" in row for row in second)
-    assert not any("71 % busy" in row for row in third), "a GPU of another machine with the same UUID"
 
 
 def test_lanes_of_different_machines_train_at_the_same_time_and_those_of_one_take_turns():
@@ -85,37 +68,6 @@ def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does()
     assert not any("nothing came" in row for row in pane(demo, demo.names[2])), "it is lost, and says so"
 
 
-# ---------------------------------------------------------------- around the panes
-
-
-def test_the_header_counts_machines_and_not_the_names_of_hosts():
-    assert "3 machines · TF 2.21.0 · node7, gpu2, me@gpu3" in "\n".join(race(hosts_demo()))
-    aliases = hosts_demo()
-    connect(aliases, "me@gpu3", replace(HOSTS["me@gpu3"], boot=HOSTS["gpu2"].boot))
-    assert race(aliases)[1].endswith(" 2 machines · TF 2.21.0 · node7, gpu2")
-
-
-def test_the_header_of_a_race_on_one_other_machine_has_its_name_cores_and_gpus():
-    specs = (LaneSpec("cpu", host="me@gpu3"), LaneSpec("gpu:0", host="me@gpu3"))
-    demo = hosts_demo(specs=specs)
-    text = "\n".join(race(demo))
-    assert "taking turns · me@gpu3 · 64 of 64 cores · 2 GPUs, A100" in text
-    assert "The same training on the CPU and the GPU of me@gpu3" in text
-    assert "node7" not in text, "no lane trains on the monitor's own machine"
-    demo.session.accept(HostLost(at_ns=demo.clock(), host="me@gpu3", reason="asleep"))
-    assert "me@gpu3 is lost" in "\n".join(race(demo))
-
-
-def test_versions_that_differ_are_all_in_the_header():
-    demo = Demo(REMOTE)
-    for host in HOSTS:
-        connect(demo, host)
-    demo.go()
-    assert "TF 2.21.0 ·" in "\n".join(race(demo))
-    demo.equip("gpu2/gpu:0", tensorflow="2.20.0")
-    assert "TF 2.21.0, 2.20.0" in "\n".join(race(demo))
-
-
 @pytest.mark.parametrize(
     ("specs", "words", "said"),
     [
@@ -132,9 +84,6 @@ async def test_the_mode_says_who_waits_for_whom(specs, words, said):
         demo.session.set_mode("turns")
         await press(pilot, "tab")
         assert f"{words} · 3 machines" in shown(pilot)
-
-
-# ---------------------------------------------------------------- the page of a lane
 
 
 def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
@@ -159,9 +108,6 @@ def test_the_offset_of_a_clock_is_written_to_the_microsecond():
     assert units.offset(3_600_000_120_499) == "+3 600.000120 s" and units.offset(999_999_999) == "+1.000000 s"
 
 
-# ---------------------------------------------------------------- connecting
-
-
 def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo = Demo(REMOTE)
     assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0"))
@@ -180,8 +126,6 @@ def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     connect(demo, "gpu2")
     assert "gpu2 is connected again" in pane(demo, "gpu2/gpu:0")[1]
 
-
-# ---------------------------------------------------------------- text from a host
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\r\n\x9b5A\u202eabc\x00\x7f"
 

@@ -1,37 +1,46 @@
-"""All keys: ids, how they are written, the palette, the help; what is read only; and what W saves."""
+"""All keys: ids, how they are written, the palette, the help, what each requests, and what W saves."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from support.ui import CPU_MACHINE, FakeRuns, hosts_demo, racing_demo
+from support.ui import CPU_MACHINE, WIDTH, Demo, FakeRuns, hosts_demo, racing_demo
 from textual.binding import Binding
 from textual.command import CommandList, CommandPalette
 from textual.screen import Screen
 from textual.widgets import Input
 
 import tfmon.ui.screens
-from tfmon.model.events import BadLine, RecordingChanged
-from tfmon.model.lane_events import KnobRefused
+from tfmon.analysis.analysis import analyse
+from tfmon.model.events import BadLine, LaneEnded, LaneStarted, RecordingChanged
+from tfmon.model.knobs import BATCH_SIZE, PREFETCH
+from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, key_of, label, without_arrows
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label
 from tfmon.ui.render import hosts
-from tfmon.ui.render.rows import TEXT, cells, plain
-from tfmon.ui.render.style import to_ascii
+from tfmon.ui.render.bars import failure_line
+from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.help import IN_PANE, ON_LANE_PAGE, SECTIONS, help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.source import (
+    Display,
+    acknowledged,
+    next_values,
+    pause_or_resume,
+    reachable,
+    shared_value,
+    to_improve,
+    with_failures,
+)
 
-from .drawn import frame
-from .pilot import app_of, press, shown, until
+from .pilot import app_of, frame, press, shown, until
 
 
 def screens() -> list[type[Screen]]:
@@ -74,15 +83,6 @@ def test_keys_are_written_as_people_do(named, shown):
     assert label(named) == shown
 
 
-async def test_a_terminal_without_arrows_names_keys_in_words():
-    app = app_of(racing_demo(), characters="ascii")
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "k")
-        assert "Left Right change" in shown(pilot) and "Up Down choose" in shown(pilot)
-        await press(pilot, "down", "left", "question_mark")
-        assert "  Down         down by a line" in shown(pilot)
-
-
 def options(pilot) -> list[str]:
     commands = pilot.app.screen.query_one(CommandList)
     return [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
@@ -93,23 +93,6 @@ async def search(pilot, words: str = "") -> None:
     await until(pilot, lambda: isinstance(pilot.app.focused, Input))
     await press(pilot, *words)
     await until(pilot, lambda: options(pilot) and words in options(pilot)[0])
-
-
-async def test_it_lists_every_action_with_its_key():
-    async with app_of(racing_demo(), characters="ascii").run_test(size=(120, 80)) as pilot:
-        for key in ("colon", "ctrl+p"):
-            await press(pilot, key)
-            await search(pilot)
-            await until(pilot, lambda: pilot.app.screen.has_class("-ready"))
-            listed = options(pilot)
-            for one in RACE_KEYS:
-                if one.id != "palette":
-                    ((words, _),) = to_ascii(((f"{one.help}  ({key_of(one.id, without_arrows())})", TEXT),))
-                    assert any(words in text for text in listed), one.id
-            strips = pilot.app.screen._compositor.render_strips()
-            assert "".join(segment.text for strip in strips for segment in strip).isascii()
-            await press(pilot, "escape")
-            await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
 
 
 async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
@@ -132,12 +115,6 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
         await search(pilot, "all the knobs")
         await press(pilot, "enter")
         await until(pilot, lambda: not isinstance(app.screen, CommandPalette) and "Knobs of" in shown(pilot))
-
-
-@pytest.mark.process
-def test_the_screen_does_not_load_it():
-    code = "import sys, tfmon.api.live; sys.exit('tfmon.ui.screens.help' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 SAID = "read only: this screen shows the race and changes nothing"
@@ -241,3 +218,105 @@ def test_the_help_lists_every_key_and_fits():
             named = "Ctrl+X" if key.id == "quit" else label(key.keys)
             assert any(row.startswith(f"  {named} ") for row in shown), (width, key.id)
         assert width < 40 or max(map(cells, rows)) <= width
+
+
+@pytest.fixture
+def demo() -> Demo:
+    demo = Demo().go()
+    return demo
+
+
+def lanes(demo: Demo):
+    return demo.session.snapshot().lanes
+
+
+def test_a_press_requests_the_next_value_of_every_lane_from_what_was_requested_before(demo):
+    assert next_values(lanes(demo), BATCH_SIZE, 1) == ({"cpu": 16, "gpu:0": 16}, "")
+    assert next_values(lanes(demo), BATCH_SIZE, -1)[0] == {"cpu": 8, "gpu:0": 8}
+    assert next_values(lanes(demo), PREFETCH, 1)[0] == {"cpu": 1, "gpu:0": 1}
+    demo.ask("cpu", "batch_size", 16)
+    assert next_values(lanes(demo), BATCH_SIZE, 1)[0] == {"cpu": 32, "gpu:0": 16}
+
+
+@pytest.mark.parametrize(
+    ("value", "direction", "said"),
+    [(1, -1, "1; it takes a whole number from 1"), (512, 1, "512, and the data has 1000 examples")],
+)
+def test_the_end_of_the_range_or_of_the_data_is_said_and_does_not_stop_other_lanes(demo, value, direction, said):
+    demo.ask("cpu", "batch_size", value)
+    assert next_values(lanes(demo)[:1], BATCH_SIZE, direction) == ({}, f"batch size is already {said}")
+    assert next_values(lanes(demo), BATCH_SIZE, -1)[0]["gpu:0"] == 8
+
+
+def test_a_knob_that_is_no_batch_size_is_not_limited_by_the_data(demo):
+    lane = replace(lanes(demo)[0], settings={"width": 2048})
+    assert next_values([lane], WIDTH, 1)[0] == {"cpu": 4096}
+    assert next_values([], PREFETCH, 1) == ({}, "no lane is training")
+
+
+def test_any_lane_that_races_is_paused_first_and_only_then_all_go_on(demo):
+    demo.enter("cpu", "paused")
+    pause, resume = pause_or_resume(lanes(demo))
+    assert ([lane.spec.name for lane in pause], resume) == (["gpu:0"], [])
+    demo.enter("gpu:0", "paused")
+    pause, resume = pause_or_resume(lanes(demo))
+    assert (pause, [lane.spec.name for lane in resume]) == ([], ["cpu", "gpu:0"])
+
+
+def test_advice_is_tried_on_a_lane_that_trains_and_on_a_gpu_first(demo):
+    demo.race(10)
+    assert to_improve(analyse(demo.session.snapshot()), lanes(demo)) == "gpu:0"
+    demo.fail("gpu:0")
+    assert to_improve(analyse(demo.session.snapshot()), lanes(demo)) == "cpu"
+    assert to_improve(analyse(demo.session.snapshot()), []) is None
+
+
+def test_values_that_differ_are_both_shown(demo):
+    demo.ask("gpu:0", "prefetch", "auto")
+    assert shared_value(lanes(demo), PREFETCH) == ("off", "auto")
+    demo.apply("gpu:0", "prefetch", "auto")
+    assert shared_value(lanes(demo), PREFETCH) == ("off/auto", "")
+
+
+def test_several_are_counted_and_one_that_trains_again_is_forgotten():
+    demo = racing_demo()
+    view = with_failures(Display(), demo.session.snapshot(), ())
+    for name in demo.names:
+        demo.fail(name)
+    view = with_failures(view, demo.session.snapshot(), ())
+    assert failure_line(view, demo.session.snapshot(), "Esc").startswith("cpu (and 1 more) failed")
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}))
+    view = with_failures(view, demo.session.snapshot(), ())
+    assert view.unseen == ("gpu:0",)
+    view = acknowledged(view)
+    assert failure_line(view, demo.session.snapshot(), "Esc") == ""
+    assert with_failures(view, demo.session.snapshot(), ()) is view
+
+
+class TestReachable:
+    """Which lanes a knob's key acts on."""
+
+    @pytest.fixture
+    def lanes(self):
+        demo = Demo().go()
+        demo.session.accept(LaneFailed(lane="gpu:0", at_ns=1, kind="out_of_memory", message="out of memory"))
+        demo.session.accept(LaneEnded(lane="gpu:0", at_ns=2, exit_code=1, signal=None, requested=False))
+        return demo.session.snapshot().lanes
+
+    @pytest.mark.parametrize(
+        ("knob", "direction", "focused", "names"),
+        [
+            (BATCH_SIZE, -1, False, ["cpu", "gpu:0"]),
+            (BATCH_SIZE, 1, False, ["cpu"]),
+            (PREFETCH, 1, False, ["cpu"]),
+            (PREFETCH, 1, True, ["cpu", "gpu:0"]),
+        ],
+    )
+    def test_one_that_ran_out_of_memory_starts_again_with_a_smaller_batch_or_when_it_is_meant(
+        self, lanes, knob, direction, focused, names
+    ):
+        assert [lane.spec.name for lane in reachable(lanes, knob, direction, focused=focused)] == names
+
+    def test_one_whose_process_is_not_gone_yet_waits(self, lanes):
+        lanes = [replace(lane, ended=None) for lane in lanes]
+        assert [lane.spec.name for lane in reachable(lanes, BATCH_SIZE, -1, focused=True)] == ["cpu"]

@@ -32,21 +32,6 @@ def say(demo: Demo, *lines: str) -> None:
     demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=lines))
 
 
-async def test_l_opens_the_log_of_the_focused_lane_with_its_newest_lines():
-    demo = talking_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "l")
-        assert "Log of lane C: cpu" in shown(pilot) and "105 lines: all" in shown(pilot)
-        assert "line 99 of odd ones" in shown(pilot) and "line 0 of" not in shown(pilot)
-        await press(pilot, "tab")
-        assert "Log of lane G: gpu:0" in shown(pilot) and "from the other lane" in shown(pilot)
-        assert "started, process 4001" in shown(pilot)
-        await press(pilot, "l")
-        assert isinstance(pilot.app.screen, RaceScreen)
-        await press(pilot, "tab", "l")
-        assert "Log of lane C: cpu" in shown(pilot), "the focused lane goes before the one shown last"
-
-
 async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
     demo = talking_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
@@ -88,11 +73,6 @@ async def test_a_filter_of_words_is_typed_kept_and_dropped():
         assert "105 lines: all" in shown(pilot)
         await press(pilot, "escape")
         assert isinstance(pilot.app.screen, RaceScreen)
-
-
-def chosen(pilot) -> str:
-    (line,) = [line for line in shown(pilot).splitlines() if line.startswith("▸")]
-    return line[20:].strip()
 
 
 async def test_one_key_goes_through_events_output_tensorflow_and_all():
@@ -161,9 +141,6 @@ def test_a_printed_line_has_a_source_and_a_level(text, expected):
     assert source_of(LogLine(0, "printed", text)) == expected
 
 
-def test_levels_have_marks_besides_their_colours_and_lines_that_are_alike_stay_apart():
-    lines = [LogLine(10**9, "printed", "WARNING: x")] * 2 + [LogLine(0, "trouble", "no")]
-    entries = log_entries(lines, 0, 2 * 10**9)
-    assert [one.mark for one in entries] == ["!", "!", "✗"]
-    assert len({one.id for one in entries}) == 3
-    assert entries[0].cells[0][0].strip() == "-0:01"
+def test_lines_that_are_alike_stay_apart():
+    lines = [LogLine(10**9, "printed", "WARNING: x")] * 2
+    assert len({one.id for one in log_entries(lines, 0, 2 * 10**9)}) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import shlex
 
 import pytest
@@ -18,9 +17,6 @@ from .pilot import app_of, press, shown, until
 
 SIZE = (120, 36)
 COMMAND = "tfmon race small-dense --lane cpu,batch_size=16 --lane cpu,batch_size=512"
-
-
-# ---------------------------------------------------------------- zoom
 
 
 async def test_z_gives_a_lane_the_whole_width_and_takes_it_back():
@@ -74,9 +70,6 @@ async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not():
         assert not app.monitor.view.zoomed
 
 
-# ---------------------------------------------------------------- what the charts show
-
-
 async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
     app = app_of(racing_demo(CPU_MACHINE))
     async with app.run_test(size=SIZE) as pilot:
@@ -93,19 +86,6 @@ async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
             "shared",
             60,
         )
-
-
-async def test_another_race_ends_the_zoom():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "z")
-        demo.session.begin(demo.session.snapshot().race, demo.specs)
-        app.monitor.pull()
-        assert (app.monitor.view.zoomed, app.monitor.view.focused) == (False, None)
-
-
-# ---------------------------------------------------------------- copy
 
 
 async def test_y_copies_the_verdict_and_the_command_and_shows_them_to_select():
@@ -147,12 +127,3 @@ def test_a_command_in_several_lines_is_one_to_a_shell(width):
     joined = "\n".join(lines).replace("\\\n", "")
     assert shlex.split(joined) == shlex.split(command)
     assert all(line.endswith(" \\") for line in lines[:-1])
-
-
-def test_what_is_copied_is_what_a_terminal_gets(monkeypatch):
-    """Textual writes OSC 52 with the text in base64; that it does is what the page relies on."""
-    written = []
-    app = app_of(racing_demo())
-    monkeypatch.setattr(app, "_driver", type("Driver", (), {"write": staticmethod(written.append)}))
-    app.copy_to_clipboard("é 1")
-    assert written == [f"\x1b]52;c;{base64.b64encode('é 1'.encode()).decode()}\a"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.ui import FakeRuns, ScenarioInfo, racing_demo
+from support.ui import FakeRuns, racing_demo
 from textual.events import MouseScrollDown
 
 from tfmon.errors import TfmonError
@@ -22,9 +22,7 @@ from tfmon.ui.render.table import (
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.choices import _scenario_entry
-from tfmon.ui.screens.help import _actions, help_rows
-from tfmon.ui.screens.page import Page
+from tfmon.ui.screens.help import help_rows
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, until, wheel
@@ -102,18 +100,6 @@ async def test_a_list_is_sorted_by_the_name_of_a_column_that_is_clicked_and_reve
         await until(pilot, lambda: "knob↑" in shown(pilot))
 
 
-async def test_a_terminal_of_five_rows_shows_the_chosen_entry_and_the_tab_of_its_page():
-    async with app_with_pages(racing_demo()).run_test(size=(21, 5)) as pilot:
-        for key, tab, first in (("k", "[k knobs]", "batch"), ("d", "[d doctor]", ""), ("R", "[R runs]", "2026")):
-            await press(pilot, key)
-            await until(pilot, lambda: first in shown(pilot).splitlines()[2])  # noqa: B023
-            assert tab in shown(pilot).splitlines()[0]
-        await press(pilot, "k", "down", "down")
-        assert "graph" in shown(pilot).splitlines()[2]
-        await press(pilot, "slash", *"wi")
-        assert shown(pilot).splitlines()[2].startswith(" / wi▏")
-
-
 async def test_a_doctor_that_fails_says_so_and_examines_again():
     reasons = ["the disk is full"]
 
@@ -127,39 +113,6 @@ async def test_a_doctor_that_fails_says_so_and_examines_again():
         await until(pilot, lambda: "the disk is full" in shown(pilot))
         await press(pilot, "enter")
         await until(pilot, lambda: "it is well" in shown(pilot))
-
-
-async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offered():
-    demo = racing_demo()
-    async with app_of(demo, readonly=True).run_test(size=(120, 30)) as pilot:
-        for key in "ik":
-            await press(pilot, key)
-            foot = shown(pilot).splitlines()[-1]
-            assert "change" not in foot and "end the lane" not in foot
-        await press(pilot, "escape", "H")
-        assert "takes back" not in shown(pilot).splitlines()[-1]
-        await press(pilot, "escape", "k")
-        assert "R runs" not in shown(pilot), "there is no list of them here"
-        await press(pilot, "R")
-        assert pilot.app.screen.tab == "knobs"
-    async with app_of(demo).run_test(size=(120, 30)) as pilot:
-        await press(pilot, "k")
-        assert "change" in shown(pilot).splitlines()[-1]
-        demo.enter_all("done")
-        pilot.app.monitor.pull()
-        assert "change" not in shown(pilot).splitlines()[-1]
-
-
-async def test_help_has_the_keys_of_the_page_first():
-    async with app_with_pages(racing_demo()).run_test(size=(100, 40)) as pilot:
-        for key, name, word in (("R", "runs", "delete the run"), ("l", "log", "the lane's output")):
-            await press(pilot, key, "question_mark")
-            first, rest = shown(pilot).split("Knobs", 1)
-            assert f"On this page: {name}" in first and word in first and word not in rest
-            await press(pilot, "escape")
-
-
-# ---------------------------------------------------------------- what they cost
 
 
 async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all_the_same(monkeypatch):
@@ -179,9 +132,6 @@ async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all
         for _ in range(10):
             app._tick()
         assert "gpu:0 failed" in shown(pilot)
-
-
-# ---------------------------------------------------------------- lists. Pure
 
 
 COLUMNS = (Column("name"), Column("seconds"), Column("text"))
@@ -220,18 +170,6 @@ def test_a_row_fits_and_the_whole_text_of_one_that_is_cut_is_below(width):
     assert (about.count("long") == 30) is (width < 160)
 
 
-def test_no_column_is_cut_for_room_that_the_last_one_does_not_need():
-    entries = [Entry("a", (("2026-11-23 21:42", ""), ("small-dense", ""), ("still running", "")))]
-    assert widths(COLUMNS, entries, 50) == [16, 11, 16]
-    entries = [Entry("a", (("2026-11-23 21:42", ""), ("small-dense", ""), ("the labels have another shape", "")))]
-    assert widths(COLUMNS, entries, 50) == [12, 11, 20]
-
-
-def test_the_whole_text_of_a_scenario_is_one_paragraph():
-    row = ScenarioInfo("a", "A net.", "It is\nsmall.\n\nAnd quick.")
-    assert _scenario_entry(row, "").whole == "A net. It is small. And quick."
-
-
 def test_the_chosen_entry_is_in_view_and_no_room_is_left_where_there_are_more():
     for room in (1, 3, 10):
         for cursor in range(20):
@@ -252,9 +190,6 @@ def test_a_search_in_a_text_keeps_entries_whole_and_the_head_of_their_section():
     assert matching_rows(rows, "no such words") == []
 
 
-# ---------------------------------------------------------------- the two lines of every page. Pure
-
-
 def test_the_tabs_fit_mark_the_current_one_without_colour_and_are_clickable():
     names = list(TABS)
     for width in (30, 60, 80, 200):
@@ -273,11 +208,6 @@ def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
         assert len(text) <= width and text.endswith("? help  Esc race")
 
 
-def test_every_tab_has_a_key_that_every_page_binds():
-    bound = {one.id for one in Page.BINDINGS}
-    assert set(TABS.values()) <= bound
-
-
 async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(120, 20)) as pilot:
@@ -288,10 +218,3 @@ async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_
         assert shown(pilot).splitlines()[2] in before[-6:-2], "the last row stays in sight"
         await press(pilot, "q")
         assert "Bottleneck" not in shown(pilot) and not pilot.app.monitor.view.stopping
-
-
-async def test_the_palette_finds_a_page_by_the_name_of_its_tab():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        found = [text for text, _ in _actions(pilot.app.screen, {})]
-        assert all(any(text.startswith(f"{name}: ") for text in found) for name in ("log", "knobs", "doctor"))

@@ -1,25 +1,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
-from support.many_gpus import ManyGpus, eight_gpus
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import KnobRefused, LaneFailed, Progressed
-from tfmon.model.lane_state import OVER, PHASES
+from tfmon.model.lane_state import OVER
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts, readings
 from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.source import SHARED, Display, Scale
-
-from .drawn import frame, text
-
-SIZES = [(40, 12), (41, 18), (58, 13), (100, 44)]
 
 
 def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[str]:
@@ -37,14 +31,6 @@ def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) ->
 
 def line(rows: list[str], label: str) -> str:
     return next(row.strip("│ ") for row in rows if row.strip("│┃ ").startswith(label))
-
-
-def test_every_row_is_as_wide_as_the_pane_in_every_phase():
-    for phase in PHASES:
-        for demo in (Demo(), racing_demo(mode="concurrent")):
-            demo.enter("gpu:0", phase)
-            for (width, height), charset in product(SIZES, ("braille", "ascii")):
-                assert phase in drawn(demo, "gpu:0", width, height, charset=charset)[0]
 
 
 def test_a_reading_that_is_missing_or_old_says_so_where_it_would_stand():
@@ -93,18 +79,6 @@ def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
     assert "report.step(" in " ".join(rows[2:6])
 
 
-def test_a_requested_value_is_shown_dim_beside_the_one_in_effect_and_kept_where_room_is_short():
-    demo = racing_demo()
-    number = demo.ask("cpu", "batch_size", 40)
-    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 → 40 requested · prefetch off"
-    styles = dict(readings.knobs_rows(demo.session.snapshot().lane("cpu"), 60)[0])
-    assert (styles[" 20"], styles[" → 40 requested"]) == ("text", "dim")
-    demo.apply("cpu", "batch_size", 40, number)
-    assert line(drawn(demo, "cpu"), "knobs") == "knobs   ≠ batch 40 · prefetch off", "the lanes differ in it now"
-    demo.ask("cpu", "prefetch", "auto")
-    assert line(drawn(demo, "cpu", 41, 18), "knobs") == "knobs   prefetch off → auto requested"
-
-
 def test_after_a_change_the_figure_waits_for_new_windows():
     demo = racing_demo()
     demo.apply("cpu", "batch_size", 40)
@@ -132,23 +106,6 @@ def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
     assert "".join(text for text, _ in racing) == "".join(text for text, _ in paused)
     assert {style for text, style in racing if "7 668" in text} == {"lane0.strong"}
     assert {style for text, style in paused if "7 668" in text} == {"dim"}
-
-
-def test_a_failed_lane_says_why_what_to_do_and_its_last_words():
-    demo = racing_demo(mode="concurrent")
-    demo.fail(
-        "gpu:0", message="out of memory in mine.py:12: batch of 4096 needs 150 GiB", hint="try a smaller batch: b"
-    )
-    rows = drawn(demo, "gpu:0", 40, 22)
-    text = "\n".join(row.strip("│ ") for row in rows)
-    assert "✗ out of memory in mine.py:12: batch" in text
-    assert "▸ try a smaller batch: b" in text
-    assert "it had done 6 612 steps, loss 1.9441" in text
-    assert "ModuleNotFoundError" in text
-    assert "[bold]not" in text, "what a lane writes is never markup"
-    assert "failed after 0:42" in rows[0], "as the header counts: since the start signal"
-    short = "\n".join(drawn(demo, "gpu:0", 60, 12))
-    assert "ModuleNotFoundError" in short and "cpu_feature_guard" not in short, "the very last line is kept"
 
 
 def test_a_killed_lane_names_the_signal_and_an_absent_device_its_reason():
@@ -181,39 +138,6 @@ def test_the_clock_of_a_lane_that_is_over_stands_still():
 def test_a_machine_without_known_cores_still_shows_the_cpu():
     demo = racing_demo(replace(GPU_MACHINE, usable_cores=0), mode="concurrent")
     assert line(drawn(demo, "cpu"), "cpu") == "cpu      212 %"
-
-
-def test_a_title_without_room_keeps_the_value_that_tells_the_lanes_apart():
-    demo = Demo([LaneSpec("cpu", {"parallel_calls": value}) for value in ("off", "auto")], CPU_MACHINE).go()
-    demo.race(2, (1_000, 2_000))
-    for name, value in zip(demo.names, ("off", "auto"), strict=True):
-        assert f"parallel {value} " in drawn(demo, name, 40, 16)[0]
-
-
-def test_a_lane_that_is_over_says_in_one_place_how_much_is_discarded():
-    demo = racing_demo()
-    demo.enter_all("done")
-    rows = drawn(demo, demo.names[0], 100, 30)
-    assert sum("discarded" in row for row in rows) == 1, rows
-
-
-def test_behind_the_batch_stands_whether_it_is_that_of_all_devices_or_of_each():
-    demo = eight_gpus(seconds=2)
-    one, eight = demo.names
-    assert line(drawn(demo, eight, 40), "knobs") == "knobs   batch 64 global"
-    assert line(drawn(demo, one, 40), "knobs") == "knobs   batch 64 · prefetch auto", "it has one device"
-    demo.ask(eight, "batch_scope", "per-replica")
-    assert line(drawn(demo, eight, 60), "knobs").endswith("batch scope global → per-replica requested")
-    apart = ManyGpus((LaneSpec("gpu:0+1"), LaneSpec("gpu:0+2", settings={"batch_scope": "per-replica"}))).go()
-    words = [plain(readings.knobs_rows(apart.session.snapshot().lane(name), 80))[0] for name in apart.names]
-    assert [" ".join(word.split()[1:5]) for word in words] == ["≠ batch scope global", "≠ batch scope per-replica"]
-
-
-def test_every_knob_in_which_the_lanes_differ_is_shown_where_rows_are_free():
-    settings = {"parallel_calls": "off", "mixed_precision": "bfloat16", "graph": False, "learning_rate": 0.001}
-    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {**settings, "batch_size": 4096})]).go().race(2)
-    shown = text(frame(demo, 120, 36))
-    assert all(f"≠ {name}" in shown for name in ("graph", "learning rate", "mixed precision"))
 
 
 def test_a_long_step_says_how_long_it_runs_and_when_a_change_takes_effect():

@@ -20,9 +20,6 @@ def sizes(*some: tuple[int, int]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("size", some, ids="{0[0]}x{0[1]}".format)
 
 
-# ---------------------------------------------------------------- a race
-
-
 @sizes(SMALL, USUAL, LARGE)
 def test_a_race_of_cpu_and_gpu(snap_compare, size):
     assert snap_compare(app_of(racing_demo()), terminal_size=size)
@@ -68,9 +65,6 @@ def test_a_result(snap_compare, size):
     assert snap_compare(app_of(demo), terminal_size=size)
 
 
-# ---------------------------------------------------------------- several machines, and many GPUs
-
-
 @sizes(SMALL, USUAL, LARGE)
 def test_a_race_over_three_machines(snap_compare, size):
     assert snap_compare(app_of(hosts_demo()), terminal_size=size)
@@ -110,9 +104,6 @@ def test_the_page_of_a_lane_on_eight_gpus(snap_compare):
     assert snap_compare(app_of(eight_gpus()), terminal_size=HIGH, press=["tab", "tab", "i"])
 
 
-# ---------------------------------------------------------------- looking closer
-
-
 def sampled() -> Demo:
     """Return a race whose CPU, memory and GPU are sampled every second, as in a real one."""
     demo = racing_demo()
@@ -140,8 +131,6 @@ def test_what_is_copied(snap_compare):
     command = "tfmon race small-dense --lane cpu,batch_size=16 --lane gpu:0,batch_size=512 --set prefetch=auto"
     assert snap_compare(app_of(racing_demo(), repeat=lambda: command), terminal_size=SMALL, press=["y"])
 
-
-# ---------------------------------------------------------------- pages
 
 HEAD = "2026-01-01 10:00:00.123456: "
 PRINTED = (

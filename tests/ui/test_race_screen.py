@@ -1,4 +1,4 @@
-"""The race on the screen as text: header, verdict, bottom lines, small terminals, progress."""
+"""The race on the screen as text: header, verdict, bottom lines, small terminals, progress, the result."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from tfmon.model.events import LaneStarted, UserRequested
 from tfmon.model.lane_events import Finished
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
-from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.verdict import awaited, elapsed
-from tfmon.ui.source import SHARED, Display, Scale
 
-from .drawn import frame, text
+from .pilot import frame, text
 
 
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
@@ -30,10 +27,6 @@ def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     demo.enter_all("done")
     demo.clock.ahead(60)
     assert " 0:42 " in text(frame(demo)).splitlines()[1]
-
-
-def top(high: float) -> dict[str, Scale]:
-    return {SHARED: Scale(0.0, high)}
 
 
 def six() -> Demo:
@@ -62,44 +55,6 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
     assert "F  batch 256, prefetch 1, bfloat16 " in wide
 
 
-def test_the_digits_of_all_lanes_are_as_large_as_each_other():
-    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], mode="turns").go()
-    demo.race(20, (150, 140_000))
-    for width in range(80, 126, 2):
-        rows = text(frame(demo, width, 36)).splitlines()
-        large = [row for row in rows if "examples/s" in row and "█" in row.partition("time")[0]]
-        assert len(large) in (0, 1)
-        if large:
-            left, right = large[0][: width // 2], large[0][width // 2 :]
-            assert "█" in left and "█" in right and "150 examples" not in left
-
-
-def test_all_panes_share_one_scale_which_a_small_change_does_not_move():
-    demo = racing_demo()
-    assert text(frame(demo)).count(" 10k ┤") == 2
-    assert frame(demo, scales=top(20_000)).scales[SHARED].high == 10_000
-    demo.race(61, (9_500, 2_000), wobble=0)
-    assert frame(demo, scales=top(20_000)).scales[SHARED].high == 20_000
-    assert frame(demo).scales[SHARED].high == 10_000
-
-
-def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_do_as_remapped():
-    def keys(demo: Demo, **view) -> str:
-        return text(frame(demo, **view)).splitlines()[-1]
-
-    demo = racing_demo(CPU_MACHINE)
-    assert all(part in keys(demo) for part in ("b/B batch 20", "p prefetch off/auto", "Space pause", "q quit"))
-    demo.ask(demo.names[0], "batch_size", 40)
-    assert "b/B batch 20 → 40 requested" in keys(demo)
-    focused = keys(demo, focused=demo.names[1])
-    assert "prefetch auto" in focused and "requested" not in focused
-    remapped = keys(racing_demo(), keys={"prefetch.next": "f", "quit": "x"})
-    assert "f prefetch off" in remapped and "x quit" in remapped
-    demo.enter_all("paused")
-    assert "Space resume" in keys(demo)
-    assert "stopping the lanes… q again leaves at once" in text(frame(demo, stopping=True))
-
-
 def test_a_message_goes_away_after_its_time():
     demo = racing_demo()
     view = {"message": "batch size is already 1", "message_until_ns": demo.clock() + 10}
@@ -121,13 +76,6 @@ def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     assert text(frame(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
 
 
-def test_a_small_terminal_names_the_knobs_in_which_lanes_differ_while_rows_are_free():
-    knobs = {"batch_size": 10, "prefetch": 1, "mixed_precision": "bfloat16"}
-    demo = Demo([LaneSpec("cpu", knobs), LaneSpec("cpu", {"batch_size": 64})])
-    assert "    batch 10, prefetch 1, bfloat16" in text(frame(demo, 40, 14)).splitlines()
-    assert "10, 1, bfloat16" in text(frame(demo, 40, 8))
-
-
 def test_while_all_pause_the_charts_stand_still():
     demo = racing_demo(mode="concurrent")
     demo.enter_all("paused")
@@ -136,28 +84,6 @@ def test_while_all_pause_the_charts_stand_still():
     demo.sample()
     after = text(frame(demo))
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
-
-
-def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
-    demo = Demo().go().race(20, (9_000, 300))
-    shown = text(frame(demo)).splitlines()
-    hint = next(row for row in shown if "press a for its own scale" in row)
-    assert hint.count("its own scale") == 1 and hint.index("its own scale") > 60, "in the slower lane only"
-    assert "its own scale" not in text(frame(racing_demo()))
-
-
-def test_a_second_of_a_calm_race_repaints_few_cells():
-    demo = racing_demo()
-    demo.race(60, wobble=0)
-    before = frame(demo).rows
-    demo.race(1, wobble=0)
-    after = frame(demo).rows
-    runs = [run for old, new in zip(before, after, strict=True) for run in changes(old, new)[1]]
-    changed = sum(last - first for first, last in runs)
-    assert 1 <= changed <= 120 * 36 * 0.05
-
-
-# ---------------------------------------------------------------- progress
 
 
 def snapshot(**race) -> Snapshot:
@@ -181,17 +107,6 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     demo.enter_all("done")
     known = demo.session.snapshot()
     assert progress(replace(known, race=replace(known.race, seconds=84.0))) == ""
-
-
-def test_a_message_goes_before_it():
-    known = snapshot(seconds=84.0)
-    shown = text(draw(analyse(known), Display(), 120, 36))
-    assert "50 % of 1:24" in shown
-    long = Display(message="word " * 25, message_until_ns=known.at_ns + 1)
-    assert "50 % of 1:24" not in text(draw(analyse(known), long, 120, 36))
-
-
-# ---------------------------------------------------------------- the first seconds
 
 
 def test_the_line_below_the_header_says_what_is_compared():
@@ -282,14 +197,6 @@ def test_a_request_for_the_value_in_effect_is_no_change():
     assert "→ 64 requested" in text(frame(demo))
 
 
-def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice():
-    demo = Demo(mode="turns").go()
-    known = demo.session.snapshot()
-    assert awaited(analyse(known)) == "measured 0 of 3 rounds", "no length is known: none is promised"
-    timed = replace(known, race=replace(known.race, slice_s=0.5))
-    assert awaited(analyse(timed)) == "measured 0 of 3 rounds; verdict in about 3 s"
-
-
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
     demo = Demo(specs, CPU_MACHINE).go()
@@ -304,9 +211,6 @@ def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     assert "→" not in status(readonly=True) and "→" not in status(replay=True)
     narrow = text(frame(demo, 80, 24)).splitlines()[-2]
     assert narrow.endswith("picks one") and "…" not in narrow, "what does not fit goes as a whole"
-
-
-# ---------------------------------------------------------------- which keys apply
 
 
 def test_the_bottom_line_has_only_keys_that_apply():
@@ -349,3 +253,44 @@ def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_l
 def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
     assert "Tab next" in text(frame(racing_demo(), 60, 15, focused="cpu"))
     assert "Tab next" not in text(frame(racing_demo(), 120, 36, focused="cpu"))
+
+
+def over(demo: Demo) -> Demo:
+    demo.enter_all("done")
+    return demo
+
+
+def test_a_restarted_lane_takes_the_result_away():
+    demo = over(racing_demo())
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
+    shown = text(frame(demo))
+    assert "Result" not in shown and "stage 1 of 6" in shown
+
+
+def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
+    demo = racing_demo(mode="concurrent")
+    for _ in range(40):
+        demo.clock.ahead(0.2)
+        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
+    demo.enter("cpu", "done")
+    pane = text(frame(demo, charset="ascii"))
+    assert "7 669 examples/s" in pane and "not measured" not in pane
+
+
+def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():
+    demo = racing_demo()
+    for name in demo.names:
+        started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python train.py")
+        demo.session.accept(started)
+        demo.settings[name], demo.steps[name] = {"batch_size": 10}, 0
+        demo.enter(name, "racing")
+        for _ in range(40):
+            demo.clock.ahead(0.2)
+            demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
+    shown = " ".join(text(frame(over(demo), width=200)).split())
+    assert (
+        "cpu finished the same 8 000 examples 1.01× sooner than gpu:0 (cpu 8.0 s, gpu:0 8.1 s of training)"
+        in shown
+    )
+    assert "loss at the end: cpu 2.0000" in shown
+    assert "at the same step differ by 1.0000" in shown and "one may train something else" in shown

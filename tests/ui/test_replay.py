@@ -6,7 +6,6 @@ import re
 
 import pytest
 from support.recordings import RECORDED
-from textual.command import CommandList
 
 from tfmon.api.live import replay_of
 from tfmon.model.ports import ReplayState, TimeMark
@@ -138,27 +137,6 @@ async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_pause
         await until(pilot, lambda: pilot.app.monitor.view.focused == "cpu")
         await press(pilot, "r")
         await until(pilot, lambda: REFUSAL not in shown(pilot))
-
-
-async def test_why_a_key_does_nothing_stays_while_the_race_plays_on(player):
-    async with app_of(player).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "end", "r")
-        pilot.app.monitor.pull()
-        assert REFUSAL in shown(pilot)
-        await press(pilot, "i", "S")
-        assert REFUSAL in shown(pilot), "nothing is requested of a lane that is gone"
-
-
-async def test_the_palette_has_only_what_a_replay_does(player):
-    async with app_of(player).run_test(size=(120, 60)) as pilot:
-        await press(pilot, "plus", "plus", "minus")
-        assert player.state().speed == 2
-        await press(pilot, "colon")
-        commands = pilot.app.screen.query_one(CommandList)
-        await until(pilot, lambda: commands.option_count)
-        listed = [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
-        assert any(text.startswith("faster: ×1") for text in listed)
-        assert not any(text.startswith("batch size up") for text in listed)
 
 
 async def test_the_time_line_counts_as_the_header_does(player):

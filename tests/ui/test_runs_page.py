@@ -33,34 +33,6 @@ async def open_runs(pilot) -> None:
     await until(pilot, lambda: listed(pilot))
 
 
-async def test_runs_are_listed_with_failures_marked_and_the_whole_of_a_long_one_below():
-    async with app_of(racing_demo(), runs=FakeRuns()).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        assert "4 runs · 1 failed" in shown(pilot)
-        first, *rest = listed(pilot)
-        assert "small-dense" in first and "still running" in first, "the latest first"
-        (failed,) = [line for line in rest if line[1] == "✗"]
-        assert failed.endswith("…")
-        await press(pilot, "down", "down")
-        assert "the predictions, (32, 12)" in " ".join(shown(pilot).split()), "the whole of what is cut"
-        await press(pilot, "o", "o", "o")
-        assert "lasted↑" in shown(pilot)
-        assert [line.split()[-1] for line in _lasted(pilot)] == ["0:03", "0:40", "1:35", "–"]
-
-
-def _lasted(pilot) -> list[str]:
-    at = next(line for line in shown(pilot).splitlines() if "lasted" in line).index("lasted")
-    return [line[: at + 8].rstrip() for line in listed(pilot)]
-
-
-def test_a_failure_is_red_and_has_a_mark_and_so_has_what_cannot_be_read():
-    failed, won = run_entry(RUNS[1]), run_entry(RUNS[0])
-    assert (failed.mark, failed.cells[-1][1]) == ("✗", "trouble")
-    assert (won.mark, won.cells[-1][1]) == (" ", "text")
-    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is not a recording of tfmon"))
-    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is not a recording of tfmon", "trouble")
-
-
 async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
     runs = FakeRuns()
     async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
@@ -176,3 +148,8 @@ async def test_a_run_that_cannot_be_opened_is_said():
         await press(pilot, "enter")
         await until(pilot, lambda: runs.refusal in shown(pilot))
         assert pilot.app.screen.tab == "runs"
+
+
+def test_a_recording_that_cannot_be_read_has_a_mark_and_says_why():
+    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is not a recording of tfmon"))
+    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is not a recording of tfmon", "trouble")

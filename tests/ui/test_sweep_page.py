@@ -12,15 +12,7 @@ from support.ui import GPU_MACHINE, Clock, FakeRuns
 
 from tfmon.analysis.sweep import rank
 from tfmon.model.records import replace
-from tfmon.model.series import (
-    Figures,
-    Pair,
-    PairMeasured,
-    SweepState,
-    VisitBegan,
-    VisitEnded,
-    after,
-)
+from tfmon.model.series import Figures, Pair, PairMeasured, SweepState, VisitBegan, VisitEnded, after
 from tfmon.model.session import Session
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.experiments import SweepPage
@@ -68,6 +60,9 @@ async def test_the_best_is_on_top_and_a_column_sorts():
         assert "8 of 10 settled, about 45 s left" in shown(pilot)
         assert "refused: too large" in shown(pilot) and "• 128" in shown(pilot)
         assert "SIGKILL" not in shown(pilot), "it is measured again"
+        for drawn in (True, False, True):
+            assert ("Ratio over batch size" in shown(pilot)) is drawn
+            await press(pilot, "c")
         await press(pilot, "o")
         assert first_column(shown(pilot))[:2] == ["16", "16"]
         await press(pilot, "O")
@@ -82,21 +77,6 @@ async def test_a_filter_leaves_what_matches_and_escape_takes_it_back_without_lea
         assert "10 combinations" in shown(pilot) and isinstance(pilot.app.screen, SweepPage)
         await press(pilot, "escape")
         assert isinstance(pilot.app.screen, SweepPage)
-
-
-async def test_the_curve_of_a_number_is_shown_where_rows_are_free_and_where_a_key_asks_for_it():
-    async with app().run_test(size=(120, 36)) as pilot:
-        await until(pilot, lambda: "Ratio over batch size" in shown(pilot))
-        assert "A mixed_precision=bfloat16" in shown(pilot) and "10 combinations" in shown(pilot)
-        await press(pilot, "c")
-        assert "Ratio over" not in shown(pilot)
-        await press(pilot, "c")
-        assert "Ratio over" in shown(pilot)
-    async with app().run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "1.79×" in shown(pilot))
-        assert "Ratio over" not in shown(pilot)
-        await press(pilot, "c")
-        assert "Ratio over" in shown(pilot)
 
 
 async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
@@ -124,22 +104,7 @@ async def test_quit_ends_the_sweep_before_the_app_leaves():
 
 async def test_other_keys_and_tiny_terminals_do_no_harm():
     async with app(half_way(("cpu", "gpu"))).run_test(size=(120, 36)) as pilot:
-        for key in (
-            "p",
-            "P",
-            "i",
-            "l",
-            "k",
-            "d",
-            "R",
-            "space",
-            "y",
-            "down",
-            "end",
-            "home",
-            "question_mark",
-            "escape",
-        ):
+        for key in (*"pPilkdR", "space", "y", "down", "end", "home", "question_mark", "escape"):
             await press(pilot, key)
         assert isinstance(pilot.app.screen, SweepPage)
         await press(pilot, "colon")

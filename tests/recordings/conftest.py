@@ -1,0 +1,17 @@
+"""The command line in the test's own process, and the header of a recording."""
+
+from __future__ import annotations
+
+import pytest
+from cli.conftest import folder, no_settings_and_no_gpu, run, tfmon
+from support.recordings import RECORDED
+
+from tfmon.recordings.reader import Recording
+
+__all__ = ["folder", "no_settings_and_no_gpu", "run", "tfmon"]
+
+
+@pytest.fixture(scope="module")
+def header():
+    with Recording(RECORDED) as opened:
+        return opened.header
