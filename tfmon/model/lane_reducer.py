@@ -293,7 +293,7 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if state.command and stalled_since_ns is None and (state.ending is not None or event.exit_code == 0):
         return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
-    trouble = trouble_of(event, stalled_since_ns, began=state.phase != STARTING)
+    trouble = trouble_of(event, state)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
     if stalled_since_ns is None and not event.memory_kills:
