@@ -10,6 +10,8 @@ from support.events import MS, SECOND, ended, lane, phase, window
 from tfmon.analysis.health import concerns, trained_text, waits_of
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import DONE, PAUSED, RACING
+from tfmon.model.race import Race
+from tfmon.model.session import Snapshot
 from tfmon.model.window_sums import count
 
 STEP_MS = 20
@@ -22,8 +24,12 @@ def raced(*events, times_ms=(STEP_MS,) * 100, loss: float | None = 0.5):
     return lane("cpu", phase(RACING), steady, *events)
 
 
+def known(state, at_s: float = 2.1) -> Snapshot:
+    return Snapshot(at_ns=round(at_s * SECOND), race=Race(started_ns=1), lanes=(state,))
+
+
 def ids(state, at_s: float = 2.1) -> list[str]:
-    return [one.id for one in concerns(state, round(at_s * SECOND))]
+    return [one.id for one in concerns(known(state, at_s), state)]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,7 @@ def test_a_lane_stands_still_from_five_seconds_and_five_times_its_longest_step_o
 
 
 def test_its_text_says_for_how_long():
-    told = trained_text(raced(), 9 * SECOND)
+    told = trained_text(known(state := raced(), 9), state)
     assert told.startswith("cpu: no step has ended for 7.0 s; the longest before took 20.1 ms; 100 steps")
 
 
@@ -55,7 +61,7 @@ def test_a_lane_that_does_something_else_or_has_ended_by_itself_does_not_stand_s
 
 def test_a_lane_that_was_ended_while_it_stood_still_is_told_so_afterwards():
     state = raced(ended(signal="SIGKILL"))
-    assert [one.text for one in concerns(state, 100 * SECOND)] == [
+    assert [one.text for one in concerns(known(state, 100), state)] == [
         "no step has ended for 38.0 s; the longest before took 20.1 ms"
     ]
 
@@ -65,7 +71,7 @@ def test_a_loss_is_lost_from_the_first_step_that_shows_it_until_one_is_a_number(
     state = raced(*lost)
     assert ids(state) == ["loss_lost"]
     assert "the loss is inf, from step 110 on at the latest; a lower learning rate" in trained_text(
-        state, 4 * SECOND
+        known(state, 4), state
     )
     assert not ids(raced(*lost, window(5 * SECOND, step=130, loss=2.0)))
 

@@ -88,11 +88,15 @@ class TestEnd:
         assert state.steps or state.ending or "no Python of it has loaded tfmon" in state.trouble.hint
 
 
-def test_the_memory_in_reports_is_that_of_the_race_and_not_of_the_exit():
-    samples = [replace(tree_sample(), private_bytes=mib * 2.0**20) for mib in (100, 300, 320, 310, 17)]
-    state = lane("cpu", phase(RACING), *samples)
+def test_the_memory_in_reports_is_the_last_of_the_race_and_not_of_the_exit():
+    events = []
+    for second, mib in enumerate((100, 300, 320, 310), 1):
+        sample = replace(tree_sample(), private_bytes=mib * 2.0**20, at_ns=second * SECOND)
+        events += [sample, window(second * SECOND + 1)]
+    exiting = replace(tree_sample(), private_bytes=17 * 2.0**20, at_ns=5 * SECOND)
+    state = lane("cpu", phase(RACING), *events, exiting)
     for one in (state, advance(state, ended(0, requested=True))):
-        assert (one.memory_bytes, one.tree.peak_private_bytes) == (pytest.approx(257.5 * 2**20), 320 * 2**20)
+        assert (one.memory_bytes, one.tree.peak_private_bytes) == (310 * 2**20, 320 * 2**20)
 
 
 class TestReason:

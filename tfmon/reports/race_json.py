@@ -202,7 +202,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", unexplained),
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
         "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
-        "concerns": [asdict(one) for one in concerns(lane, snapshot.at_ns)],
+        "concerns": [asdict(one) for one in concerns(snapshot, lane)],
         "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part), unexplained) for part in _PARTS},
         "discarded": dict(lane.discarded),
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},

@@ -1,0 +1,172 @@
+"""When the speed of a lane changed by itself, by how much, and what came with it. Pure.
+
+`model.speed` finds the changes; here they are measured and explained.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tfmon import units
+from tfmon.analysis.intervals import Looks, trimmed_in_time
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import ALWAYS_VALID, Estimate
+from tfmon.model.speed import Block, Level
+
+NEAR_NS = 3_000_000_000
+"""What a lane did within this time of a change came with it."""
+MOST_OF = 0.5
+"""What explains this share of a change is its cause."""
+CORES, CLOCK = 0.25, 0.93
+"""Cores that others take more, and the share of its clock that a GPU keeps, from which on they are told."""
+LEAST_RATIO = 1.04
+"""A lane is slower from this ratio on; smaller changes are not looked for."""
+LOOKS = Looks(ALWAYS_VALID)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedChange:
+    """A change of a lane's step time that no request made."""
+
+    at_ns: int
+    step: int
+    """The first step of the other speed, to within half a second."""
+    before_ms: float
+    after_ms: float
+    """Time of a step."""
+    ratio: Estimate
+    """The time after over that before."""
+    cause: str
+    """`input`, `step`, `cores` (others took them) or `waits`; empty where it is not known."""
+    beside: tuple[str, ...]
+    """What came with it; empty where nothing else is known to have changed."""
+    machine_known: bool
+    """Whether the machine was read before and after."""
+
+    @property
+    def text(self) -> str:
+        """Such as "2.9 times slower (95 % CI 2.7 to 3.1) since step 401"."""
+        slower = self.ratio.value >= 1
+        ends = (self.ratio.low, self.ratio.high) if slower else (1 / self.ratio.high, 1 / self.ratio.low)
+        factor = self.ratio.value if slower else 1 / self.ratio.value
+        interval = f" (95 % CI {ends[0]:.2g} to {ends[1]:.2g})" if math.isfinite(ends[1]) else ""
+        return (
+            f"{factor:.2g} times {'slower' if slower else 'faster'}{interval} since step {units.count(self.step)}"
+        )
+
+    @property
+    def why(self) -> str:
+        """What it is, and what came with it."""
+        causes = {
+            "input": "it waits for its input",
+            "step": "the step itself, not the input",
+            "waits": "it waits, and neither computes nor waits for a core",
+            "cores": "it waits for cores that others have",
+        }
+        nothing = ("nothing else on the machine changed",) if self.machine_known else ()
+        return "; ".join(filter(None, (causes.get(self.cause, ""), *(self.beside or nothing))))
+
+
+def levels_of(lane: LaneState) -> tuple[Level, ...]:
+    """Return the speeds that a lane has had since its settings last changed, the present one last."""
+    watch = lane.speed
+    blocks = max((one.blocks for one in watch.scales), key=lambda blocks: sum(one.span_ns for one in blocks))
+    return (*watch.levels, Level(watch.since_ns, watch.step, blocks))
+
+
+def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
+    """Return each change of a lane's speed since its settings last changed, oldest first."""
+    levels = [one for one in levels_of(lane) if one.blocks]
+    pairs = itertools.pairwise(levels)
+    return tuple(_change(lane, before, after, after) for before, after in pairs)
+
+
+def slowdown_of(lane: LaneState) -> SpeedChange | None:
+    """Return by how much a lane is slower now than it was at its fastest, and since when; None if it is not."""
+    levels = [one for one in levels_of(lane) if one.blocks]
+    if len(levels) < 2:
+        return None
+    place = min(range(len(levels)), key=lambda place: _pace_ns(levels[place].blocks))
+    if place == len(levels) - 1:
+        return None
+    change = _change(lane, levels[place], levels[-1], levels[place + 1])
+    return change if change.ratio.value >= LEAST_RATIO else None
+
+
+def _pace_ns(blocks: Sequence[Block]) -> float:
+    """Return the mean time of a step."""
+    return sum(one.span_ns for one in blocks) / sum(one.steps for one in blocks)
+
+
+def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
+    times_ns = [_pace_ns(one.blocks) for one in (before, after)]
+    centers = [trimmed_in_time([block.log for block in one.blocks], few=True) for one in (before, after)]
+    reach, log = math.inf, math.log(times_ns[1] / times_ns[0])
+    if all(one is not None for one in centers):
+        first, second = (one for one in centers if one is not None)
+        log, reach = second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+    known = reach < math.inf
+    ratio = Estimate(
+        math.exp(log),
+        math.exp(log - reach) if known else 0.0,
+        math.exp(log + reach) if known else math.inf,
+        len(after.blocks),
+        ALWAYS_VALID,
+    )
+    beside = tuple(_beside(lane, before.blocks, after.blocks, began.since_ns))
+    read = _mean(before.blocks, "others_pct") is not None and _mean(after.blocks, "others_pct") is not None
+    cause = _cause(lane, before.blocks, after.blocks)
+    return SpeedChange(
+        began.since_ns, began.step, times_ns[0] / 1e6, times_ns[1] / 1e6, ratio, cause, beside, read
+    )
+
+
+def _mean(blocks: Sequence[Block], name: str) -> float | None:
+    values = [one.readings[name] for one in blocks if name in one.readings]
+    return fmean(values) if values else None
+
+
+def _per_step_ns(blocks: Sequence[Block], name: str) -> float | None:
+    """Return a share of the time, by its name in percent, as a time for each step."""
+    share = _mean(blocks, name)
+    return None if share is None else share / 100 * _pace_ns(blocks)
+
+
+def _more_ns(before: Sequence[Block], after: Sequence[Block], name: str) -> float | None:
+    first, second = _per_step_ns(before, name), _per_step_ns(after, name)
+    return None if first is None or second is None else second - first
+
+
+def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> str:
+    """Return what the time is that steps take more, or less, by where most of it goes."""
+    more_ns = _pace_ns(after) - _pace_ns(before)
+    inputs = [sum(one.input_ns for one in blocks) / sum(one.steps for one in blocks) for blocks in (before, after)]
+    if "input" not in lane.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
+        return "input"
+    computing, waiting = (_more_ns(before, after, name) for name in ("cpu_pct", "waited_pct"))
+    stolen = _more_ns(before, after, "stolen_pct") or 0.0
+    if lane.spec.kind != "cpu" or computing is None:
+        return "step" if "input" not in lane.not_measured else ""
+    if computing / more_ns >= MOST_OF and computing >= (waiting or 0.0) + stolen:
+        return "step"
+    if ((waiting or 0.0) + stolen) / more_ns >= MOST_OF:
+        return "cores"
+    return "waits" if waiting is not None and computing / more_ns < MOST_OF else "step"
+
+
+def _beside(lane: LaneState, before: Sequence[Block], after: Sequence[Block], at_ns: int) -> Iterator[str]:
+    """Yield what came with a change: what the lane did just then, and what is different on its machine since."""
+    near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
+    yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))
+    means = {name: (_mean(before, name), _mean(after, name)) for name in ("others_pct", "stolen_pct", "clock_mhz")}
+    for name, who in (("others_pct", "other programs take"), ("stolen_pct", "the hypervisor takes")):
+        first, second = means[name]
+        if first is not None and second is not None and second - first >= 100 * CORES:
+            yield f"{who} {(second - first) / 100:.1f} cores more"
+    first, second = means["clock_mhz"]
+    if first and second and second < CLOCK * first:
+        yield f"the GPU's clock fell from {first:.0f} to {second:.0f} MHz"
