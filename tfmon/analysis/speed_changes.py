@@ -136,26 +136,20 @@ def _per_step_ns(blocks: Sequence[Block], name: str) -> float | None:
     return None if share is None else share / 100 * _pace_ns(blocks)
 
 
-def _more_ns(before: Sequence[Block], after: Sequence[Block], name: str) -> float | None:
-    first, second = _per_step_ns(before, name), _per_step_ns(after, name)
-    return None if first is None or second is None else second - first
-
-
 def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> str:
-    """Return what the time is that steps take more, or less, by where most of it goes."""
+    """Return what the time is that steps take more, or less: input, the step's own computing, or a wait."""
     more_ns = _pace_ns(after) - _pace_ns(before)
     inputs = [sum(one.input_ns for one in blocks) / sum(one.steps for one in blocks) for blocks in (before, after)]
     if "input" not in lane.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
         return "input"
-    computing, waiting = (_more_ns(before, after, name) for name in ("cpu_pct", "waited_pct"))
-    stolen = _more_ns(before, after, "stolen_pct") or 0.0
-    if lane.spec.kind != "cpu" or computing is None:
+    cpu = [_per_step_ns(blocks, "cpu_pct") for blocks in (before, after)]
+    waits = [_per_step_ns(blocks, "waited_pct") for blocks in (before, after)]
+    stolen = [_per_step_ns(blocks, "stolen_pct") or 0.0 for blocks in (before, after)]
+    if lane.spec.kind != "cpu" or not (cpu[0] and cpu[1]) or waits[0] is None or waits[1] is None:
         return "step" if "input" not in lane.not_measured else ""
-    if computing / more_ns >= MOST_OF and computing >= (waiting or 0.0) + stolen:
+    if math.log(cpu[1] / cpu[0]) / math.log(_pace_ns(after) / _pace_ns(before)) >= MOST_OF:
         return "step"
-    if ((waiting or 0.0) + stolen) / more_ns >= MOST_OF:
-        return "cores"
-    return "waits" if waiting is not None and computing / more_ns < MOST_OF else "step"
+    return "cores" if (waits[1] - waits[0] + stolen[1] - stolen[0]) / more_ns >= MOST_OF else "waits"
 
 
 def _beside(lane: LaneState, before: Sequence[Block], after: Sequence[Block], at_ns: int) -> Iterator[str]:

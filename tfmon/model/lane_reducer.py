@@ -41,6 +41,7 @@ from tfmon.model.lane_state import (
     PAUSED,
     RACING,
     STARTING,
+    STOOD_STILL,
     SUSPENDED,
     Death,
     Heartbeat,
@@ -68,6 +69,8 @@ def advance(state: LaneState, event: Event) -> LaneState:
     if isinstance(event, Window):
         if marks := state.heartbeat.marks(event):
             event = replace(event, marks=(*event.marks, *marks))
+        if state.stood_still_s is not None:
+            event = replace(event, marks=(*event.marks, STOOD_STILL))
         return _after_window(state, event, heartbeat)
     after = _advance(state, event)
     slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
@@ -158,7 +161,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Finished():
             return state if state.over else _enter(state, DONE, event.at_ns)
         case EndRequested():
-            return replace(state, ending=event)
+            return replace(state, ending=event, stood_still_s=state.stands_still_s(event.at_ns))
         case LaneEnded():
             return _after_end(state, event)
         case KnobOffered():
@@ -202,7 +205,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
 def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
     if phase == state.phase:
         return state
-    speed = SpeedWatch() if phase == PAUSED else state.speed
+    speed = SpeedWatch() if (state.phase, phase) == (PAUSED, RACING) else state.speed
     return replace(state, phase=phase, phase_since_ns=at_ns, speed=speed)
 
 

@@ -27,6 +27,8 @@ PHASES = (
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
+STOOD_STILL = "stood still until its end"
+"""Mark of the window in which a lane that stood still was ended."""
 IN_A_STEP = "suspended in a step"
 """Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
 STALL = "stall"
@@ -228,6 +230,8 @@ class LaneState:
     trouble: Trouble | None = None
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
+    stood_still_s: float | None = None
+    """For how long no step had ended when it was asked to end; None where that was right."""
     killed: bool = False
     """Whether the user ended this lane, and not the race."""
     ended: LaneEnded | None = None
@@ -354,8 +358,8 @@ class LaneState:
 
         A script that validates, or is between two epochs, may take its time; so may one that has ended by itself.
         """
-        if not self.points or self.state == DONE or self.between_steps:
-            return None
+        if not self.points or self.state == DONE or self.between_steps or self.ending is not None:
+            return self.stood_still_s
         runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
