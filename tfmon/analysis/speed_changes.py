@@ -104,11 +104,7 @@ def _pace_ns(blocks: Sequence[Block]) -> float:
 
 def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
     times_ns = [_pace_ns(one.blocks) for one in (before, after)]
-    centers = [trimmed_in_time([block.log for block in one.blocks], few=True) for one in (before, after)]
-    reach, log = math.inf, math.log(times_ns[1] / times_ns[0])
-    if all(one is not None for one in centers):
-        first, second = (one for one in centers if one is not None)
-        log, reach = second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+    log, reach = min((_difference(before.blocks, after.blocks, which) for which in (0, 1)), key=lambda one: one[1])
     known = reach < math.inf
     ratio = Estimate(
         math.exp(log),
@@ -123,6 +119,14 @@ def _change(lane: LaneState, before: Level, after: Level, began: Level) -> Speed
     return SpeedChange(
         began.since_ns, began.step, times_ns[0] / 1e6, times_ns[1] / 1e6, ratio, cause, beside, read
     )
+
+
+def _difference(before: Sequence[Block], after: Sequence[Block], which: int) -> tuple[float, float]:
+    """Return how much larger the logarithm of the mean (0) or median (1) step time is, and half its interval."""
+    first, second = (trimmed_in_time([one.logs[which] for one in blocks], few=True) for blocks in (before, after))
+    if first is None or second is None:
+        return math.log(_pace_ns(after) / _pace_ns(before)), math.inf
+    return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
 
 
 def _mean(blocks: Sequence[Block], name: str) -> float | None:

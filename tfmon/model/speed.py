@@ -1,11 +1,12 @@
 """The step time of a lane as a series, and when it changes: a sequential test on blocks of steady windows. Pure.
 
-A block holds the windows of half a second, or on the second scale of four. Its logarithm of the mean step time is
-ranked among the blocks before it. As long as the blocks of a lane are exchangeable, a rank is uniform, however
-they are distributed; a bet on high ranks then gains nothing on average. The gains of bets since the best moment to
-begin are an e-detector (CUSUM): in N blocks it exceeds `LIMIT` with a probability of N / `LIMIT` at most. A margin
-is taken off each block before it is ranked, so that what changes less is no change, and blocks that follow each
-other may be somewhat alike. Memory is bounded: of many blocks every second one is dropped, and so on from then.
+A block holds the windows of half a second, on other scales of more. Its mean step time, and its median, which
+other programs hardly move, are ranked among those of the blocks before it. As long as the blocks of a lane are
+exchangeable, a rank is uniform, however they are distributed; a bet on high ranks then gains nothing on average.
+The gains of a bet since the best moment to begin it are an e-detector (CUSUM): in N blocks it exceeds `LIMIT` with
+a probability of N / `LIMIT` at most. A margin is taken off each block before it is ranked, so that what changes less
+is no change, and blocks that follow each other may be somewhat alike. Memory is bounded: of many blocks every second
+one is dropped, and so on from then.
 
 Sources: Shin, Ramdas, Rinaldo (2022), arXiv 2203.03532; Vovk et al. (2003), Testing exchangeability on-line.
 """
@@ -18,9 +19,12 @@ from dataclasses import dataclass, field
 
 from tfmon.model.lane_events import Window
 from tfmon.model.records import replace
+from tfmon.model.window_sums import add, quantile_ns
 
-SCALES = ((500_000_000, math.log(1.25)), (4_000_000_000, math.log(1.04)))
+SCALES = ((500_000_000, math.log(1.2)), (4_000_000_000, math.log(1.04)))
 """The length of the blocks in nanoseconds, and the margin: large changes soon, small ones later."""
+BETS = ((0, 1), (0, -1), (1, 1), (1, -1))
+"""On what is bet: that the mean (0) or the median (1) of a block is larger (1) or smaller (-1) than before."""
 LIMIT = 1e7
 """Gain of a bet from which on the speed has changed: 0.9 and 0.1 false alarms in 50 days of healthy blocks."""
 LEAST_BLOCKS = 19
@@ -45,14 +49,23 @@ class Block:
     step: int
     """The first of its steps."""
     input_ns: int = 0
-    examples: int = 0
+    median_ns: float = 0.0
+    """The median step time; 0 while the block is open."""
+    histogram: Mapping[int, int] = field(default_factory=dict)
+    """Step times, while the block is open."""
     readings: Mapping[str, float] = field(default_factory=dict)
     """Those of lane and machine at its end, by name; one that is not known is not there."""
 
     @property
-    def log(self) -> float:
-        """The logarithm of the mean step time in nanoseconds."""
-        return math.log(self.span_ns / self.steps)
+    def logs(self) -> tuple[float, float]:
+        """The logarithms of the mean and the median step time in nanoseconds."""
+        return math.log(self.span_ns / self.steps), math.log(self.median_ns)
+
+    @property
+    def closed(self) -> Block:
+        """The block with its median in the place of its step times."""
+        median_ns = quantile_ns(self.histogram, 0.5) or self.span_ns / self.steps
+        return replace(self, median_ns=median_ns, histogram={})
 
     def joined(self, later: Block) -> Block:
         """Return this block and the one after it as one."""
@@ -63,7 +76,8 @@ class Block:
             self.steps + later.steps,
             self.step,
             self.input_ns + later.input_ns,
-            self.examples + later.examples,
+            0.0,
+            add(self.histogram, later.histogram),
             later.readings,
         )
 
@@ -106,8 +120,8 @@ class Scale:
     """The latest, on which a bet runs."""
     number: int = 0
     """Blocks in all."""
-    slower: Bet = field(default_factory=Bet)
-    faster: Bet = field(default_factory=Bet)
+    bets: tuple[Bet, ...] = (Bet(),) * len(BETS)
+    """On what `BETS` says."""
     open: Block | None = None
 
     def plus(self, block: Block, length_ns: int, margin: float) -> Scale:
@@ -115,28 +129,27 @@ class Scale:
         block = block if self.open is None else self.open.joined(block)
         if block.span_ns < length_ns:
             return replace(self, open=block)
-        slower, faster, logs = self.slower, self.faster, [one.log for one in self.known]
-        if len(logs) >= LEAST_BLOCKS:
-            above = sum(one >= block.log - margin for one in logs)
-            below = sum(one <= block.log + margin for one in logs)
-            slower = slower.after((1 + above) / (1 + len(logs)), self.number)
-            faster = faster.after((1 + below) / (1 + len(logs)), self.number)
-        else:
-            slower = faster = Bet(0.0, self.number + 1)
+        block, bets = block.closed, (Bet(0.0, self.number + 1),) * len(BETS)
+        if len(self.known) >= LEAST_BLOCKS:
+            before, now = [one.logs for one in self.known], block.logs
+            bets = tuple(
+                bet.after(_share([sign * one[which] for one in before], sign * now[which] - margin), self.number)
+                for bet, (which, sign) in zip(self.bets, BETS, strict=True)
+            )
         pending, known, seen, every = (*self.pending, block), self.known, self.seen, self.every
-        kept = min(self.number + 1 - min(slower.began, faster.began), MOST_BLOCKS)
+        kept = min(self.number + 1 - min(one.began for one in bets), MOST_BLOCKS)
         for one in pending[: len(pending) - kept]:
             known = known if seen % every else (*known, one)
             seen += 1
             if len(known) >= MOST_BLOCKS:
                 known, every = known[::2], 2 * every
-        return Scale(known, every, seen, pending[len(pending) - kept :], self.number + 1, slower, faster)
+        return Scale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
 
     @property
     def alarm(self) -> Bet | None:
         """The bet that has gained enough; None for neither."""
-        bets = [one for one in (self.slower, self.faster) if one.gain >= math.log(LIMIT)]
-        return max(bets, key=lambda one: one.gain, default=None)
+        best = max(self.bets, key=lambda one: one.gain)
+        return best if best.gain >= math.log(LIMIT) else None
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -146,7 +159,7 @@ class Scale:
     def since(self, at_ns: int) -> Scale:
         """Return the scale with the blocks from a moment on alone."""
         blocks = tuple(one for one in self.blocks if one.since_ns >= at_ns)
-        return Scale(blocks, 1, len(blocks), number=len(blocks), slower=(bet := Bet(0.0, len(blocks))), faster=bet)
+        return Scale(blocks, 1, len(blocks), (), len(blocks), (Bet(0.0, len(blocks)),) * len(BETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +191,8 @@ class SpeedWatch:
             window.steps,
             first,
             window.input_ns,
-            window.examples,
+            0.0,
+            window.histogram,
             self.readings,
         )
         late, watch = (*self.late, block), self
@@ -251,6 +265,11 @@ class Course:
         if len(points) >= MOST_SAMPLES:
             points, every = points[::2], 2 * every
         return Course(points, every, self.seen + 1, (at_ns, value))
+
+
+def _share(before: Sequence[float], now: float) -> float:
+    """Return the rank of a value, as the share of those before it that are at least as large, itself included."""
+    return (1 + sum(one >= now for one in before)) / (1 + len(before))
 
 
 def thinned(blocks: Sequence[Block], most: int) -> Sequence[Block]:
