@@ -38,13 +38,17 @@ SOON_S = 86_400.0
 """Memory that lasts longer is no concern."""
 
 ConcernId = Literal[
-    "stands_still", "child_killed", "loss_lost", "loss_diverges", "memory_grows", "slower", "cores_taken",
+    "child_killed", "stands_still", "loss_lost", "loss_diverges", "memory_grows", "slower", "cores_taken",
     "retraces", "waits", "loss_flat",
 ]  # fmt: skip
 """The worst first; each stays the same from version to version."""
 FACTS = ("loss_flat",)
 """What is told, and is not a fault."""
-CONCERNS: tuple[str, ...] = get_args(ConcernId)
+FAIL_ON: dict[str, ConcernId] = {
+    "nan": "loss_lost", "diverging": "loss_diverges", "stall": "stands_still", "killed": "child_killed",
+    "memory": "memory_grows", "slower": "slower", "cores": "cores_taken", "retraces": "retraces", "waits": "waits",
+}  # fmt: skip
+"""What `--fail-on` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +161,10 @@ _WAITS_FOR = {
 
 def _place(lane: LaneState) -> str:
     """Say in which line of the script its main thread stood when its stacks were last reported; "" for unknown."""
-    if lane.stack is None or not lane.points or lane.stack.at_ns < lane.points[-1].at_ns:
+    if lane.stack is None or not lane.points:
         return ""
+    if lane.stack.at_ns < lane.points[-1].at_ns and lane.stood_still_s is None:
+        return ""  # it has trained since
     frames: list[tuple[str, str, str]] = []
     for line in lane.stack.lines[1:]:
         found = _FRAME.match(line)

@@ -151,7 +151,7 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
         return None
     if event.signal == "SIGKILL" and event.memory_kills:
         message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
-        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
+        return Trouble(message, "" if state.command else LOWER_THE_BATCH, OUT_OF_MEMORY)
     if event.signal is not None:
         return Trouble(f"the lane {how}")
     if state.phase == STARTING:
