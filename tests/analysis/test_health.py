@@ -120,7 +120,7 @@ def test_a_lane_that_became_slower_is_told_since_when_by_how_much_and_why(after,
     first = [*steady(40, 20)]
     state = lane("cpu", phase(RACING), *first, *steady(30, 60, first[-1].at_ns / SECOND, first[-1].step, **after))
     (found,) = [one for one in concerns(known(state, 70.1), state) if one.id in ("slower", "cores_taken")]
-    assert found.id == id and found.text.startswith("3 times slower (95 % CI 3 to 3) since step 1 9")
+    assert found.id == id and found.text.startswith("3.000 times slower (95 % CI 3.000 to 3.000) since step 1 9")
     assert f"(0:39); {why}" in found.text
 
 

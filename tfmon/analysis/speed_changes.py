@@ -48,15 +48,24 @@ class SpeedChange:
     """Whether the machine was read before and after."""
 
     @property
+    def brief(self) -> str:
+        """Such as "2.9 times slower"."""
+        return f"{self._factor[0]} times {'slower' if self.ratio.value >= 1 else 'faster'}"
+
+    @property
     def text(self) -> str:
         """Such as "2.9 times slower (95 % CI 2.7 to 3.1) since step 401"."""
-        slower = self.ratio.value >= 1
-        ends = (self.ratio.low, self.ratio.high) if slower else (1 / self.ratio.high, 1 / self.ratio.low)
-        factor = self.ratio.value if slower else 1 / self.ratio.value
-        interval = f" (95 % CI {ends[0]:.2g} to {ends[1]:.2g})" if math.isfinite(ends[1]) else ""
-        return (
-            f"{factor:.2g} times {'slower' if slower else 'faster'}{interval} since step {units.count(self.step)}"
-        )
+        interval = f" (95 % CI {self._factor[1]})" if self.ratio.low > 0 else ""
+        return f"{self.brief}{interval} since step {units.count(self.step)}"
+
+    @property
+    def _factor(self) -> tuple[str, str]:
+        """The ratio as a number above 1, and its interval; "" for an interval that is not known."""
+        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
+        if low <= 0:
+            return f"{max(value, 1 / value):.2g}", ""
+        written = units.ratio_in(value, low, high) if value >= 1 else units.ratio_in(1 / value, 1 / high, 1 / low)
+        return written[0].removesuffix("×"), written[1]
 
     @property
     def why(self) -> str:

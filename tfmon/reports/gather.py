@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import Event, RecordingChanged, Suspended
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, Window
@@ -120,6 +121,12 @@ def gather(path: Path) -> Course:
             session.restore(recording.known_after(last))
         recording.play(session, last, len(recording))
         end = session.snapshot()
+        keeper.moments += (
+            Moment(change.at_ns, f"{lane.spec.id} {change.brief}", "trouble", lane.spec.name)
+            for lane in end.lanes
+            for change in changes_of(lane)
+        )
+        keeper.moments.sort(key=lambda one: one.at_ns)
         names = [lane.spec.name for lane in end.lanes]
         windows = {name: keeper.windows.get(name, []) for name in names}
         course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)
