@@ -202,5 +202,5 @@ def test_a_lane_that_stands_still_says_where_for_what_and_which_child_was_killed
     stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=STACK)
     state = raced(killed, stack)
     told = [one.text for one in concerns(known(state, 20), state)]
-    assert told[0].endswith("; it stands at train.py:17 in batches, and waits for a queue")
-    assert told[1] == "a child process, PID 123, was killed by SIGKILL at 0:02"
+    assert told[0] == "a child process, PID 123, was killed by SIGKILL at 0:02"
+    assert told[1].endswith("; it stands at train.py:17 in batches, and waits for a queue")

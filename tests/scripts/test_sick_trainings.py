@@ -105,7 +105,7 @@ SICK = {
     ),
     "deadlock": (
         DEADLOCK,
-        "was killed by SIGKILL at .* no step has ended for",
+        "was killed by SIGKILL at .* it stands at sick",
         r"a child process, PID \d+, was killed by SIGKILL at 0:\d\d; no step has ended for \d.*; it stands at "
         r"sick\.py:\d+ in <module>, and waits for another process",
     ),
