@@ -129,13 +129,9 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         )
     steady = lane.steady
     if steady.span_ns and steady.traced_steps > 1 and steady.traced_ns >= TRACING_SHARE * steady.span_ns:
-        times, share = (
-            units.several(steady.traced_steps, "time"),
-            units.percent(100 * steady.traced_ns / steady.span_ns),
-        )
-        yield Concern(
-            "retraces", f"{lane.traced or 'a function'} was traced {times}, which took {share} of the time"
-        )
+        share = units.percent(100 * steady.traced_ns / steady.span_ns)
+        what = f": {lane.traced}" if lane.traced else ""
+        yield Concern("retraces", f"{units.several(steady.traced_steps, 'trace')} took {share} of the time{what}")
     if waits is not None and waits.share >= LEAST_SHARE:
         steps = units.several(waits.steps, "step")
         yield Concern(

@@ -76,7 +76,7 @@ class SpeedChange:
             "waits": "it waits, and neither computes nor waits for a core",
             "cores": "it waits for cores that others have",
         }
-        nothing = ("nothing else on the machine changed",) if self.machine_known else ()
+        nothing = ("nothing else on the machine changed",) if self.machine_known and self.cause != "cores" else ()
         return "; ".join(filter(None, (causes.get(self.cause, ""), *(self.beside or nothing))))
 
 
