@@ -130,8 +130,8 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     steady = lane.steady
     if steady.span_ns and steady.traced_steps > 1 and steady.traced_ns >= TRACING_SHARE * steady.span_ns:
         share = units.percent(100 * steady.traced_ns / steady.span_ns)
-        what = f": {lane.traced}" if lane.traced else ""
-        yield Concern("retraces", f"{units.several(steady.traced_steps, 'trace')} took {share} of the time{what}")
+        text = f"{units.several(steady.traced_steps, 'trace')} took {share} of the time"
+        yield Concern("retraces", text + (f": {lane.traced}" if lane.traced else ""))
     if waits is not None and waits.share >= LEAST_SHARE:
         steps = units.several(waits.steps, "step")
         yield Concern(
