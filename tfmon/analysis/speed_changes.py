@@ -35,9 +35,6 @@ class SpeedChange:
     at_ns: int
     step: int
     """The first step of the other speed, to within half a second."""
-    before_ms: float
-    after_ms: float
-    """Time of a step."""
     ratio: Estimate
     """The time after over that before."""
     cause: str
@@ -112,22 +109,13 @@ def _pace_ns(blocks: Sequence[Block]) -> float:
 
 
 def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
-    times_ns = [_pace_ns(one.blocks) for one in (before, after)]
     log, reach = min((_difference(before.blocks, after.blocks, which) for which in (0, 1)), key=lambda one: one[1])
-    known = reach < math.inf
-    ratio = Estimate(
-        math.exp(log),
-        math.exp(log - reach) if known else 0.0,
-        math.exp(log + reach) if known else math.inf,
-        len(after.blocks),
-        ALWAYS_VALID,
-    )
+    ends = (math.exp(log - reach), math.exp(log + reach)) if reach < math.inf else (0.0, math.inf)
+    ratio = Estimate(math.exp(log), *ends, len(after.blocks), ALWAYS_VALID)
     beside = tuple(_beside(lane, before.blocks, after.blocks, began.since_ns))
     read = _mean(before.blocks, "others_pct") is not None and _mean(after.blocks, "others_pct") is not None
     cause = _cause(lane, before.blocks, after.blocks)
-    return SpeedChange(
-        began.since_ns, began.step, times_ns[0] / 1e6, times_ns[1] / 1e6, ratio, cause, beside, read
-    )
+    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, read)
 
 
 def _difference(before: Sequence[Block], after: Sequence[Block], which: int) -> tuple[float, float]:
@@ -151,7 +139,9 @@ def _per_step_ns(blocks: Sequence[Block], name: str) -> float | None:
 
 def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> str:
     """Return what the time is that steps take more, or less: input, the step's own computing, or a wait."""
-    more_ns = _pace_ns(after) - _pace_ns(before)
+    more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
+    if abs(log) < math.log(LEAST_RATIO):
+        return ""  # its median changed, and its mean did not
     inputs = [sum(one.input_ns for one in blocks) / sum(one.steps for one in blocks) for blocks in (before, after)]
     if "input" not in lane.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
         return "input"
@@ -160,7 +150,7 @@ def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> 
     stolen = [_per_step_ns(blocks, "stolen_pct") or 0.0 for blocks in (before, after)]
     if lane.spec.kind != "cpu" or not (cpu[0] and cpu[1]) or waits[0] is None or waits[1] is None:
         return "step" if "input" not in lane.not_measured else ""
-    if math.log(cpu[1] / cpu[0]) / math.log(_pace_ns(after) / _pace_ns(before)) >= MOST_OF:
+    if math.log(cpu[1] / cpu[0]) / log >= MOST_OF:
         return "step"
     return "cores" if (waits[1] - waits[0] + stolen[1] - stolen[0]) / more_ns >= MOST_OF else "waits"
 

@@ -208,8 +208,8 @@ class SpeedWatch:
         for scale in scales:
             if (bet := scale.alarm) is not None:
                 first = scale.pending[max(0, bet.began - (scale.number - len(scale.pending)))]
-                before = [one for one in scale.blocks if one.since_ns < first.since_ns]
-                level = Level(self.since_ns, self.step, tuple(thinned(before, MOST_KEPT)))
+                before = tuple(one for one in scale.blocks if one.since_ns < first.since_ns)
+                level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
                 return replace(
                     self,
                     scales=tuple(one.since(first.since_ns) for one in scales),
@@ -270,8 +270,3 @@ class Course:
 def _share(before: Sequence[float], now: float) -> float:
     """Return the rank of a value, as the share of those before it that are at least as large, itself included."""
     return (1 + sum(one >= now for one in before)) / (1 + len(before))
-
-
-def thinned(blocks: Sequence[Block], most: int) -> Sequence[Block]:
-    """Return at most so many blocks, evenly spread."""
-    return blocks[:: max(1, math.ceil(len(blocks) / most))]
