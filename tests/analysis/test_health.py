@@ -198,7 +198,7 @@ STACK = (
 
 
 def test_a_lane_that_stands_still_says_where_for_what_and_which_child_was_killed():
-    killed = replace(tree_sample(), at_ns=3 * SECOND, killed={123: 9})
+    killed = replace(tree_sample(), at_ns=3 * SECOND, killed={123: 9, 124: 15})
     stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=STACK)
     state = raced(killed, stack)
     told = [one.text for one in concerns(known(state, 20), state)]

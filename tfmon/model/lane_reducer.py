@@ -58,6 +58,8 @@ from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64
 MOST_DEATHS = 16
+ORDERLY = (1, 2, 13, 15)
+"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
@@ -238,7 +240,7 @@ def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[Kn
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
     if event.what == "examples" and event.reason and state.examples:
-        return replace(restart_measurement(state), examples=0)
+        return replace(restart_measurement(state), examples=0, speed=state.speed)
     if event.what == "loss" and event.reason:
         return replace(state, losses=replace(state.losses, first=None, last=None))
     return state
@@ -319,7 +321,8 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
         sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
     seen = {one.pid for one in state.deaths}
-    deaths = tuple(Death(pid, number, sample.at_ns) for pid, number in sample.killed.items() if pid not in seen)
+    killed = [(pid, number) for pid, number in sample.killed.items() if pid not in seen and number not in ORDERLY]
+    deaths = tuple(Death(pid, number, sample.at_ns) for pid, number in killed if state.ending is None)
     return replace(
         state,
         tree=state.tree.plus(sample, racing=racing),
