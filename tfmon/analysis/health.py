@@ -27,7 +27,8 @@ LEAST_SHARE = 0.05
 """Waits are told from this share of the time on."""
 TRACING_SHARE = 0.25
 """Traces are told from this share of the time on."""
-LOST_LOSS = "a lower learning rate may help; tf.debugging.enable_check_numerics() names the operation"
+LOWER_RATE = "a lower learning rate may help"
+CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
 """Losses whose median is compared; losses before one is called diverging, and flat."""
 FAR, BACK = 8.0, 0.5
@@ -182,8 +183,10 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
     if losses.last is None:
         return
     if not math.isfinite(losses.last):
-        step = units.count(losses.lost)
-        yield Concern("loss_lost", f"the loss is {losses.last}, from step {step} on at the latest; {LOST_LOSS}")
+        step, helps = units.count(losses.lost), [LOWER_RATE]
+        helps += [CHECK_NUMERICS] if lane.versions["tensorflow"] else []
+        text = f"the loss is {losses.last}, from step {step} on at the latest"
+        yield Concern("loss_lost", "; ".join([text, *helps]))
         return
     points = [(step, loss) for step, loss in losses.points if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
@@ -194,7 +197,7 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
     if now - best > max(FAR * scatter, BACK * (smooth[0] - best)) and now > best:
         step = units.count(points[places[smooth.index(best)]][0])
         text = f"the loss is {units.loss(now)}, and was {units.loss(best)} about step {step}, its best"
-        yield Concern("loss_diverges", f"{text}; a lower learning rate may help")
+        yield Concern("loss_diverges", f"{text}; {LOWER_RATE}")
         return
     since = _flat_since(points, scatter)
     if since is not None:
