@@ -16,7 +16,7 @@ from tfmon.analysis.finish import loss_scatter
 from tfmon.analysis.intervals import student
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import known
+from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
 from tfmon.model.speed import LEAST_BLOCKS
 from tfmon.model.window_sums import middle_ns, quantile_ns
@@ -220,18 +220,8 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 # ---------------- memory
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How fast a quantity grows in steady state. Units: of it for each second."""
-
-    slope: float
-    low: float
-    high: float
-    since_ns: int
-
-
-def growth_of(points: Sequence[tuple[int, float]]) -> Growth | None:
-    """Return how fast samples grow, with the 95 % interval of the slope; None where they do not grow steadily.
+def growth_of(points: Sequence[tuple[int, float]]) -> Estimate | None:
+    """Return how fast samples grow, in their unit a second; None where they do not grow steadily.
 
     The first quarter is left out. The slope is the mean of those between `GROUPS` means that follow each other, so
     that samples which only once grew, or go up and down, have a wide interval.
@@ -249,7 +239,7 @@ def growth_of(points: Sequence[tuple[int, float]]) -> Growth | None:
     grown = middles[-1][1] - middles[0][1]
     if slope - reach <= 0 or min(slopes[-GROUPS // 2 :]) <= 0 or grown < LEAST_GROWTH * middles[0][1]:
         return None
-    return Growth(slope, slope - reach, slope + reach, points[0][0])
+    return Estimate(slope, slope - reach, slope + reach, len(points))
 
 
 def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], float]) -> Iterator[Concern]:
@@ -264,12 +254,12 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         if growth is None or course.latest is None or free is None:
             continue
         now = course.latest[1]
-        left_s = (free - (now if where != "the machine's" else 0.0)) / growth.slope
+        left_s = (free - (now if where != "the machine's" else 0.0)) / growth.value
         if left_s < SOON_S:
-            slope = f"{units.memory(growth.slope)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
+            slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
             full = f"at this rate {where} is full in {units.about(left_s)}"
             text = f"{what} grows by {slope}, now {units.memory(now)}; {full}"
-            yield Concern("memory_grows", text, since_s(growth.since_ns))
+            yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
             return
 
 
