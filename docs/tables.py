@@ -72,6 +72,7 @@ def exit_codes() -> str:
         (errors.EXIT_SLOWER, "`tfmon diff --slower-than`: a lane is slower"),
         (errors.EXIT_CANNOT_TELL, "`diff --slower-than`: that cannot be told; `sweep`: nothing has a ratio"),
         (errors.EXIT_BUSY, "`--wait-idle`: no GPU became free in time"),
+        (errors.EXIT_UNHEALTHY, "`--fail-on`: a lane has one of these"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
         ("another", "the exit code of the script in the one lane; 128 and the number of the signal that ended it"),
     ]

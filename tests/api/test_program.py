@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import pytest
+from support.events import window
 
 from tfmon.analysis.verdict import Rank
 from tfmon.api import program
 from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
+from tfmon.errors import EXIT_UNHEALTHY
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.race import Race
-from tfmon.model.readings import Estimate
+from tfmon.model.readings import Estimate, Missing
 from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.probes.host import unknown_host
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,19 @@ def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, m
     racing.session.begin(Race(), name_lanes([LaneSpec("cpu")]))
     racing.session.accept(SliceEnded(lane="cpu", at_ns=1, round=1))
     assert bool(finished) is ends
+    racing.close()
+
+
+def test_a_race_that_is_to_fail_on_a_concern_ends_with_it_and_with_a_code_of_its_own(monkeypatch):
+    racing, finished = Program(RaceOptions(fail_on=("loss_lost",))), []
+    monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
+    racing.session.begin(Race(), name_lanes([LaneSpec("cpu", name="cpu")]))
+    for loss, ends in ((0.5, []), (math.nan, [True])):
+        racing.session.accept(window(loss=loss))
+        racing.session.accept(unknown_host(1, Missing("not read")))
+        assert finished == ends
+    assert racing.exit_code_of_race("") == EXIT_UNHEALTHY
+    assert "ended by --fail-on: cpu: the loss is nan" in racing.session.snapshot().race.interrupted
     racing.close()
 
 

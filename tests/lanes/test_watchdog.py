@@ -35,6 +35,7 @@ from tfmon.model.lane_state import (
     KnobRequest,
     LaneState,
 )
+from tfmon.model.lane_statistics import Point
 from tfmon.model.limits import GROUP_KILLS, MACHINE_KILLS, MemoryKills
 from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.session import Snapshot
@@ -70,6 +71,9 @@ class Bench:
     def give_up(self, lane: str, silent_s: float) -> None:
         self.done.append(("give up", lane, silent_s))
         self.lanes[lane] = replace(self.lanes[lane], phase=FAILED)
+
+    def ask_stack(self, lane: str) -> None:
+        self.done.append(("stack", lane))
 
     def skip(self, lane: str) -> None:
         self.done.append(("skip", lane))
@@ -108,6 +112,14 @@ def test_an_unresponsive_lane_is_told_once_with_its_last_sign_of_life(bench):
     bench.heard("cpu")
     assert bench.after(19) == []
     assert bench.after(3) == [("stall", "cpu", 100.5)]
+
+
+def test_the_stacks_of_a_lane_that_stands_still_are_asked_for_once(bench):
+    bench.heard("cpu")
+    trained = replace(bench.lanes["cpu"].measurements, points=(Point(round(bench.now_s * SECOND), 1, 1, 1),))
+    bench.lanes["cpu"] = replace(bench.lanes["cpu"], measurements=trained)
+    assert bench.after(4) == []
+    assert bench.after(10) == [("stack", "cpu")]
 
 
 def test_the_time_in_which_it_is_suspended_does_not_count_and_the_other_does(bench):
@@ -306,6 +318,15 @@ def test_the_own_control_group_tells_more_than_the_machine(group, file, tmp_path
     write(tmp_path, file, "oom 2\noom_kill 3\n")
     machine(tmp_path, 12)
     assert kills.recent() == GROUP_KILLS.format("2 processes")
+    limit = "memory.limit_in_bytes" if "oom_control" in file else "memory.max"
+    write(tmp_path, f"{file.rpartition('/')[0]}/{limit}", f"{2**31}\n")
+    write(
+        tmp_path,
+        "dev/kmsg",
+        "3,9,9,-;Out of memory: Killed process 77 (python) total-vm:9kB, anon-rss:1048576kB, x\n",
+    )
+    told = "; its limit is 2.00 GiB; its log says: process 77 (python), with 1.00 GiB"
+    assert kills.recent() == GROUP_KILLS.format("2 processes") + told
 
 
 def test_where_nothing_is_told_nothing_is_said(tmp_path):

@@ -39,8 +39,15 @@ class ProcFolder:
         own, reaped, start = (round(value * TICK) for value in (own_s, reaped_s, started_s))
         before = f"{pid} ({name}) {more.get('state', 'S')} {parent} {group} {session} 0 -1 0 11 12 13 14"
         after = f"{own - own // 3} {own // 3} {reaped} 0 20 0 5 0 {start} 999 300 0"
-        (folder / "stat").write_text(f"{before} {after}\n")
+        rest = " ".join(["0"] * 26)
+        (folder / "stat").write_text(f"{before} {after} {rest} {more.get('signal', 0)}\n")
         (folder / "statm").write_text(" ".join(str(count) for count in pages) + " 1 0 100 0\n")
+
+    def waits(self, pid, *seconds):
+        for thread, waited_s in enumerate(seconds):
+            folder = self.root / str(pid) / "task" / str(thread)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "schedstat").write_text(f"1 {round(waited_s * 1e9)} 3\n")
 
     def drop(self, pid):
         for file in (self.root / str(pid)).iterdir():
@@ -137,6 +144,16 @@ class TestFixtureTrees:
         proc.put(100, own_s=41, name="a) S 7 (b c")
         assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
 
+    def test_the_time_in_which_its_threads_waited_for_a_core_is_summed_over_them(self, probe, proc, clock):
+        proc.put(100)
+        assert isinstance(trees(probe)["cpu"].waited_pct, Missing)
+        proc.waits(100, 5.0, 1.0)
+        clock.pass_s(1)
+        trees(probe)
+        proc.waits(100, 5.5, 1.25)
+        clock.pass_s(1)
+        assert trees(probe)["cpu"].waited_pct == pytest.approx(75)
+
     def test_private_memory_is_summed_over_the_tree_without_what_is_shared(self, probe, proc):
         proc.put(100, pages=(9000, 1000, 400))
         proc.put(101, 100, pages=(9000, 500, 450))
@@ -151,6 +168,8 @@ class TestFixtureTrees:
         proc.put(101, 100, state="Z", pages=(0, 0, 0))
         sample = trees(probe)["cpu"]
         assert (sample.processes, sample.private_bytes) == (1, 200 * 4096), "a zombie has no memory"
+        proc.put(101, 100, state="Z", pages=(0, 0, 0), signal=9)
+        assert trees(probe)["cpu"].killed == {101: 9}
         host, tree = probe.missing("broken")
         assert host.cpu_pct == host.memory_used_bytes == tree.cpu_pct == tree.private_bytes == Missing("broken")
         proc.drop(101)

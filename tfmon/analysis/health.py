@@ -1,33 +1,70 @@
-"""What a lane's own figures say is wrong with its training: it stands still, waits, or its loss is lost. Pure."""
+"""What a lane's own figures say of its training: that it is healthy, or what is wrong and since when. Pure."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from statistics import fmean, median, stdev
+from typing import Literal, get_args
 
 from tfmon import units
-from tfmon.model.lane_state import DONE, LaneState
+from tfmon.analysis.finish import loss_scatter
+from tfmon.analysis.intervals import student
+from tfmon.analysis.speed_changes import slowdown_of
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Estimate, known
+from tfmon.model.session import Snapshot
+from tfmon.model.speed import LEAST_BLOCKS
 from tfmon.model.window_sums import middle_ns, quantile_ns
 
-LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
-"""A lane stands still if a step has run for so long, and for so many times its longest step."""
 TIMES_MEDIAN = 10
 """A step waits if it took longer than so many times the median."""
 LEAST_SHARE = 0.05
 """Waits are told from this share of the time on."""
-LOST_LOSS = "a lower learning rate may help; tf.debugging.enable_check_numerics() names the operation"
+TRACING_SHARE = 0.25
+"""Traces are told from this share of the time on."""
+LOWER_RATE = "a lower learning rate may help"
+CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
+SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
+"""Losses whose median is compared; losses before one is called diverging, and flat."""
+FAR, BACK = 8.0, 0.5
+"""A loss diverges if it is so many times its scatter above its best, and has lost this share of what it gained."""
+GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
+"""Means of memory that are compared, the samples that they need, and the share that it must have grown by."""
+SOON_S = 86_400.0
+"""Memory that lasts longer is no concern."""
 
-ConcernId = Literal["stands_still", "loss_lost", "waits"]
+ConcernId = Literal[
+    "child_killed", "stands_still", "loss_lost", "loss_diverges", "memory_grows", "slower", "cores_taken",
+    "retraces", "waits", "loss_flat",
+]  # fmt: skip
+"""The worst first; each stays the same from version to version."""
+FACTS = ("loss_flat",)
+"""What is told, and is not a fault."""
+FAIL_ON: dict[str, ConcernId] = {
+    "nan": "loss_lost", "diverging": "loss_diverges", "stall": "stands_still", "killed": "child_killed",
+    "memory": "memory_grows", "slower": "slower", "cores": "cores_taken", "retraces": "retraces", "waits": "waits",
+}  # fmt: skip
+"""What `--fail-on` calls them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """What is wrong with the training of a lane; `id` stays the same from version to version."""
+    """What is wrong with the training of a lane, or remarkable."""
 
     id: ConcernId
     text: str
+    at_s: float | None = None
+    """Since when, from the start signal on; None for all of the time."""
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether a training with it is not healthy."""
+        return self.id not in FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,49 +92,200 @@ def waits_of(lane: LaneState) -> Waits | None:
     return Waits(sum(long.values()), share, max(times_ns) / 1e9)
 
 
-def stands_still_s(lane: LaneState, now_ns: int) -> float | None:
-    """Return for how long no step of a lane has ended, or had when it was ended; None where that may be right.
-
-    A script that validates, or is between two epochs, may take its time; so may one that has ended by itself.
-    """
-    if not lane.points or lane.state == DONE or lane.between_steps:
-        return None
-    runs_s, longest_ns = lane.step_runs_s(now_ns), max(lane.steady.histogram, default=0)
-    return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
+def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
+    """Return the concerns of a lane, the worst first, then facts that are no fault."""
+    found = {one.id: one for one in _find(snapshot, lane)}
+    return tuple(found[one] for one in get_args(ConcernId) if one in found)
 
 
-def concerns(lane: LaneState, now_ns: int) -> tuple[Concern, ...]:
-    """Return the concerns of a lane, the worst first."""
-    return tuple(_find(lane, waits_of(lane), now_ns))
+def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
+    waits, began_ns = waits_of(lane), snapshot.race.started_ns or lane.started_ns
 
+    def since_s(at_ns: int) -> float:
+        return max(0, at_ns - began_ns) / 1e9
 
-def _find(lane: LaneState, waits: Waits | None, now_ns: int) -> Iterator[Concern]:
-    still_s = stands_still_s(lane, now_ns)
-    longest_s = waits.longest_s if waits is not None else 0.0
+    def at(at_ns: int) -> str:
+        return units.clock(since_s(at_ns))
+
+    still_s = lane.stands_still_s(snapshot.at_ns)
     if still_s is not None:
-        before = f"; the longest before took {units.duration(longest_s)}" if longest_s else ""
-        yield Concern("stands_still", f"no step has ended for {units.duration(still_s)}{before}")
-    losses = lane.losses
-    if losses.last is not None and not math.isfinite(losses.last):
-        yield Concern(
-            "loss_lost",
-            f"the loss is {losses.last}, from step {units.count(losses.lost)} on at the latest; {LOST_LOSS}",
+        before = f"; the longest before took {units.duration(waits.longest_s)}" if waits is not None else ""
+        text = f"no step has ended for {units.duration(still_s)}{before}{_place(lane)}"
+        yield Concern("stands_still", text, since_s(lane.points[-1].at_ns))
+    if lane.deaths:
+        first = lane.deaths[0]
+        more = f"; {len(lane.deaths) - 1} more were" if len(lane.deaths) > 1 else ""
+        by = (
+            signal.Signals(first.signal).name if first.signal in list(signal.Signals) else f"signal {first.signal}"
         )
+        text = f"a child process, PID {first.pid}, was killed by {by} at {at(first.at_ns)}{more}"
+        yield Concern("child_killed", text, since_s(first.at_ns))
+    yield from _of_loss(lane)
+    yield from _of_memory(snapshot, lane, since_s)
+    change = slowdown_of(lane)
+    if change is not None:
+        what: ConcernId = "cores_taken" if change.cause == "cores" else "slower"
+        yield Concern(
+            what, f"{change.text} ({at(change.at_ns)}); {change.why}".rstrip("; "), since_s(change.at_ns)
+        )
+    steady = lane.steady
+    if steady.span_ns and steady.traced_steps > 1 and steady.traced_ns >= TRACING_SHARE * steady.span_ns:
+        share = units.percent(100 * steady.traced_ns / steady.span_ns)
+        text = f"{units.several(steady.traced_steps, 'trace')} took {share} of the time"
+        yield Concern("retraces", text + (f": {lane.traced}" if lane.traced else ""))
     if waits is not None and waits.share >= LEAST_SHARE:
         steps = units.several(waits.steps, "step")
         yield Concern(
             "waits",
-            f"{steps} of {units.count(lane.steady.steps)} took {waits.share:.0%} of the time, more than "
+            f"{steps} of {units.count(steady.steps)} took {waits.share:.0%} of the time, more than "
             f"{TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}",
         )
 
 
-def trained_text(lane: LaneState, now_ns: int) -> str:
-    """Return the steps and throughput of a lane, after its concerns; the error of one that failed."""
+# ---------------- where it stands
+
+
+_FRAME = re.compile(r'\s+File "([^"]+)", line (\d+) in (.+)')
+_LIBRARY = re.compile(r"/lib/python|/site-packages/|/tfmon/(script|report)|^<")
+_WAITS_FOR = {
+    "queue": "a queue", "queues": "a queue of another process", "connection": "another process",
+    "popen_fork": "a child process", "subprocess": "a child process", "synchronize": "a lock of another process",
+    "threading": "a lock or another thread", "socket": "the network", "ssl": "the network",
+    "selectors": "the network", "func_graph": "a function that is traced", "collective_ops": "the other devices",
+}  # fmt: skip
+"""What a thread waits for in a module."""
+
+
+def _place(lane: LaneState) -> str:
+    """Say in which line of the script its main thread stood when its stacks were last reported; "" for unknown."""
+    if lane.stack is None or not lane.points:
+        return ""
+    if lane.stack.at_ns < lane.points[-1].at_ns and lane.stood_still_s is None:
+        return ""  # it has trained since
+    frames: list[tuple[str, str, str]] = []
+    for line in lane.stack.lines[1:]:
+        found = _FRAME.match(line)
+        if found is None:
+            break
+        frames.append((found[1], found[2], found[3]))
+    own = next((one for one in frames if not _LIBRARY.search(one[0])), None)
+    modules = [path.rpartition("/")[2].removesuffix(".py") for path, _, _ in frames]
+    waits = next((_WAITS_FOR[one] for one in modules if one in _WAITS_FOR), "")
+    told = f"; it stands at {own[0].rpartition('/')[2]}:{own[1]} in {own[2]}" if own is not None else ""
+    return told + (f", and waits for {waits}" if told and waits else "")
+
+
+# ---------------- loss
+
+
+def _of_loss(lane: LaneState) -> Iterator[Concern]:
+    losses = lane.losses
+    if losses.last is None:
+        return
+    if not math.isfinite(losses.last):
+        step, helps = units.count(losses.lost), [LOWER_RATE]
+        helps += [CHECK_NUMERICS] if lane.versions["tensorflow"] else []
+        text = f"the loss is {losses.last}, from step {step} on at the latest"
+        yield Concern("loss_lost", "; ".join([text, *helps]))
+        return
+    points = [(step, loss) for step, loss in losses.points if math.isfinite(loss)]
+    if len(points) < LEAST_LOSSES:
+        return
+    places = range(0, len(points) - SMOOTH + 1, SMOOTH // 2)
+    smooth = [median(loss for _, loss in points[place : place + SMOOTH]) for place in places]
+    best, now, scatter = min(smooth), median(loss for _, loss in points[-SMOOTH:]), loss_scatter(lane)
+    if now - best > max(FAR * scatter, BACK * (smooth[0] - best)) and now > best:
+        step = units.count(points[places[smooth.index(best)]][0])
+        text = f"the loss is {units.loss(now)}, and was {units.loss(best)} about step {step}, its best"
+        yield Concern("loss_diverges", f"{text}; {LOWER_RATE}")
+        return
+    since = _flat_since(points, scatter)
+    if since is not None:
+        told = f"about {units.loss(now)}, as {units.several(lane.steps - since, 'step')} before"
+        yield Concern("loss_flat", f"the loss stays where it is: {told}")
+
+
+def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
+    """Return the step from which on a loss has no trend, if that is half of its course or more; else None."""
+    for place in (0, len(points) // 4, len(points) // 2):
+        tail = [loss for _, loss in points[place:]]
+        if len(tail) < FLAT_LOSSES:
+            return None
+        thirds = [median(tail[len(tail) * part // 3 : len(tail) * (part + 1) // 3]) for part in range(3)]
+        if max(thirds) - min(thirds) <= 4 * scatter / math.sqrt(len(tail) / 3):
+            return points[place][0]
+    return None
+
+
+# ---------------- memory
+
+
+def growth_of(points: Sequence[tuple[int, float]]) -> Estimate | None:
+    """Return how fast samples grow, in their unit a second; None where they do not grow steadily.
+
+    The first quarter is left out. The slope is the mean of those between `GROUPS` means that follow each other, so
+    that samples which only once grew, or go up and down, have a wide interval.
+    """
+    points = points[len(points) // 4 :]
+    if len(points) < LEAST_SAMPLES * 3 // 4:
+        return None
+    edges = [len(points) * place // GROUPS for place in range(GROUPS + 1)]
+    groups = [points[edges[place] : edges[place + 1]] for place in range(GROUPS)]
+    middles = [(fmean(at for at, _ in one) / 1e9, fmean(value for _, value in one)) for one in groups]
+    pairs = itertools.pairwise(middles)
+    slopes = [(value - before) / (at - then) for (then, before), (at, value) in pairs]
+    reach = student(0.05, len(slopes) - 1) * stdev(slopes) / math.sqrt(len(slopes))
+    slope = fmean(slopes)
+    grown = middles[-1][1] - middles[0][1]
+    if slope - reach <= 0 or min(slopes[-GROUPS // 2 :]) <= 0 or grown < LEAST_GROWTH * middles[0][1]:
+        return None
+    return Estimate(slope, slope - reach, slope + reach, len(points))
+
+
+def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], float]) -> Iterator[Concern]:
+    sample, gpu = snapshot.place_of(lane).sample, next(iter(snapshot.gpus_of(lane)), None)
+    total, used = (known(sample.memory_total_bytes), known(sample.memory_used_bytes)) if sample else (None, None)
+    of_gpu = known(gpu.total_bytes) if gpu is not None else None
+    for course, free, what, where in (
+        (lane.memory, total - used if total and used is not None else None, "memory", "the machine's"),
+        (lane.device_memory, of_gpu, "GPU memory", "the GPU's"),
+    ):
+        growth = growth_of(course.points)
+        if growth is None or course.latest is None or free is None:
+            continue
+        now = course.latest[1]
+        left_s = (free - (now if where != "the machine's" else 0.0)) / growth.value
+        if left_s < SOON_S:
+            slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
+            full = f"at this rate {where} is full in {units.about(left_s)}"
+            text = f"{what} grows by {slope}, now {units.memory(now)}; {full}"
+            yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
+            return
+
+
+# ---------------- one lane in one line
+
+
+def trained_text(snapshot: Snapshot, lane: LaneState) -> str:
+    """Return the verdict on a lane by itself: healthy, or its concerns, with its throughput.
+
+    Of one that failed it is the error, and what was wrong before.
+    """
+    found = concerns(snapshot, lane)
     if lane.trouble is not None:
-        return f"{lane.title} {lane.phase}: {lane.trouble.message}"
-    told = [one.text for one in concerns(lane, now_ns)]
-    speed = lane.steady.examples_per_s
-    done = f"{units.count(lane.steps)} steps, {units.count(lane.examples)} examples"
-    told.append(done if speed is None else f"{done}, {units.rate(speed)} examples/s")
+        before = [one.text for one in found if one.id != "stands_still" and one.is_fault]
+        return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
+    speed, done = (
+        lane.steady.examples_per_s,
+        f"{units.count(lane.steps)} steps, {units.count(lane.examples)} examples",
+    )
+    rate = "" if speed is None else f"{units.rate(speed)} examples/s"
+    told = [one.text for one in found]
+    if not any(one.is_fault for one in found) and lane.speed.scales[0].number > LEAST_BLOCKS:
+        since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns
+        steady = f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"
+        told.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")
+        told += [done] if lane.over else []
+    else:
+        told.append(", ".join(filter(None, (done, rate))))
     return f"{lane.title}: {'; '.join(told)}"

@@ -11,6 +11,7 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.intervals import Center, Looks, trimmed_in_time
+from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.tuning import answer_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, ahead, find_verdict
 from tfmon.model.lane_state import LaneState
@@ -108,12 +109,30 @@ def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | Non
 
 
 def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[HistoryRow, ...]:
-    """Return the rows of a race, oldest first; none for one in which nothing was changed."""
-    rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[:-1][:1]]
+    """Return the rows of a race, oldest first; none for one in which nothing changed."""
+    changes = list(_changes_of_speed(snapshot, measured))
+    rows = [HistoryRow(0.0, "start", verdict=one.verdict) for one in measured[: 1 if changes else -1][:1]]
     for one, then in itertools.pairwise(measured):
         *several, last = _rows_of(one, then, snapshot)
         rows += [*several, replace(last, verdict=then.verdict)]
-    return tuple(rows)
+    return tuple(sorted((*rows, *changes), key=lambda row: row.at_s))
+
+
+def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> Iterator[HistoryRow]:
+    """Yield a row for each change of a lane's speed that nobody requested."""
+    began_ns = snapshot.race.started_ns or 0
+    for one in measured:
+        for lane in one.period.lanes if one.period is not None else snapshot.lanes:
+            for change in changes_of(lane):
+                at_s, slower = max(0, change.at_ns - began_ns) / 1e9, change.ratio.value > 1
+                effect = change.ratio
+                gain = None
+                if effect.low > 0:
+                    gain = Estimate(1 / effect.value, 1 / effect.high, 1 / effect.low, effect.pairs, effect.kind)
+                what = (
+                    f"became {'slower' if slower else 'faster'} at step {units.count(change.step)}: {change.why}"
+                )
+                yield HistoryRow(at_s, what.rstrip(": "), lane.spec.id, effect=gain)
 
 
 def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[HistoryRow]:
@@ -159,6 +178,7 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
 def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
     """Say what the last change of the user did to its lanes; "" where something else came after it."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
+    rows = [row for row in rows if not row.what.startswith("became ")]
     last = rows[len(rows) - count :]
     told = [(row, row.what if place == 0 or row.what != last[0].what else "") for place, row in enumerate(last)]
     return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in told)

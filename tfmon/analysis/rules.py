@@ -102,7 +102,9 @@ def _dispatch_limits(evidence: Evidence) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("retracing", lambda one: one.retraced_steps > RETRACED_STEPS_PCT, decides=True),
+    Rule(
+        "retracing", lambda one: one.retraced_steps > RETRACED_STEPS_PCT or one.retracing > INPUT_PCT, decides=True
+    ),
     Rule("compute", lambda one: one.share("compute") >= SATURATED_PCT, decides=True),
     Rule("input", lambda one: one.input > INPUT_PCT or one.largest(one.input)),
     Rule("all-reduce", lambda one: one.all_reduce > ALL_REDUCE_PCT or one.largest(one.all_reduce)),

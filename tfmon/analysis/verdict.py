@@ -153,7 +153,7 @@ def _find_verdict(
     silent = hung(snapshot)
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
-        return Verdict(trained_text(snapshot.lanes[0], snapshot.at_ns))
+        return Verdict(trained_text(snapshot, snapshot.lanes[0]))
     if len(lanes) < 2 and silent:
         return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
     if len(lanes) < 2:

@@ -49,8 +49,8 @@ def hangs(lane: LaneState, now_ns: int) -> str:
 def concern_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield what is wrong with each of several lanes that still answers, besides a few long waits."""
     for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
-        found = concerns(lane, snapshot.at_ns) if lane not in hung(snapshot) else ()
-        yield from (f"{lane.title}: {one.text}" for one in found if one.id != "waits")
+        found = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
+        yield from (f"{lane.title}: {one.text}" for one in found if one.id not in ("waits", "loss_flat"))
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:

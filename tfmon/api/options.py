@@ -51,6 +51,8 @@ class RaceOptions:
     """Length of a slice."""
     until_ci: float | None = None
     """The race ends when half the width of every interval over its ratio is as small as this."""
+    fail_on: tuple[str, ...] = ()
+    """The race ends, with an exit code of its own, as soon as a lane has one of these concerns."""
     margin: float = MARGIN
     """Lanes whose ratio differs from 1 by less are the same."""
     watched: bool = True
@@ -127,7 +129,7 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
     """
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
-    same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh")
+    same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on")
     record, minutes = known.get("record", True), known.get("wait_idle")
     return RaceOptions(
         **{

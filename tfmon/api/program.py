@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.health import concerns
 from tfmon.api import state
 from tfmon.api.devices import Idle
 from tfmon.api.options import RaceOptions
@@ -22,7 +23,14 @@ from tfmon.api.run import tell_changes
 from tfmon.api.settings import resolve
 from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import (
+    EXIT_DEVICE_ABSENT,
+    EXIT_FINE,
+    EXIT_INTERRUPTED,
+    EXIT_LANE_FAILED,
+    EXIT_UNHEALTHY,
+    TfmonError,
+)
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
@@ -33,7 +41,7 @@ from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
 from tfmon.model.race import Race
-from tfmon.model.readings import GpuSample
+from tfmon.model.readings import GpuSample, HostSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
 from tfmon.probes.gpus import (
@@ -89,6 +97,10 @@ class Program:
         self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
+        self._unhealthy = ""
+        """The first concern of `fail_on` that a lane had."""
+        if race_options.fail_on:
+            self.session.listen(self._finish_when_unhealthy)
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
@@ -273,6 +285,8 @@ class Program:
     def exit_code_of_race(self, interrupted: str) -> int:
         """Return the exit code of a race: of one lane with a user's command, that of the command."""
         lanes, ours = self.session.snapshot().lanes, self.exit_code()
+        if self._options.fail_on and (self._unhealthy or self._concern()):
+            return EXIT_UNHEALTHY
         if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
             refused = trouble is not None and trouble.kind == "scenario"
@@ -291,6 +305,19 @@ class Program:
         ranking = analyse(self.session.snapshot()).verdict.ranking
         if ranking and all(rank.ratio.half_width <= self._options.until_ci for rank in ranking):
             self.lanes.finish()
+
+    def _finish_when_unhealthy(self, event: Event) -> None:
+        """End the race once a lane has a concern of `fail_on`."""
+        if isinstance(event, HostSample) and not self._unhealthy and (found := self._concern()):
+            self._unhealthy = found
+            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {found}"))
+            self.lanes.finish()
+
+    def _concern(self) -> str:
+        """Return a concern of `fail_on` that a lane has now; empty for none."""
+        snapshot = self.session.snapshot()
+        found = ((lane, one) for lane in snapshot.lanes for one in concerns(snapshot, lane))
+        return next((f"{lane.title}: {one.text}" for lane, one in found if one.id in self._options.fail_on), "")
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
+from tfmon.analysis.health import FAIL_ON
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.knobs import exact
 from tfmon.model.race import MODES
@@ -180,6 +181,12 @@ def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     return tuple(f"{knob}={values}" for knob, values in found.items())
 
 
+def fail_on_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """Return the concerns that end a race, by the names of `--fail-on`."""
+    need(value and all(one in FAIL_ON for one in value))
+    return tuple(FAIL_ON[one] for one in value)
+
+
 def plain(value: Any) -> Any:  # noqa: ANN401
     """Return a number of NumPy as one of Python; anything else as it is."""
     return value.item() if isinstance(value, numbers.Number) and hasattr(value, "item") else value
@@ -205,6 +212,9 @@ RULES = {
     "mode": one_of("mode", lambda: MODES),
     "slice_s": SLICE,
     "until_ci": share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
+    "fail_on": ValueRule(
+        "concerns", f"one or more of {','.join(FAIL_ON)}", fail_on_of, parse=lambda text: text.split(",")
+    ),
     "margin": share(0.001),
     "slower_than": share(0.001, optional=False),
     "fresh": yes_or_no(optional=True),

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
+from tfmon.analysis.health import FAIL_ON
 from tfmon.api.rules import RULES, SWEEP_RULES
 from tfmon.api.settings import THEME
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY, TfmonError
 from tfmon.model.race import MODES
 from tfmon.units import charset
 
@@ -104,6 +105,12 @@ one_lane = _all(
 )
 settings = click.option(
     "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."
+)
+fail_on = click.option(
+    "--fail-on",
+    type=RULES["fail_on"],
+    metavar="CONCERN,…",
+    help=f"End the race with exit code {EXIT_UNHEALTHY} as soon as a lane has one of these: {', '.join(FAIL_ON)}.",
 )
 wait_idle = click.option(
     "--wait-idle",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     "Weights are initialised again. Default: without a screen, in races of 60 s and more.",
 )
 @options.in_place
+@options.fail_on
 @options.record
 @click.option(
     "--no-spare",
@@ -82,6 +83,7 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
 @options.settings
 @options.one_lane
 @options.seconds
+@options.fail_on
 @options.record
 @options.wait_idle
 @options.headless

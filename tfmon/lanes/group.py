@@ -15,10 +15,9 @@ from tfmon.lanes.process import Place
 from tfmon.lanes.running import RunningLanes
 from tfmon.model.events import KnobRequested, UserRequested
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import StackReported
 from tfmon.model.lane_state import FAILED
 from tfmon.model.periods import why_mode_stays
-from tfmon.model.requests import ReportStack, SetKnob, TakeProfile
+from tfmon.model.requests import SetKnob, TakeProfile
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 
@@ -235,19 +234,7 @@ class LaneGroup:
 
     def ask_stack(self, lane: str) -> None:
         """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
-        with self._lock:
-            process = self._children.find(lane)
-            if process is None or not self._session.snapshot().lane(lane).reports_stack:
-                return
-            if self.running.plan is not None and self.running.plan.command:
-                process.send(ReportStack())
-                return
-
-        def report(*lines: str) -> None:
-            if lines:
-                self._session.accept(StackReported(lane=lane, at_ns=time.monotonic_ns(), lines=lines))
-
-        start_thread("tfmon-stack", lambda: report(*process.read_stacks()), report)
+        self.running.ask_stack(lane)
 
     def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()

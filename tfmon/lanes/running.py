@@ -18,11 +18,20 @@ from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_events import (
+    Finished,
+    KnobRefused,
+    LaneFailed,
+    PhaseEntered,
+    SliceEnded,
+    StackReported,
+    Window,
+)
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.limits import MemoryKills
 from tfmon.model.readings import Missing
+from tfmon.model.requests import ReportStack
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 
@@ -291,6 +300,22 @@ class RunningLanes:
             at_ns = time.monotonic_ns()
             self._accept(None, LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
         self.in_background(lambda: self.children.end([process]))
+
+    def ask_stack(self, lane: str) -> None:
+        """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
+        with self.lock:
+            process = self.children.find(lane)
+            if process is None or not self.session.snapshot().lane(lane).reports_stack:
+                return
+            if self.plan is not None and self.plan.command:
+                process.send(ReportStack())
+                return
+
+        def report(*lines: str) -> None:
+            if lines:
+                self.session.accept(StackReported(lane=lane, at_ns=time.monotonic_ns(), lines=lines))
+
+        start_thread("tfmon-stack", lambda: report(*process.read_stacks()), report)
 
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""

@@ -95,6 +95,8 @@ class Watchdog:
         """How long each lane was expected to say something, since it was heard at that time or called stalled."""
         self._silent_ns: dict[tuple[str, int], int] = {}
         """The same since it was heard."""
+        self._asked: set[tuple[str, int]] = set()
+        """Lanes whose stacks were asked for since they were heard at that time."""
 
     def start(self, failed: Failed) -> None:
         """Start the thread; `failed` takes the reason if it dies."""
@@ -131,6 +133,9 @@ class Watchdog:
         for lane in snapshot.lanes:
             name, heartbeat = lane.spec.name, lane.heartbeat
             key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
+            if not lane.over and key not in self._asked and lane.stands_still_s(now_ns) is not None:
+                self._asked = {one for one in self._asked if one[0] != name} | {key}
+                self._lanes.ask_stack(name)
             waited_ns = before_ns.get(key)
             if not expected(lane, snapshot):
                 if waited_ns is not None and not stalled:

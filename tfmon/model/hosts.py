@@ -116,6 +116,10 @@ def after_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample | HostSample) -> 
         lanes = tuple(
             _disturbed(lane, before, sample, reasons) if lane.spec.host == sample.host else lane for lane in lanes
         )
+    read = {"others_pct": known(sample.others_cpu_pct), "stolen_pct": known(sample.steal_pct)}
+    lanes = tuple(
+        replace(lane, speed=lane.speed.read(**read)) if lane.spec.host == sample.host else lane for lane in lanes
+    )
     history = (*state.history, sample)[-HISTORY_SAMPLES:]
     return {**hosts, sample.host: replace(state, sample=sample, history=history)}, lanes
 
@@ -176,6 +180,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
         state,
         measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_use=replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing),
+        speed=state.speed.read(clock_mhz=known(sample.sm_clock_mhz)),
     )
 
 

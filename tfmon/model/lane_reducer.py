@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tfmon.model.events import (
     BadLine,
     EndRequested,
@@ -36,9 +38,13 @@ from tfmon.model.lane_state import (
     ABSENT,
     DONE,
     FAILED,
+    PAUSED,
     RACING,
     STARTING,
+    STOOD_STILL,
     SUSPENDED,
+    Death,
+    Heartbeat,
     KnobRequest,
     LaneState,
     Trouble,
@@ -46,10 +52,14 @@ from tfmon.model.lane_state import (
 from tfmon.model.lane_statistics import KnobMark, Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, GpuUse
-from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
+from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
 from tfmon.model.records import replace
+from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64
+MOST_DEATHS = 16
+ORDERLY = (1, 2, 13, 15)
+"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
@@ -58,37 +68,17 @@ NOT_SENT = "a signal ended the script: what it trained after its last report, in
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
-    if not isinstance(event, Window):
-        after = _advance(state, event)
-        slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
-        log = state.log if slice_began else append_log(state.log, event)
-        same = heartbeat is after.heartbeat and log is after.log
-        return after if same else replace(after, heartbeat=heartbeat, log=log)
-
-    marks = state.heartbeat.marks(event)
-    window = replace(event, marks=(*event.marks, *marks)) if marks else event
-    if state.not_measured.get("examples"):
-        window = replace(window, examples=0, sampled_examples=0)
-    if state.not_measured.get("loss"):
-        window = replace(window, loss=None)
-    sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
-    trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
-    return replace(
-        state,
-        steps=state.steps_before + window.step,
-        measured_steps=state.measured_steps + (0 if window.marks else window.steps),
-        examples=state.examples + window.examples + window.sampled_examples,
-        losses=state.losses.plus(state.steps_before + window.step, window.loss),
-        trained_ns=state.trained_ns + trained_ns,
-        measurements=state.measurements.plus(window, state.process),
-        step_clock=state.step_clock.sampled(window.at_ns),
-        settings=window.settings,
-        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
-        traced=window.traced or state.traced,
-        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
-        heartbeat=heartbeat,
-        log=append_log(state.log, window) if window.traced_steps else state.log,
-    )
+    if isinstance(event, Window):
+        if marks := state.heartbeat.marks(event):
+            event = replace(event, marks=(*event.marks, *marks))
+        if state.stood_still_s is not None:
+            event = replace(event, marks=(*event.marks, STOOD_STILL))
+        return _after_window(state, event, heartbeat)
+    after = _advance(state, event)
+    slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
+    log = state.log if slice_began else append_log(state.log, event)
+    same = heartbeat is after.heartbeat and log is after.log
+    return after if same else replace(after, heartbeat=heartbeat, log=log)
 
 
 def _advance(state: LaneState, event: Event) -> LaneState:
@@ -117,6 +107,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             same = event.settings == state.settings
             return replace(
                 state if same else restart_measurement(state),
+                speed=SpeedWatch(),
                 phase=STARTING,
                 phase_since_ns=event.at_ns,
                 started_ns=event.at_ns,
@@ -172,13 +163,13 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Finished():
             return state if state.over else _enter(state, DONE, event.at_ns)
         case EndRequested():
-            return replace(state, ending=event)
+            return replace(state, ending=event, stood_still_s=state.stands_still_s(event.at_ns))
         case LaneEnded():
             return _after_end(state, event)
         case KnobOffered():
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
-            return replace(state, progress=event)
+            return replace(state, progress=event, speed=_progressed(state, event))
         case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
             known = f"{reason} after {state.steps:,} steps"
             return replace(state, not_measured={**state.not_measured, event.what: known})
@@ -206,7 +197,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, stack=event)
         case PathsUsed():
             uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
-            return replace(state, uses={**state.uses, **uses})
+            written = [Path(path).name for path, use in event.uses.items() if "w" in use]
+            speed = state.speed.noted(event.at_ns, f"{written[-1]} was written") if written else state.speed
+            return replace(state, uses={**state.uses, **uses}, speed=speed)
         case _:
             return state
 
@@ -214,7 +207,17 @@ def _advance(state: LaneState, event: Event) -> LaneState:
 def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
     if phase == state.phase:
         return state
-    return replace(state, phase=phase, phase_since_ns=at_ns, phase_before=state.phase)
+    speed = SpeedWatch() if (state.phase, phase) == (PAUSED, RACING) else state.speed
+    return replace(state, phase=phase, phase_since_ns=at_ns, phase_before=state.phase, speed=speed)
+
+
+def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
+    """Return the watch of the speed with an epoch that began, or something else that a script does now."""
+    before = state.progress
+    if before is None or (before.epoch, before.doing) == (now.epoch, now.doing):
+        return state.speed
+    text = f"epoch {now.epoch} began" if now.epoch != before.epoch else f"{now.doing or before.doing} began"
+    return state.speed.noted(now.at_ns, text)
 
 
 def _without(requested: dict[str, KnobRequest], knob: str, request: int) -> dict[str, KnobRequest]:
@@ -234,16 +237,55 @@ def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[Kn
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
     if event.what == "examples" and event.reason and state.examples:
-        return replace(restart_measurement(state), examples=0)
+        return replace(restart_measurement(state), examples=0, speed=state.speed)
     if event.what == "loss" and event.reason:
         return replace(state, losses=replace(state.losses, first=None, last=None))
     return state
 
 
+def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
+    if state.not_measured.get("examples"):
+        window = replace(window, examples=0, sampled_examples=0)
+    if state.not_measured.get("loss"):
+        window = replace(window, loss=None)
+    sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
+    trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
+    speed, step, memory = state.speed, state.steps_before + window.step, state.memory
+    if window.traced_steps:
+        speed = speed.noted(window.at_ns, f"{window.traced or 'a function'} was traced")
+    if not window.marks:
+        speed = speed.plus(window, step)
+    private, allocated = known(state.tree.private_bytes), window.gpu_memory_allocated_bytes
+    sample_ns = state.tree.clock.sampled_ns
+    if private is not None and sample_ns is not None and sample_ns != memory.latest_ns:
+        memory = memory.plus(sample_ns, private)  # a later sample may be of a process that exits
+    return replace(
+        state,
+        steps=step,
+        speed=speed,
+        memory=memory,
+        device_memory=state.device_memory
+        if allocated is None
+        else state.device_memory.plus(window.at_ns, allocated),
+        measured_steps=state.measured_steps + (0 if window.marks else window.steps),
+        examples=state.examples + window.examples + window.sampled_examples,
+        losses=state.losses.plus(step, window.loss),
+        trained_ns=state.trained_ns + trained_ns,
+        measurements=state.measurements.plus(window, state.process),
+        step_clock=state.step_clock.sampled(window.at_ns),
+        settings=window.settings,
+        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
+        traced=window.traced or state.traced,
+        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
+        heartbeat=heartbeat,
+        log=append_log(state.log, window) if window.traced_steps else state.log,
+    )
+
+
 def restart_measurement(state: LaneState) -> LaneState:
     """Return the lane with a new steady state, because something else is measured from now on."""
     measurements = state.measurements.restarted(state.settings)
-    return replace(state, measurements=measurements, gpu_use=replace(state.gpu_use, taken={}))
+    return replace(state, measurements=measurements, speed=SpeedWatch(), gpu_use=replace(state.gpu_use, taken={}))
 
 
 def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
@@ -260,7 +302,9 @@ def measured_again(lane: LaneState) -> LaneState:
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
     """Return the state without what was measured while something disturbed the lane."""
     measurements = state.measurements.disturbed(since_ns, until_ns, reason)
-    return state if measurements is state.measurements else replace(state, measurements=measurements)
+    if measurements is state.measurements:
+        return state
+    return replace(state, measurements=measurements, speed=state.speed.without(since_ns, until_ns))
 
 
 def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
@@ -273,7 +317,16 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
     measurements = state.measurements.with_sample(
         sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
-    return replace(state, tree=state.tree.plus(sample, racing=racing), measurements=measurements)
+    seen = {one.pid for one in state.deaths}
+    killed = [(pid, number) for pid, number in sample.killed.items() if pid not in seen and number not in ORDERLY]
+    deaths = tuple(Death(pid, number, sample.at_ns) for pid, number in killed if state.ending is None)
+    return replace(
+        state,
+        tree=state.tree.plus(sample, racing=racing),
+        measurements=measurements,
+        deaths=(*state.deaths, *deaths)[:MOST_DEATHS],
+        speed=state.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct)),
+    )
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
@@ -285,7 +338,7 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if state.command and stalled_since_ns is None and (state.ending is not None or event.exit_code == 0):
         return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
-    trouble = trouble_of(event, stalled_since_ns, began=state.phase != STARTING)
+    trouble = trouble_of(event, state)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
     if stalled_since_ns is None and not event.memory_kills:

@@ -11,10 +11,11 @@ from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progresse
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
-from tfmon.model.readings import Reading
+from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
-from tfmon.model.window_sums import History, WindowSums
+from tfmon.model.speed import Course, SpeedWatch
+from tfmon.model.window_sums import History, WindowSums, middle_ns
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -35,6 +36,8 @@ STAGES = {
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
+STOOD_STILL = "stood still until its end"
+"""Mark of the window in which a lane that stood still was ended."""
 IN_A_STEP = "suspended in a step"
 """Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
 STALL = "stall"
@@ -53,6 +56,8 @@ NO_STEPS_HINT = (
 """What to do about a script in which tfmon sees no step."""
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
+LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
+"""A lane stands still if a step has run for so long, and for so many times its longest step."""
 MOST_SUSPENSIONS = 16
 RECENT_NS = 5_000_000_000
 """How far back the throughput that is shown as current reaches."""
@@ -145,6 +150,16 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a child process of a lane by a signal."""
+
+    pid: int
+    signal: int
+    at_ns: int
+    """When it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaneState:
     """All that is known of one lane."""
 
@@ -183,6 +198,14 @@ class LaneState:
     trained_ns: int = 0
     """Time of all its steps, the discarded ones included."""
     measurements: Measurements = field(default_factory=Measurements)
+    speed: SpeedWatch = field(default_factory=SpeedWatch)
+    """Its step time since its settings last changed, and when that changed by itself."""
+    memory: Course = field(default_factory=Course)
+    """Memory that its processes share with no other, while it raced."""
+    device_memory: Course = field(default_factory=Course)
+    """What the framework has allocated on its devices."""
+    deaths: tuple[Death, ...] = ()
+    """Its child processes that a signal ended."""
     computing_share: float | None = None
     """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
     calling_share: float | None = None
@@ -211,6 +234,8 @@ class LaneState:
     trouble: Trouble | None = None
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
+    stood_still_s: float | None = None
+    """For how long no step had ended when it was asked to end; None where that was right."""
     killed: bool = False
     """Whether the user ended this lane, and not the race."""
     ended: LaneEnded | None = None
@@ -244,8 +269,13 @@ class LaneState:
 
     @property
     def memory_bytes(self) -> Reading:
-        """Memory that its processes share with no other, in reports, see `TreeUse.raced_bytes`."""
-        return self.tree.raced_bytes(trained=self.measurements.windows > 0)
+        """Memory that its processes share with no other, in reports: the last sample before its last window.
+
+        Later ones may be of a process that exits, so where there is none before, it is the peak.
+        """
+        if self.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
+            return self.memory.latest[1] if self.memory.latest is not None else self.tree.private_bytes
+        return self.tree.peak_private_bytes if self.points else Missing("not sampled while the lane raced")
 
     @property
     def short_title(self) -> str:
@@ -323,6 +353,16 @@ class LaneState:
         if clock.granted_ns is not None or clock.spent_ns or (self.points and self.points[-1].in_slice):
             return clock.until(now_ns) / 1e9
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
+
+    def stands_still_s(self, now_ns: int) -> float | None:
+        """Return for how long no step has ended, or had when it was ended; None where that may be right.
+
+        A script that validates, or is between two epochs, may take its time; so may one that has ended by itself.
+        """
+        if not self.points or self.state == DONE or self.between_steps or self.ending is not None:
+            return self.stood_still_s
+        runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)
+        return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
     def recent(self) -> WindowSums:
         """Return the sums over the steady windows of the last 5 s, and at least one, since the last knob change.

@@ -31,6 +31,7 @@ from tfmon.model.lane_state import (
     LOWER_THE_BATCH,
     NO_STEPS_HINT,
     OUT_OF_MEMORY,
+    STARTING,
     LaneState,
     LogLine,
     Trouble,
@@ -125,25 +126,27 @@ _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to
 """How TensorFlow and CUDA say it, also where a script's own last words are all that is known."""
 
 
-def trouble_of(event: LaneEnded, stalled_since_ns: int | None, *, began: bool) -> Trouble | None:
+def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
     """Return why a child ended that did not say so itself; None for an end that was requested and went well.
 
-    Args:
-        stalled_since_ns: The last sign of life of a lane that had stalled, which is a failure however it ended.
+    A lane that had stalled has failed, however it ended.
     """
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
+    stalled_since_ns = state.heartbeat.stalled_since_ns
     if stalled_since_ns is not None:
-        stalled_s = (event.at_ns - stalled_since_ns) / 1e9
-        requested = ", as requested" if event.requested else ""
-        return Trouble(f"the lane said nothing for {stalled_s:.0f} s, and {how}{requested}", "r starts it again")
+        what = "no step" if state.steps else "not a word"
+        if event.requested:
+            how = f"ended {'on request' if state.killed else 'with tfmon'}"
+            how += f" by {event.signal}" if event.signal else ""
+        return Trouble(f"{what} for {(event.at_ns - stalled_since_ns) / 1e9:.0f} s; {how}")
     if event.requested:
         return None
     if event.signal == "SIGKILL" and event.memory_kills:
         message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
-        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
+        return Trouble(message, "" if state.command else LOWER_THE_BATCH, OUT_OF_MEMORY)
     if event.signal is not None:
         return Trouble(f"the lane {how}")
-    if not began:
+    if state.phase == STARTING:
         return Trouble(f"the lane {how} before it said anything: is its interpreter a Python from 3.10 on?")
     return Trouble(f"the lane {how} and did not say why")
 

@@ -63,17 +63,8 @@ class TreeUse:
     processes: int | None = None
     pids: tuple[int, ...] = ()
     racing_cpu_pct: Mean = field(default_factory=Mean)
-    racing_private_bytes: Mean = field(default_factory=Mean)
-    """Without the last sample: the process may have been about to exit."""
     clock: SliceClock = field(default_factory=SliceClock)
     """Of the slices since the last sample."""
-
-    def raced_bytes(self, *, trained: bool) -> Reading:
-        """Return the mean memory while it raced, else the peak: the last sample may be of a process that exits."""
-        mean = self.racing_private_bytes.value
-        if mean is not None or isinstance(self.private_bytes, Missing):
-            return self.private_bytes if mean is None else mean
-        return self.peak_private_bytes if trained else Missing("not sampled while the lane raced")
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
         """Return a sample of a lane that trains in slices, with its CPU per time in these.
@@ -88,10 +79,7 @@ class TreeUse:
     def plus(self, sample: TreeSample, *, racing: bool) -> TreeUse:
         """Return the use after a sample; while the lane waits for its slice, the last figure of CPU stays."""
         memory = [one for one in (sample.private_bytes, self.peak_private_bytes) if not isinstance(one, Missing)]
-        racing_cpu_pct, racing_private_bytes = self.racing_cpu_pct, self.racing_private_bytes
-        if racing:
-            racing_cpu_pct = racing_cpu_pct.plus(sample.cpu_pct)
-            racing_private_bytes = racing_private_bytes.plus(self.private_bytes)
+        racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct) if racing else self.racing_cpu_pct
         return TreeUse(
             cpu_pct=self.cpu_pct if sample.cpu_pct == WAITS else sample.cpu_pct,
             private_bytes=sample.private_bytes,
@@ -99,7 +87,6 @@ class TreeUse:
             processes=sample.processes,
             pids=sample.pids,
             racing_cpu_pct=racing_cpu_pct,
-            racing_private_bytes=racing_private_bytes,
             clock=self.clock.sampled(sample.at_ns),
         )
 

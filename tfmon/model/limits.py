@@ -149,6 +149,9 @@ def read_text(path: Path) -> str:
 # ---------------- SIGKILL for lack of memory
 
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
+UNLIMITED = 2**60
+"""What version 1 writes in place of no limit is more."""
+_KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
 MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
 
 
@@ -179,8 +182,35 @@ class MemoryKills:
         """Return in words what is new since the count before the last one; empty for nothing."""
         group, machine = (_more(now, before) for now, before in zip(self._read(), self._before, strict=True))
         if group:
-            return GROUP_KILLS.format(_processes(group))
-        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
+            folders = group_folders("memory", self._root)
+            texts = [read_text(folder / name).strip() for folder in folders for name, *_ in _MEMORY_FILES]
+            limits = [int(text) for text in texts if text.isdecimal() and int(text) < UNLIMITED]
+            limit = f"; its limit is {min(limits) / 2**30:.2f} GiB" if limits else ""
+            return GROUP_KILLS.format(_processes(group)) + limit + self._record()
+        return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
+
+    def _record(self) -> str:
+        """Return the kernel's own record of the last kill; empty where its log cannot be read, or has none.
+
+        Source: /dev/kmsg.
+        """
+        records: list[bytes] = []
+        try:
+            log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            while record := os.read(log, 8192):
+                records.append(record)
+        except OSError:
+            pass  # there are no more
+        finally:
+            os.close(log)
+        found = _KILLED.findall(b"".join(records).decode("utf-8", "replace"))
+        if not found:
+            return ""
+        pid, name, kib = found[-1]
+        return f"; its log says: process {pid} ({name}), with {int(kib) / 2**20:.2f} GiB"
 
     def _read(self) -> tuple[int | None, int | None]:
         group = _oom_kills(self._group) if self._group is not None else None

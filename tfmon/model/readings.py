@@ -95,6 +95,10 @@ class TreeSample:
     processes: int
     pids: tuple[int, ...] = ()
     """The tree's processes, to find them in a GPU's list."""
+    waited_pct: Reading = NOT_READ
+    """How long its threads waited for a core since the sample before; 100 is one that waits all the time."""
+    killed: dict[int, int] = field(default_factory=dict)
+    """Processes that a signal has ended and nobody has waited for yet, with the number of the signal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PathsUsed
-from tfmon.model.readings import NO_STOLEN, HostSample, Missing, Reading, TreeSample, summed
+from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, summed
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Readings
 from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
@@ -112,13 +112,16 @@ class Tree:
         if not alive:
             return None
         self.processes = len(alive)
+        cpu_pct, waited_pct = self._cpu_pct(now, processes.now_s())
         return TreeSample(
             lane=self.lane,
             at_ns=at_ns,
-            cpu_pct=self._cpu_pct(now, processes.now_s()),
+            cpu_pct=cpu_pct,
             private_bytes=summed(usage.private_bytes for usage in alive.values()),
             processes=len(alive),
             pids=tuple(sorted(alive)),
+            waited_pct=waited_pct,
+            killed={pid: usage.signal for pid, usage in now.items() if usage.signal and pid != self.pid},
         )
 
     def _read(self, processes: Processes) -> dict[int, Usage]:
@@ -129,16 +132,26 @@ class Tree:
                 usages[pid] = usage
         return usages
 
-    def _cpu_pct(self, now: dict[int, Usage], now_s: float) -> Reading:
-        if self._before_s is None:
+    def _cpu_pct(self, now: dict[int, Usage], now_s: float) -> tuple[Reading, Reading]:
+        """Return the CPU, and how long its threads waited for a core, since the previous sample."""
+        before, before_s = self._before, self._before_s
+        if before_s is None:
             self._before, self._before_s = now, now_s
-            return FIRST_SAMPLE
-        elapsed_s = now_s - self._before_s
+            return FIRST_SAMPLE, FIRST_SAMPLE
+        elapsed_s = now_s - before_s
         if elapsed_s < SHORTEST_NS / 1e9:
-            return TOO_SOON
-        spent_s = cpu_seconds(self._before, now, self._before_s)
+            return TOO_SOON, TOO_SOON
         self._before, self._before_s = now, now_s
-        return 100 * spent_s / elapsed_s
+        waited = [
+            max(0.0, usage.waited_s - old.waited_s)
+            for pid, usage in now.items()
+            if usage.waited_s is not None
+            and (old := before.get(pid))
+            and old.waited_s is not None
+            and _same(old, usage)
+        ]
+        waited_pct = 100 * sum(waited) / elapsed_s if waited else NOT_READ
+        return 100 * cpu_seconds(before, now, before_s) / elapsed_s, waited_pct
 
 
 SCAN_EVERY_S = 3.0

@@ -17,6 +17,8 @@ from tfmon.model.readings import Missing, ProcessName, Reading
 from tfmon.probes.machine import need_psutil
 
 MACOS = sys.platform == "darwin"
+MOST_THREADS = 64
+"""Threads of a process whose waits are read: 5 µs each."""
 WHOLE_EVERY_S = 30.0
 """How often all processes are read, and not only those that are new."""
 ENDED = Missing("the process has ended")
@@ -53,6 +55,10 @@ class Usage:
     """Memory that it shares with no file and no other process."""
     ended: bool
     """True for a zombie: a process that has ended and was not waited for. It uses no memory."""
+    waited_s: float | None = None
+    """How long its threads were ready and waited for a core; None where that is not reported."""
+    signal: int = 0
+    """Of a zombie that a signal ended, the number of that; 0 for none, and where it is not reported."""
 
 
 class Processes(Protocol):
@@ -79,7 +85,8 @@ def process_table() -> Processes:
 class LinuxProcesses:
     """Reads /proc itself: psutil would open several files for what is in one.
 
-    Source: /proc/PID/stat (CPU in clock ticks of 10 ms), /proc/PID/statm (resident minus shared pages).
+    Source: /proc/PID/stat (CPU in clock ticks of 10 ms), /proc/PID/statm (resident minus shared pages), and the
+    time in the run queue of each thread in /proc/PID/task/TID/schedstat.
     """
 
     def __init__(
@@ -140,7 +147,19 @@ class LinuxProcesses:
             reaped_s=(int(fields[13]) + int(fields[14])) * self._tick_s,
             private_bytes=private,
             ended=ended,
+            waited_s=None if ended else self._waited_s(pid),
+            signal=int(fields[49]) & 0x7F if ended and len(fields) > 49 else 0,
         )
+
+    def _waited_s(self, pid: int) -> float | None:
+        """Return how long the threads of a process waited for a core; None where that is not reported."""
+        tasks = f"{self._root}/{pid}/task"
+        try:
+            threads = os.listdir(tasks)[:MOST_THREADS]  # noqa: PTH208 - quicker
+        except OSError:
+            return None
+        times = [line.split() for one in threads if (line := _read(f"{tasks}/{one}/schedstat"))]
+        return sum(int(fields[1]) for fields in times) / 1e9 if times else None
 
 
 def _stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from tfmon.analysis.speed_changes import changes_of
 from tfmon.model import codec
 from tfmon.model import window_sums as histogram
 from tfmon.model.events import Event, LanePrinted, LaneStarted, RecordingChanged, Suspended
@@ -120,6 +121,12 @@ def gather(path: Path) -> Course:
             session.restore(recording.known_after(last))
         recording.play(session, last, len(recording))
         end = session.snapshot()
+        keeper.moments += (
+            Moment(change.at_ns, f"{lane.spec.id} {change.brief}", lane.spec.name)
+            for lane in end.lanes
+            for change in changes_of(lane)
+        )
+        keeper.moments.sort(key=lambda one: one.at_ns)
         names = [lane.spec.name for lane in end.lanes]
         windows = {name: keeper.windows.get(name, []) for name in names}
         course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)

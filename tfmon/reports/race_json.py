@@ -202,7 +202,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", unexplained),
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
         "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
-        "concerns": [asdict(one) for one in concerns(lane, snapshot.at_ns)],
+        "concerns": [asdict(one) for one in concerns(snapshot, lane)],
         "time_pct": {
             part: number(f"time_pct.{part}", getattr(shares, f"{part}_pct", None), unexplained) for part in _PARTS
         },

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.health import stands_still_s
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
@@ -289,7 +288,7 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane, recent = pane.lane, pane.found.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or stands_still_s(lane, pane.snapshot.at_ns)
+    still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or lane.stands_still_s(pane.snapshot.at_ns)
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or still_s is not None
     style = DIM if resting else strong(pane.accent)
     number = units.rate(speed) if speed is not None and still_s is None else "---"

@@ -12,6 +12,7 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.health import concerns
 from tfmon.analysis.others import gpu_others
 from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
@@ -121,6 +122,8 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
         ("Lane", _of_lane(lane), ()),
         ("Heartbeat", lifecycle.lines(lane, snapshot), ()),
     ]
+    if found := concerns(snapshot, lane):
+        sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in found), ()))
     gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
     if lane.spec.host:
         sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane), ()))

@@ -1,0 +1,169 @@
+"""When the speed of a lane changed by itself, by how much, and what came with it. Pure.
+
+`model.speed` finds the changes; here they are measured and explained.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tfmon import units
+from tfmon.analysis.intervals import Looks, trimmed_in_time
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import ALWAYS_VALID, Estimate
+from tfmon.model.speed import Block, Level
+
+NEAR_NS = 3_000_000_000
+"""What a lane did within this time of a change came with it."""
+MOST_OF = 0.5
+"""What explains this share of a change is its cause."""
+CORES, CLOCK = 0.25, 0.93
+"""Cores that others take more, and the share of its clock that a GPU keeps, from which on they are told."""
+LEAST_RATIO = 1.04
+"""A lane is slower from this ratio on; smaller changes are not looked for."""
+LOOKS = Looks(ALWAYS_VALID)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedChange:
+    """A change of a lane's step time that no request made."""
+
+    at_ns: int
+    step: int
+    """The first step of the other speed, to within half a second."""
+    ratio: Estimate
+    """The time after over that before."""
+    cause: str
+    """`input`, `step`, `cores` (others took them) or `waits`; empty where it is not known."""
+    beside: tuple[str, ...]
+    """What came with it; empty where nothing else is known to have changed."""
+    machine_known: bool
+    """Whether the machine was read before and after."""
+
+    @property
+    def brief(self) -> str:
+        """Such as "2.9 times slower"."""
+        return f"{self._factor[0]} times {'slower' if self.ratio.value >= 1 else 'faster'}"
+
+    @property
+    def text(self) -> str:
+        """Such as "2.9 times slower (95 % CI 2.7 to 3.1) since step 401"."""
+        interval = f" (95 % CI {self._factor[1]})" if self.ratio.low > 0 else ""
+        return f"{self.brief}{interval} since step {units.count(self.step)}"
+
+    @property
+    def _factor(self) -> tuple[str, str]:
+        """The ratio as a number above 1, and its interval; "" for an interval that is not known."""
+        value, low, high = self.ratio.value, self.ratio.low, self.ratio.high
+        if low <= 0:
+            return f"{max(value, 1 / value):.2g}", ""
+        written = units.ratio_in(value, low, high) if value >= 1 else units.ratio_in(1 / value, 1 / high, 1 / low)
+        return written[0].removesuffix("×"), written[1]
+
+    @property
+    def why(self) -> str:
+        """What it is, and what came with it."""
+        causes = {
+            "input": "it waits for its input",
+            "step": "the step itself, not the input",
+            "waits": "it waits, and neither computes nor waits for a core",
+            "cores": "it waits for cores that others have",
+        }
+        nothing = ("nothing else on the machine changed",) if self.machine_known and self.cause != "cores" else ()
+        return "; ".join(filter(None, (causes.get(self.cause, ""), *(self.beside or nothing))))
+
+
+def levels_of(lane: LaneState) -> tuple[Level, ...]:
+    """Return the speeds that a lane has had since its settings last changed, the present one last."""
+    watch = lane.speed
+    blocks = max((one.blocks for one in watch.scales), key=lambda blocks: sum(one.span_ns for one in blocks))
+    return (*watch.levels, Level(watch.since_ns, watch.step, blocks))
+
+
+def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
+    """Return each change of a lane's speed since its settings last changed, oldest first."""
+    levels = [one for one in levels_of(lane) if one.blocks]
+    pairs = itertools.pairwise(levels)
+    return tuple(_change(lane, before, after, after) for before, after in pairs)
+
+
+def slowdown_of(lane: LaneState) -> SpeedChange | None:
+    """Return by how much a lane is slower now than it was at its fastest, and since when; None if it is not."""
+    levels = [one for one in levels_of(lane) if one.blocks]
+    if len(levels) < 2:
+        return None
+    place = min(range(len(levels)), key=lambda place: _pace_ns(levels[place].blocks))
+    if place == len(levels) - 1:
+        return None
+    change = _change(lane, levels[place], levels[-1], levels[place + 1])
+    return change if change.ratio.value >= LEAST_RATIO else None
+
+
+def _pace_ns(blocks: Sequence[Block]) -> float:
+    """Return the mean time of a step."""
+    return sum(one.span_ns for one in blocks) / sum(one.steps for one in blocks)
+
+
+def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
+    log, reach = min((_difference(before.blocks, after.blocks, which) for which in (0, 1)), key=lambda one: one[1])
+    ends = (math.exp(log - reach), math.exp(log + reach)) if reach < math.inf else (0.0, math.inf)
+    ratio = Estimate(math.exp(log), *ends, len(after.blocks), ALWAYS_VALID)
+    beside = tuple(_beside(lane, before.blocks, after.blocks, began.since_ns))
+    read = _mean(before.blocks, "others_pct") is not None and _mean(after.blocks, "others_pct") is not None
+    cause = _cause(lane, before.blocks, after.blocks)
+    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, read)
+
+
+def _difference(before: Sequence[Block], after: Sequence[Block], which: int) -> tuple[float, float]:
+    """Return how much larger the logarithm of the mean (0) or median (1) step time is, and half its interval."""
+    first, second = (trimmed_in_time([one.logs[which] for one in blocks], few=True) for blocks in (before, after))
+    if first is None or second is None:
+        return math.log(_pace_ns(after) / _pace_ns(before)), math.inf
+    return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+
+
+def _mean(blocks: Sequence[Block], name: str) -> float | None:
+    values = [one.readings[name] for one in blocks if name in one.readings]
+    return fmean(values) if values else None
+
+
+def _per_step_ns(blocks: Sequence[Block], name: str) -> float | None:
+    """Return a share of the time, by its name in percent, as a time for each step."""
+    share = _mean(blocks, name)
+    return None if share is None else share / 100 * _pace_ns(blocks)
+
+
+def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> str:
+    """Return what the time is that steps take more, or less: input, the step's own computing, or a wait."""
+    more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
+    if abs(log) < math.log(LEAST_RATIO):
+        return ""  # its median changed, and its mean did not
+    inputs = [sum(one.input_ns for one in blocks) / sum(one.steps for one in blocks) for blocks in (before, after)]
+    if "input" not in lane.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
+        return "input"
+    cpu = [_per_step_ns(blocks, "cpu_pct") for blocks in (before, after)]
+    waits = [_per_step_ns(blocks, "waited_pct") for blocks in (before, after)]
+    stolen = [_per_step_ns(blocks, "stolen_pct") or 0.0 for blocks in (before, after)]
+    if lane.spec.kind != "cpu" or not (cpu[0] and cpu[1]) or waits[0] is None or waits[1] is None:
+        return "step" if "input" not in lane.not_measured else ""
+    if math.log(cpu[1] / cpu[0]) / log >= MOST_OF:
+        return "step"
+    return "cores" if (waits[1] - waits[0] + stolen[1] - stolen[0]) / more_ns >= MOST_OF else "waits"
+
+
+def _beside(lane: LaneState, before: Sequence[Block], after: Sequence[Block], at_ns: int) -> Iterator[str]:
+    """Yield what came with a change: what the lane did just then, and what is different on its machine since."""
+    near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
+    yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))
+    means = {name: (_mean(before, name), _mean(after, name)) for name in ("others_pct", "stolen_pct", "clock_mhz")}
+    for name, who in (("others_pct", "other programs take"), ("stolen_pct", "the hypervisor takes")):
+        first, second = means[name]
+        if first is not None and second is not None and second - first >= 100 * CORES:
+            yield f"{who} {(second - first) / 100:.1f} cores more"
+    first, second = means["clock_mhz"]
+    if first and second and second < CLOCK * first:
+        yield f"the GPU's clock fell from {first:.0f} to {second:.0f} MHz"

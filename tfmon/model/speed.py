@@ -1,0 +1,272 @@
+"""The step time of a lane as a series, and when it changes: a sequential test on blocks of steady windows. Pure.
+
+A block holds the windows of half a second, on other scales of more. Its mean step time, and its median, which
+other programs hardly move, are ranked among those of the blocks before it. As long as the blocks of a lane are
+exchangeable, a rank is uniform, however they are distributed; a bet on high ranks then gains nothing on average.
+The gains of a bet since the best moment to begin it are an e-detector (CUSUM): in N blocks it exceeds `LIMIT`
+with a probability of N / `LIMIT` at most. A margin is taken off each block before it is ranked, so that what
+changes less is no change, and blocks that follow each other may be somewhat alike. Memory is bounded: of many
+blocks every second one is dropped, and so on from then.
+
+Sources: Shin, Ramdas, Rinaldo (2022), arXiv 2203.03532; Vovk et al. (2003), Testing exchangeability on-line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfmon.model.lane_events import Window
+from tfmon.model.records import replace
+from tfmon.model.window_sums import add, quantile_ns
+
+SCALES = ((500_000_000, math.log(1.2)), (4_000_000_000, math.log(1.04)))
+"""The length of the blocks in nanoseconds, and the margin: large changes soon, small ones later."""
+BETS = ((0, 1), (0, -1), (1, 1), (1, -1))
+"""On what is bet: that the mean (0) or the median (1) of a block is larger (1) or smaller (-1) than before."""
+LIMIT = 1e7
+"""Gain of a bet from which on the speed has changed: 0.9 and 0.1 false alarms in 50 days of healthy blocks."""
+LEAST_BLOCKS = 19
+"""Blocks before the first bet: a rank among fewer says little."""
+POWER = 0.3
+"""A rank p, as a share, gains POWER * p ** (POWER - 1): 1 on average."""
+MOST_BLOCKS, MOST_KEPT = 128, 32
+"""Blocks of a scale, and of a level that is over."""
+MOST_LEVELS, MOST_NOTES = 8, 16
+LATE_NS = 1_500_000_000
+"""A block counts once readings of the machine that disturb it would have come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some steady windows in a row."""
+
+    since_ns: int
+    at_ns: int
+    span_ns: int
+    steps: int
+    step: int
+    """The first of its steps."""
+    input_ns: int = 0
+    median_ns: float = 0.0
+    """The median step time; 0 while the block is open."""
+    histogram: Mapping[int, int] = field(default_factory=dict)
+    """Step times, while the block is open."""
+    readings: Mapping[str, float] = field(default_factory=dict)
+    """Those of lane and machine at its end, by name; one that is not known is not there."""
+
+    @property
+    def logs(self) -> tuple[float, float]:
+        """The logarithms of the mean and the median step time in nanoseconds."""
+        return math.log(self.span_ns / self.steps), math.log(self.median_ns)
+
+    @property
+    def closed(self) -> Block:
+        """The block with its median in the place of its step times."""
+        median_ns = quantile_ns(self.histogram, 0.5) or self.span_ns / self.steps
+        return replace(self, median_ns=median_ns, histogram={})
+
+    def joined(self, later: Block) -> Block:
+        """Return this block and the one after it as one."""
+        return Block(
+            self.since_ns,
+            later.at_ns,
+            self.span_ns + later.span_ns,
+            self.steps + later.steps,
+            self.step,
+            self.input_ns + later.input_ns,
+            0.0,
+            add(self.histogram, later.histogram),
+            later.readings,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Blocks between two changes."""
+
+    since_ns: int
+    step: int
+    """The first of its steps."""
+    blocks: tuple[Block, ...]
+    """Some of them, evenly spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bet:
+    """A bet that blocks become slower, or faster."""
+
+    gain: float = 0.0
+    """The logarithm of what it has gained since it began."""
+    began: int = 0
+    """The number of the block that it began with."""
+
+    def after(self, share: float, number: int) -> Bet:
+        """Return the bet after the block of that number, with its rank as a share."""
+        gain = self.gain + math.log(POWER) + (POWER - 1) * math.log(share)
+        return Bet(gain, self.began) if gain > 0 else Bet(0.0, number + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The blocks of one length since the last change, and the bets on them."""
+
+    known: tuple[Block, ...] = ()
+    """Those before a bet that runs, evenly spread."""
+    every: int = 1
+    seen: int = 0
+    pending: tuple[Block, ...] = ()
+    """The latest, on which a bet runs."""
+    number: int = 0
+    """Blocks in all."""
+    bets: tuple[Bet, ...] = (Bet(),) * len(BETS)
+    """On what `BETS` says."""
+    open: Block | None = None
+
+    def plus(self, block: Block, length_ns: int, margin: float) -> Scale:
+        """Return the scale after some windows."""
+        block = block if self.open is None else self.open.joined(block)
+        if block.span_ns < length_ns:
+            return replace(self, open=block)
+        block, bets = block.closed, (Bet(0.0, self.number + 1),) * len(BETS)
+        if len(self.known) >= LEAST_BLOCKS:
+            before, now = [one.logs for one in self.known], block.logs
+            bets = tuple(
+                bet.after(_share([sign * one[which] for one in before], sign * now[which] - margin), self.number)
+                for bet, (which, sign) in zip(self.bets, BETS, strict=True)
+            )
+        pending, known, seen, every = (*self.pending, block), self.known, self.seen, self.every
+        kept = min(self.number + 1 - min(one.began for one in bets), MOST_BLOCKS)
+        for one in pending[: len(pending) - kept]:
+            known = known if seen % every else (*known, one)
+            seen += 1
+            if len(known) >= MOST_BLOCKS:
+                known, every = known[::2], 2 * every
+        return Scale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
+
+    @property
+    def alarm(self) -> Bet | None:
+        """The bet that has gained enough; None for neither."""
+        best = max(self.bets, key=lambda one: one.gain)
+        return best if best.gain >= math.log(LIMIT) else None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All that are kept, oldest first."""
+        return (*self.known, *self.pending)
+
+    def since(self, at_ns: int) -> Scale:
+        """Return the scale with the blocks from a moment on alone."""
+        blocks = tuple(one for one in self.blocks if one.since_ns >= at_ns)
+        return Scale(blocks, 1, len(blocks), (), len(blocks), (Bet(0.0, len(blocks)),) * len(BETS))
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedWatch:
+    """The speed of a lane since its settings last changed, in levels."""
+
+    scales: tuple[Scale, ...] = (Scale(),) * len(SCALES)
+    levels: tuple[Level, ...] = ()
+    """Those that are over, oldest first."""
+    since_ns: int = 0
+    step: int = 0
+    """Where the present level began; 0 for the first."""
+    late: tuple[Block, ...] = ()
+    """Windows that a late reading may still discard."""
+    readings: Mapping[str, float] = field(default_factory=dict)
+    """The latest, by name."""
+    notes: tuple[tuple[int, str], ...] = ()
+    """What the lane did besides steps, and when."""
+
+    def plus(self, window: Window, step: int) -> SpeedWatch:
+        """Return the watch after a steady window, whose last step is `step`."""
+        if not window.steps:
+            return self
+        since_ns, first = window.at_ns - window.span_ns, step - window.steps + 1
+        block = Block(
+            since_ns,
+            window.at_ns,
+            window.span_ns,
+            window.steps,
+            first,
+            window.input_ns,
+            0.0,
+            window.histogram,
+            self.readings,
+        )
+        late, watch = (*self.late, block), self
+        while len(late) > 1 and late[0].at_ns < window.at_ns - LATE_NS:
+            watch, late = watch._counted(late[0]), late[1:]
+        return replace(watch, late=late)
+
+    def _counted(self, block: Block) -> SpeedWatch:
+        scales = tuple(
+            one.plus(block, length_ns, margin)
+            for one, (length_ns, margin) in zip(self.scales, SCALES, strict=True)
+        )
+        for scale in scales:
+            if (bet := scale.alarm) is not None:
+                first = scale.pending[max(0, bet.began - (scale.number - len(scale.pending)))]
+                before = tuple(one for one in scale.blocks if one.since_ns < first.since_ns)
+                level = Level(self.since_ns, self.step, before[:: 1 + len(before) // MOST_KEPT])
+                return replace(
+                    self,
+                    scales=tuple(one.since(first.since_ns) for one in scales),
+                    levels=(*self.levels[1 - MOST_LEVELS :], level),
+                    since_ns=first.since_ns,
+                    step=first.step,
+                )
+        return replace(self, scales=scales)
+
+    def without(self, since_ns: int, until_ns: int) -> SpeedWatch:
+        """Return the watch without the windows that overlap a disturbance, known after they ended."""
+        late = tuple(one for one in self.late if one.at_ns <= since_ns or one.since_ns >= until_ns)
+        return self if len(late) == len(self.late) else replace(self, late=late)
+
+    def noted(self, at_ns: int, text: str) -> SpeedWatch:
+        """Return the watch with something that the lane did besides steps."""
+        return replace(self, notes=(*self.notes[1 - MOST_NOTES :], (at_ns, text)))
+
+    def read(self, **readings: float | None) -> SpeedWatch:
+        """Return the watch with readings of the lane and its machine; None for one that is not known."""
+        known = {**self.readings, **{name: value for name, value in readings.items() if value is not None}}
+        return replace(self, readings=known)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of the present level, evenly spread."""
+        return self.scales[0].blocks
+
+
+MOST_SAMPLES = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Samples of a quantity over time; when there are too many, every second one is dropped."""
+
+    points: tuple[tuple[int, float], ...] = ()
+    """Stamps and values."""
+    every: int = 1
+    seen: int = 0
+    latest: tuple[int, float] | None = None
+
+    @property
+    def latest_ns(self) -> int | None:
+        """When the latest sample was taken."""
+        return self.latest[0] if self.latest is not None else None
+
+    def plus(self, at_ns: int, value: float) -> Course:
+        """Return the course with one more sample."""
+        points, every = self.points, self.every
+        if not self.seen % every:
+            points = (*points, (at_ns, value))
+        if len(points) >= MOST_SAMPLES:
+            points, every = points[::2], 2 * every
+        return Course(points, every, self.seen + 1, (at_ns, value))
+
+
+def _share(before: Sequence[float], now: float) -> float:
+    """Return the rank of a value, as the share of those before it that are at least as large, itself included."""
+    return (1 + sum(one >= now for one in before)) / (1 + len(before))
