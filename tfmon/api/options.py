@@ -209,10 +209,7 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
 
 
 def find_python(text: str, option: str = "--python") -> Path:
-    """Return the interpreter that a path or a command names; `option` is where.
-
-    Raises: UsageError where there is none, or it cannot be run.
-    """
+    """Return the interpreter that a path or a command names; raises UsageError where it cannot be run."""
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
         has = "TensorFlow" if option == "--python" else "Ray"
@@ -236,10 +233,7 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
-    """Return the Ray cluster that options name; None if they name none.
-
-    Raises: UsageError: `python` cannot be run.
-    """
+    """Return the Ray cluster that options name, or None; raises UsageError where `python` cannot be run."""
     if address is None and python is None and cpus in (None, 1.0):
         return None
     from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it

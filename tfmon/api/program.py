@@ -109,10 +109,7 @@ class Program:
         self.session.begin(race, ())
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
-        """Plan the race of a scenario, by default with the options of the command line.
-
-        Raises: TfmonError where it cannot be raced.
-        """
+        """Plan the race of a scenario, by default with the command's options; raises TfmonError."""
         plan, no_gpu = plan_race(
             info,
             race_options or self._options,
@@ -163,10 +160,7 @@ class Program:
             self._tick(probe)
 
     def watch_gpus(self) -> str:
-        """Have all GPUs of this machine read from now on, hidden ones too; return why there are none, or "".
-
-        Thread: any; may take seconds.
-        """
+        """Have all GPUs read from now on, hidden ones too; return why there are none, or ""; may take seconds."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -235,10 +229,7 @@ class Program:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def profile_text(self, lane: str) -> str:
-        """Profile a lane and return the report as text.
-
-        Raises: TfmonError where no profile can be taken or read.
-        """
+        """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""
         from tfmon.reports.steps import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:

@@ -140,10 +140,7 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
 
 
 def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None) -> ScreenSettings:
-    """Return how the screen is to be; the arguments are what flags say, or None.
-
-    Raises: UsageError where a value is not allowed.
-    """
+    """Return how the screen is to be; the arguments are what flags say, or None; raises UsageError."""
     characters = str(resolve("characters").value)
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
@@ -189,10 +186,7 @@ def config_path() -> Path:
 
 
 def config_file() -> ConfigFile:
-    """Return the settings in the user's file.
-
-    Raises: UsageError where the file has mistakes; the message has a line for each.
-    """
+    """Return the settings in the user's file; raises UsageError with a line for each mistake in it."""
     found = read_file(config_path())
     if found.mistakes:
         raise UsageError("\ntfmon: ".join(found.mistakes), "tfmon config shows the settings, and their names")

@@ -242,10 +242,7 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 
 
 def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, KnobValue]:
-    """Read `KNOB=VALUE` words.
-
-    Raises: KnobError for a word without `=`, a knob named twice, an unknown knob or a value that is not allowed.
-    """
+    """Read `KNOB=VALUE` words, each knob once; raises KnobError for what is not allowed."""
     return {knob.name: knob.parse(text) for name, text in _split(words) for knob in [find(knobs, name)]}
 
 

@@ -172,10 +172,7 @@ def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
 
 
 class HostProbe:
-    """Samples the machine and the process tree of every lane.
-
-    Thread: the ticker's only; `lanes` is called in it.
-    """
+    """Samples the machine and each lane's process tree. Thread: the ticker's only; `lanes` is called in it."""
 
     name = "host"
 

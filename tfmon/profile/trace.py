@@ -149,10 +149,7 @@ def trace_events(space: Space) -> Iterator[dict[str, Any]]:
 
 
 def write_chrome(space: Space, path: Path) -> int:
-    """Write a trace as one JSON object, and return how many events it has.
-
-    Raises: TraceError when the file cannot be written.
-    """
+    """Write a trace as one JSON object, and return how many events it has; raises TraceError."""
     count = 0
     try:
         with path.open("w", encoding="utf-8") as file:

@@ -69,10 +69,7 @@ def prefetch_of(dataset: Any) -> KnobValue:  # noqa: ANN401
 
 
 def batch_of(dataset: Any) -> int:  # noqa: ANN401
-    """Return the examples in the batches of a dataset.
-
-    Raises: KnobError where another number of them would be wrong, or is not possible.
-    """
+    """Return the examples in a dataset's batches; raises KnobError where another number would be wrong."""
     import tensorflow as tf
 
     inner = dataset

@@ -31,10 +31,7 @@ FILES.add(__file__)
 
 
 class Reads:
-    """Which datasets are trained from, and where in the script; others, such as for validation, stay as they are.
-
-    Thread: the one that trains.
-    """
+    """Which datasets are trained from, and where; others stay as they are. Thread: the one that trains."""
 
     def __init__(self) -> None:
         self.any = False

@@ -31,10 +31,7 @@ Source: `tests/benchmarks/slow_steps.py switch`."""
 
 
 class Slices:
-    """Tells whether a lane may train, and when the stretch that it trains now should end.
-
-    Thread: the one that trains.
-    """
+    """Tells whether a lane may train, and when its present stretch should end. Thread: the one that trains."""
 
     def __init__(self, device: str = "cpu") -> None:
         """Start paused; `device` is `cpu` or `gpu`."""

@@ -38,10 +38,7 @@ Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 def answer(question: str, words: Mapping[str, Any]) -> Answer:
-    """Answer a question about this machine; one that cannot be answered has an `error`, in one line.
-
-    Thread: any; may take seconds.
-    """
+    """Answer a question about this machine, or with an `error` in one line. Thread: any; may take seconds."""
     known = _QUESTIONS.get(question)
     if known is None:
         return {"error": f"its tfmon does not know the question {question!r}"}

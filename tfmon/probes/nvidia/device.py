@@ -156,10 +156,7 @@ class _Meters:
 
 
 class NvidiaDevice:
-    """Reads one device. A reading that the device does not support is switched off for it, each by itself.
-
-    Thread: the ticker's only.
-    """
+    """Reads one device; what it does not support is switched off, each by itself. Thread: the ticker's only."""
 
     def __init__(self, gpu: Gpu, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.gpu = gpu
