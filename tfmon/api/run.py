@@ -1,7 +1,4 @@
-"""How anything that has lanes begins, is waited for, tells how it goes and ends: one way for every caller.
-
-The command line and the screen use `ended`, which catches signals; Python's callers, in any thread, use `follow`.
-"""
+"""How anything that has lanes begins, is waited for, tells how it goes and ends: one way for every caller."""
 
 from __future__ import annotations
 

@@ -99,11 +99,7 @@ class Knob:
         return _either([*self.words, span])
 
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
-        """Return the value that a key press leads to, or the same one at the end of the range.
-
-        Choices form a ring; a number without choices moves to the next power of two, up to the lower of the
-        knob's own limit and `high`.
-        """
+        """Return the value that a key press leads to, or the same one at the end of the range."""
         if isinstance(self.default, bool):
             return not value
         if self.choices:

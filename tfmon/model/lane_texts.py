@@ -126,11 +126,7 @@ _SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to
 
 
 def trouble_of(event: LaneEnded, stalled_since_ns: int | None, *, began: bool) -> Trouble | None:
-    """Return why a child ended that did not say so itself; None for an end that was requested and went well.
-
-    Args:
-        stalled_since_ns: The last sign of life of a lane that had stalled, which is a failure however it ended.
-    """
+    """Return why a child ended that did not say so itself; None for an end that was requested and went well."""
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     if stalled_since_ns is not None:
         stalled_s = (event.at_ns - stalled_since_ns) / 1e9

@@ -209,10 +209,7 @@ class HostProbe:
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
-        """Sample the machine and each lane's tree; a lane without any process left has no sample.
-
-        Units: CPU in percent of one core since the previous sample; memory in bytes, now.
-        """
+        """Sample the machine and each lane's tree; a lane without any process left has no sample."""
         self._follow(self._lanes())
         if self._processes is None:
             yield self._host([self._no_processes for _ in self._trees])

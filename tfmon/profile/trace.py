@@ -1,8 +1,4 @@
-"""A trace: planes of lines of events.
-
-A plane is the host or a device, a line is a thread or a queue of it, an event has a beginning and an end on its
-line.
-"""
+"""A trace: planes of lines of events."""
 
 from __future__ import annotations
 

@@ -73,12 +73,7 @@ class Connection:
         return self._line.lost if self._line is not None else "it was not connected"
 
     def ensure(self) -> None:
-        """Connect unless it is connected, and tell which machine it is.
-
-        It may block for as long as the launcher lets it.
-
-        Raises: TfmonError where the host cannot be used; the text says why, and what to do.
-        """
+        """Connect unless it is connected, and tell which machine it is; may block; raises TfmonError."""
         with self._opening:
             if self.lost:
                 self._open()

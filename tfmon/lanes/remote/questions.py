@@ -1,8 +1,4 @@
-"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here.
-
-A question is a name and words; `answer` answers it. `read_part` reads a part of the answer, where the question
-has no function of its own for that.
-"""
+"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here."""
 
 from __future__ import annotations
 
