@@ -118,13 +118,7 @@ def check_one(scenario: str | None, command: Sequence[str], verb: str) -> None:
 
 
 def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> RaceOptions:  # noqa: ANN401
-    """Return the options of a race.
-
-    Args:
-        given: What the caller gave, by the names of `tfmon.race`; None stands for a default.
-
-    Raises: UsageError where some exclude each other, or there is no such interpreter.
-    """
+    """Return the options of a race from what the caller gave, by the names of `tfmon.race`; raises UsageError."""
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
     same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh")
@@ -183,13 +177,7 @@ def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
 
 
 def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Sequence[str]) -> SweepOptions:
-    """Return the options of a sweep of a scenario or a command.
-
-    Args:
-        given: What the caller gave, by the names of `tfmon.sweep`; None stands for a default.
-
-    Raises: UsageError where it is not clear what is swept, or options exclude each other.
-    """
+    """Return the options of a sweep from what the caller gave, named as in `tfmon.sweep`; raises UsageError."""
     resume = given.get("resume")
     if resume is None:
         check_one(scenario, command, "sweep")

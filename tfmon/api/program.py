@@ -200,14 +200,7 @@ class Program:
             state.remember_lanes(self.session.snapshot())
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
-        """Have a lane profile some steps, and return the profile.
-
-        Args:
-            folder: Where TensorFlow writes the trace; for a lane of a host only a name.
-            chrome: A file that the lane writes the trace to, too, in Chrome's format; empty for none.
-
-        Raises: TfmonError where no profile can be taken; the lane trains on.
-        """
+        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
         answers: queue.Queue[Event] = queue.Queue()
 
         def hear(event: Event) -> None:

@@ -118,13 +118,7 @@ class ScreenSettings:
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
-    """Return the value of a setting in effect.
-
-    Args:
-        given: What a flag says; None if it is not given.
-
-    Raises: UsageError where the value is not allowed; the message names the flag, the variable or the file.
-    """
+    """Return the value in effect; `given` is what a flag says, or None; raises UsageError naming its source."""
     setting = BY_NAME[name]
     said = os.environ.get(setting.variable, "")
     try:
