@@ -58,16 +58,6 @@ class Connection:
         self._closed = False
 
     @property
-    def python(self) -> str:
-        """The path of the Python there."""
-        return self.greeting.python
-
-    @property
-    def folder(self) -> str:
-        """The private folder of the agent there; empty before there is one."""
-        return self.greeting.folder
-
-    @property
     def lost(self) -> str:
         """Why there is no connection; empty while there is one."""
         return self._line.lost if self._line is not None else "it was not connected"
@@ -235,7 +225,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
     finally:
         connection.close()
     link = next((event for event in reversed(told) if isinstance(event, LinkMeasured)), None)
-    return Surveyed(host, machine=machine, python=connection.python, link=link)
+    return Surveyed(host, machine=machine, python=connection.greeting.python, link=link)
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
