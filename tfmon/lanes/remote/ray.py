@@ -63,7 +63,7 @@ class RayCluster:
         return found
 
     def workers(self, place: str) -> int:
-        """Return for how many such places there is room now, on the CPU one a node; raises UsageError, HostError."""
+        """Return for how many such places there is room now, on the CPU one a node; raises TfmonError."""
         try:
             spec = parse_lane(place, ())
         except SpecError as error:
