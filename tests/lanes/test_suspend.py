@@ -25,8 +25,8 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
     for lane in group.session.snapshot().lanes:
-        (gap,) = lane.heartbeat.suspensions
-        over = [p for p in lane.points if p.at_ns > gap.since_ns and p.at_ns - p.span_ns < gap.until_ns]
+        ((since_ns, until_ns),) = lane.heartbeat.suspensions
+        over = [p for p in lane.points if p.at_ns > since_ns and p.at_ns - p.span_ns < until_ns]
         assert not any(point.steady for point in over)
         assert lane.discarded.get(SUSPENDED, 0) == len(over)
         assert [mark.text.startswith(SUSPENDED) for mark in lane.knob_marks] == [True]

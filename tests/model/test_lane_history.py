@@ -158,9 +158,7 @@ class TestHeartbeat:
         assert state.discarded == {SUSPENDED: 1}
         assert (state.steady.windows, state.steady.span_ns) == (2, 400 * MS)
         assert [point.steady for point in state.points] == [True, False, True]
-        assert [(one.since_ns, one.until_ns) for one in state.heartbeat.suspensions] == [
-            (10 * SECOND, 20 * SECOND)
-        ]
+        assert list(state.heartbeat.suspensions) == [(10 * SECOND, 20 * SECOND)]
 
     def test_a_suspension_is_marked_on_the_chart_and_does_not_restart_steady_state(self):
         state = lane("cpu", short(1), short(1.2), suspended(2, 14), short(14.4))
@@ -169,7 +167,7 @@ class TestHeartbeat:
 
     def test_the_oldest_suspensions_are_dropped(self):
         found = lane("cpu", *(suspended(at, at + 1) for at in range(0, 100, 2))).heartbeat.suspensions
-        assert (len(found), found[-1].until_ns) == (MOST_SUSPENSIONS, 99 * SECOND)
+        assert (len(found), found[-1][1]) == (MOST_SUSPENSIONS, 99 * SECOND)
 
     def test_the_warm_up_is_timed(self):
         state = lane("cpu", phase("warming up", 5 * SECOND), phase("ready", 12 * SECOND))

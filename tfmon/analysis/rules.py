@@ -36,10 +36,7 @@ MIXED_POINTS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the time of a step is made of.
-
-    Units: percent of step time, but for `retraced_steps`. Only `reading` overlaps with another share.
-    """
+    """What the time of a step is made of, in percent of it but for `retraced_steps`; only `reading` overlaps."""
 
     retraced_steps: float
     """Steps in which a function was traced or compiled. Units: percent of the steps."""

@@ -210,13 +210,6 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
     return REVERTED if last or useless else ""
 
 
-def next_look(lane: LaneState, attempt: Attempt) -> int:
-    """Return after how many pairs the gain is tested next."""
-    looks = looks_at(attempt)
-    pairs = len(pairs_of(lane, attempt))
-    return next((look for look in looks if look > pairs), looks[-1])
-
-
 @dataclass(frozen=True, slots=True)
 class Best:
     """What a series of attempts came to."""
@@ -312,7 +305,9 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
     so_far = f", {gain_text(found)} so far" if found is not None else ""
     if found is not None and found.high > WIDE * found.low:
         so_far = ", too early to say"
-    return f"{pairs} of {next_look(lane, attempt)} pairs{so_far}"
+    looks = looks_at(attempt)
+    next_look = next((look for look in looks if look > pairs), looks[-1])
+    return f"{pairs} of {next_look} pairs{so_far}"
 
 
 def answer_text(state: TuneState) -> str:

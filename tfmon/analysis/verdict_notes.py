@@ -1,8 +1,4 @@
-"""What is said beside a verdict: what limits the figure, and what else may explain it. Pure.
-
-Drift, outliers, other programs, hung lanes and clocks that fall; what differs between the machines of lanes; and
-how throughput grows with the number of devices, where lanes differ in nothing else.
-"""
+"""What is said beside a verdict: what limits the figure, and what else may explain it. Pure."""
 
 from __future__ import annotations
 

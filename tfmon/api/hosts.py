@@ -111,7 +111,7 @@ class Hosts:
             self._session.set_machine(read_part(found, "machine", Machine), name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
-                raise no_tensorflow(connection.host, connection.python)
+                raise no_tensorflow(connection.host, connection.greeting.python)
             return
         sought = command_paths(info.command)
         found = connection.ask("paths", **sought, path_first=bool(connection.host.python))

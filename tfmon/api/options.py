@@ -120,13 +120,7 @@ def check_one(scenario: str | None, command: Sequence[str], verb: str) -> None:
 
 
 def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> RaceOptions:  # noqa: ANN401
-    """Return the options of a race.
-
-    Args:
-        given: What the caller gave, by the names of `tfmon.race`; None stands for a default.
-
-    Raises: UsageError where some exclude each other, or there is no such interpreter.
-    """
+    """Return the options of a race from what the caller gave, by the names of `tfmon.race`; raises UsageError."""
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
     same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on")
@@ -185,13 +179,7 @@ def unwatched(options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
 
 
 def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Sequence[str]) -> SweepOptions:
-    """Return the options of a sweep of a scenario or a command.
-
-    Args:
-        given: What the caller gave, by the names of `tfmon.sweep`; None stands for a default.
-
-    Raises: UsageError where it is not clear what is swept, or options exclude each other.
-    """
+    """Return the options of a sweep from what the caller gave, named as in `tfmon.sweep`; raises UsageError."""
     resume = given.get("resume")
     if resume is None:
         check_one(scenario, command, "sweep")
@@ -211,10 +199,7 @@ def sweep_options(given: Mapping[str, Any], scenario: str | None, command: Seque
 
 
 def find_python(text: str, option: str = "--python") -> Path:
-    """Return the interpreter that a path or a command names; `option` is where.
-
-    Raises: UsageError where there is none, or it cannot be run.
-    """
+    """Return the interpreter that a path or a command names; raises UsageError where it cannot be run."""
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
         has = "TensorFlow" if option == "--python" else "Ray"
@@ -238,10 +223,7 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
-    """Return the Ray cluster that options name; None if they name none.
-
-    Raises: UsageError: `python` cannot be run.
-    """
+    """Return the Ray cluster that options name, or None; raises UsageError where `python` cannot be run."""
     if address is None and python is None and cpus in (None, 1.0):
         return None
     from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it

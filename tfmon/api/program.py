@@ -121,10 +121,7 @@ class Program:
         self.session.begin(race, ())
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
-        """Plan the race of a scenario, by default with the options of the command line.
-
-        Raises: TfmonError where it cannot be raced.
-        """
+        """Plan the race of a scenario, by default with the command's options; raises TfmonError."""
         plan, no_gpu = plan_race(
             info,
             race_options or self._options,
@@ -175,10 +172,7 @@ class Program:
             self._tick(probe)
 
     def watch_gpus(self) -> str:
-        """Have all GPUs of this machine read from now on, hidden ones too; return why there are none, or "".
-
-        Thread: any; may take seconds.
-        """
+        """Have all GPUs read from now on, hidden ones too; return why there are none, or ""; may take seconds."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -218,14 +212,7 @@ class Program:
             state.remember_lanes(self.session.snapshot())
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
-        """Have a lane profile some steps, and return the profile.
-
-        Args:
-            folder: Where TensorFlow writes the trace; for a lane of a host only a name.
-            chrome: A file that the lane writes the trace to, too, in Chrome's format; empty for none.
-
-        Raises: TfmonError where no profile can be taken; the lane trains on.
-        """
+        """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
         answers: queue.Queue[Event] = queue.Queue()
 
         def hear(event: Event) -> None:
@@ -247,10 +234,7 @@ class Program:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def profile_text(self, lane: str) -> str:
-        """Profile a lane and return the report as text.
-
-        Raises: TfmonError where no profile can be taken or read.
-        """
+        """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""
         from tfmon.reports.steps import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:

@@ -53,14 +53,7 @@ def command_line(
     until_ci: float | None = None,
     doing: Sequence[str] = (),
 ) -> str:
-    """Return the command that races the same lanes with the settings in effect; empty where there are none.
-
-    Args:
-        plan: How it was started; None for a recorded race, whose file does not say it.
-        doing: The command and its own options, for one that is not a race; a script's only lane is watched.
-
-    Raises: UsageError where no command line can say a setting.
-    """
+    """Return the command that races the same with the settings in effect, or ""; raises UsageError."""
     race, lanes = snapshot.race, snapshot.lanes
     if not lanes or not race.scenario:
         return ""

@@ -101,10 +101,7 @@ class RaceResult(_Printed):
     """The JSON object that the command prints."""
 
     def lane(self, word: str) -> LaneResult:
-        """Return the one lane with this id, name or device.
-
-        Raises: TfmonError where there is none, or more than one.
-        """
+        """Return the one lane with this id, name or device; raises TfmonError for none, or more than one."""
         for part in ("id", "name", "device"):
             found = [lane for lane in self.lanes if getattr(lane, part) == word]
             if len(found) == 1:
@@ -250,10 +247,7 @@ class SweepResult(_Printed):
     """The JSON object that the command prints."""
 
     def best(self, device: str | None = None) -> CombinationResult:
-        """Return the best combination, on a kind of device where there are several.
-
-        Raises: TfmonError where nothing was measured there.
-        """
+        """Return the best combination, on a kind of device if there are several; raises TfmonError for none."""
         known = [one for one in self.combinations if one.ratio is not None and device in (None, one.device)]
         kinds = sorted({one.device for one in known})
         if not known:

@@ -1,7 +1,4 @@
-"""How anything that has lanes begins, is waited for, tells how it goes and ends: one way for every caller.
-
-The command line and the screen use `ended`, which catches signals; Python's callers, in any thread, use `follow`.
-"""
+"""How anything that has lanes begins, is waited for, tells how it goes and ends: one way for every caller."""
 
 from __future__ import annotations
 
@@ -78,13 +75,7 @@ class AnyRun(ABC):
 
 
 def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
-    """Begin a run, and return when it is over or to stop; the caller closes it.
-
-    Args:
-        tell: Gets a line once a second that says how it goes; None for nobody who would read it.
-
-    Thread: any.
-    """
+    """Begin a run, and return when it is over or to stop; `tell` gets a line a second; the caller closes it."""
     run.begin()
     due_s = 0.0
     while not (over := run.join(POLL_S)) and not stopped():

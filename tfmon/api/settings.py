@@ -118,13 +118,7 @@ class ScreenSettings:
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
-    """Return the value of a setting in effect.
-
-    Args:
-        given: What a flag says; None if it is not given.
-
-    Raises: UsageError where the value is not allowed; the message names the flag, the variable or the file.
-    """
+    """Return the value in effect; `given` is what a flag says, or None; raises UsageError naming its source."""
     setting = BY_NAME[name]
     said = os.environ.get(setting.variable, "")
     try:
@@ -140,10 +134,7 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
 
 
 def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None) -> ScreenSettings:
-    """Return how the screen is to be; the arguments are what flags say, or None.
-
-    Raises: UsageError where a value is not allowed.
-    """
+    """Return how the screen is to be; the arguments are what flags say, or None; raises UsageError."""
     characters = str(resolve("characters").value)
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
@@ -189,10 +180,7 @@ def config_path() -> Path:
 
 
 def config_file() -> ConfigFile:
-    """Return the settings in the user's file.
-
-    Raises: UsageError where the file has mistakes; the message has a line for each.
-    """
+    """Return the settings in the user's file; raises UsageError with a line for each mistake in it."""
     found = read_file(config_path())
     if found.mistakes:
         raise UsageError("\ntfmon: ".join(found.mistakes), "tfmon config shows the settings, and their names")

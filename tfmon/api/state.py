@@ -205,8 +205,6 @@ _IN_THIS_PROCESS = threading.Lock()
 def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
     """Wait until no other race of this user that Python began is under way, in this process or another.
 
-    Other processes are seen where the state folder can be written.
-
     Raises: TfmonError where one is, and it is not to be waited for.
     """
     since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0

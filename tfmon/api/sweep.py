@@ -192,10 +192,7 @@ def _name(info: ScenarioInfo) -> str:
 
 
 def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ...]) -> ScenarioInfo:
-    """Return the scenario of a sweep that goes on.
-
-    Raises: UsageError where another one is named, or it has changed since.
-    """
+    """Return the scenario of a sweep that goes on; raises UsageError for another, or where it has changed."""
     if plan.command:
         if scenario is not None or (command and command != plan.command):
             raise UsageError(f"this sweep is of another command: {plan.scenario}", "leave the command out")

@@ -1,7 +1,4 @@
-"""The facts that the checks judge: interpreter, TensorFlow, libraries, driver, GPUs, machine; and what a check is.
-
-They are plain values, which travel from the machine that they were gathered on to the one that judges them.
-"""
+"""The facts that the checks judge, plain values that travel from machine to machine; and what a check is."""
 
 from __future__ import annotations
 

@@ -92,6 +92,8 @@ def gather(
         system=platform.system,
         machine=interpreter.machine or platform.machine,
     )
+    folder = roots.folder or Path.cwd()
+    elsewhere = home is None or folder.resolve() != home.resolve()
     facts = Facts(
         python=interpreter,
         visibility=visibility,
@@ -102,7 +104,7 @@ def gather(
         home="" if home is None else str(home),
         build=build,
         shadows=hidden,
-        local_shadows=_local_shadows(roots.folder or Path.cwd(), home),
+        local_shadows=find_shadows(folder, alone=home is None) if elsewhere else (),
         driver=read_driver_files(roots.root),
         samples=tuple(look(visibility.physical_gpus)),
     )
@@ -115,14 +117,8 @@ def gather(
     own = () if running is None else running.pids
     view = None
     if running is None and roots.root == HERE.root:
-        view = find_view(str(roots.folder or Path.cwd()), default_base())
+        view = find_view(str(folder), default_base())
     return replace(facts, libraries=libraries, host=host, imported=imported, view=view, own_pids=own)
-
-
-def _local_shadows(folder: Path, home: Path | None) -> tuple[str, ...]:
-    if home is not None and folder.resolve() == home.resolve():
-        return ()
-    return find_shadows(folder, alone=home is None)
 
 
 def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | None:

@@ -1,7 +1,4 @@
-"""The import of TensorFlow: whether it works, whether it lists a GPU, and what its messages on stderr mean.
-
-The known messages are TensorFlow's, XLA's, NumPy's, protobuf's and the dynamic linker's own.
-"""
+"""The import of TensorFlow: whether it works, whether it lists a GPU, and what its messages on stderr mean."""
 
 from __future__ import annotations
 

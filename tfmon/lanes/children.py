@@ -13,7 +13,6 @@ from tfmon.lanes.plan import LanePlan, RacePlan, device_word
 from tfmon.lanes.process import LaneProcess, LocalProcess, Place
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
-from tfmon.lanes.suspend import Suspendable
 from tfmon.model.events import EndRequested, Event
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request
@@ -69,7 +68,7 @@ class Children:
         """Return the lanes' processes, ended ones included."""
         return list(self._processes.values())
 
-    def suspendable(self) -> list[Suspendable]:
+    def suspendable(self) -> list[LaneProcess | Place]:
         """Return the processes and hosts that are suspended along with tfmon."""
         return [*self._processes.values(), *self._places.values()]
 

@@ -52,10 +52,7 @@ class LaneGroup:
         self.running.begin(plan)
 
     def race(self, scenario: str) -> None:
-        """End this race and start the default race of another scenario.
-
-        Raises: TfmonError where it cannot be raced; the race that runs goes on.
-        """
+        """End this race and start the default one of another scenario; after a TfmonError this one goes on."""
         plan = self._plan_race(scenario)
         self._record_request("race", (), scenario)
 

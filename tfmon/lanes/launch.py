@@ -247,10 +247,7 @@ LAST_CHUNKS = 32
 
 
 class Child:
-    """A child of this process, which is the monitor or an agent.
-
-    Thread: `read`, `poll` and `_reap` one; the rest any.
-    """
+    """A child of this process, the monitor or an agent. Thread: `read`, `poll` and `_reap` one; the rest any."""
 
     def __init__(
         self,

@@ -28,10 +28,7 @@ _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stac
 
 
 class MetricLines:
-    """Decodes the chunks of a metric pipe, which end anywhere, and counts lines that cannot be read.
-
-    Thread: the reader's.
-    """
+    """Decodes the chunks of a metric pipe, which end anywhere, and counts bad lines. Thread: the reader's."""
 
     def __init__(
         self, lane: str, sink: Callable[[Event], None], here: Callable[[FromLane], FromLane] | None = None

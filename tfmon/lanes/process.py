@@ -154,10 +154,7 @@ class Place(Protocol):
     """Another machine that lanes can be started on."""
 
     def ensure(self) -> None:
-        """Connect again where the connection is lost. Thread: any that may block for seconds.
-
-        Raises: TfmonError where it cannot be reached.
-        """
+        """Connect again where the connection is lost; may block for seconds; raises TfmonError."""
 
     def start_lane(
         self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, ended: Callable[[], None]
@@ -239,10 +236,7 @@ class LocalProcess(Child, LaneProcess):
 
 
 def _is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped; False where that is not known.
-
-    Source: Linux, the state in /proc/PID/stat.
-    """
+    """Return whether a process is stopped, as far as known. Source: Linux, the state in /proc/PID/stat."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] == b"T"
     except OSError:

@@ -20,10 +20,7 @@ REAP_SOON_S = 0.01
 
 
 class PipeReader:
-    """Reads and reaps in a thread. A process that floods its pipes gets one chunk a pass, like every other.
-
-    Thread: any.
-    """
+    """Reads and reaps in a thread; one that floods its pipes gets one chunk a pass, as others do. Thread: any."""
 
     def __init__(self, failed: Failed) -> None:
         """Read nothing yet; `failed` takes the reason if the thread dies."""

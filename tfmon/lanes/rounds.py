@@ -103,11 +103,7 @@ class RoundOrder:
         return lane, self.round
 
     def split(self, lane: str, lanes: Collection[str], short: Collection[str]) -> bool:
-        """Have a lane end its slice after others of its machine; return False if there are none.
-
-        Args:
-            short: Those whose slices of this round ended soon. Where none is due, these get one more.
-        """
+        """Have a lane end its slice after others of its machine, else after `short` ones; return if any are."""
         here = {one for one in lanes if self._machines.get(one) == self._machines.get(lane)} - {lane}
         more = [one for one in self._left if one in here] or [one for one in short if one in here]
         if more:

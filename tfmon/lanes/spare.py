@@ -135,10 +135,7 @@ LEAST_LEFT_S = 10.0
 
 
 class Renewal:
-    """Tells when the processes of one race are due to be replaced.
-
-    Thread: one at a time; the caller holds the lock of the lanes.
-    """
+    """Tells when the processes of one race are due to be replaced. Thread: the caller holds the lanes' lock."""
 
     def __init__(
         self,

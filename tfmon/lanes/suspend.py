@@ -9,19 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
+from tfmon.lanes.process import LaneProcess, Place
 from tfmon.model.threads import Failed, call_later, start_thread
-
-
-class Suspendable(Protocol):
-    """A lane's process, or a host with such."""
-
-    def suspend_with_monitor(self) -> None:
-        """Stop for as long as the monitor is stopped."""
-
-    def continue_with_monitor(self) -> None:
-        """Go on, unless it was suspended before."""
 
 
 class Suspender:
@@ -32,7 +23,7 @@ class Suspender:
 
     def __init__(
         self,
-        processes: Callable[[], Iterable[Suspendable]],
+        processes: Callable[[], Iterable[LaneProcess | Place]],
         record: Callable[[int, int, float], None],
         failed: Failed,
     ) -> None:

@@ -53,11 +53,7 @@ def free_bytes(sample: GpuSample) -> float | None:
 
 
 def taken(sample: GpuSample, own: Collection[int], *, own_listed: bool) -> Taken | None:
-    """Return the use of a GPU by others since its shares were read before; None where that is not known.
-
-    Args:
-        own_listed: Whether the driver numbers processes as this machine does: else a lane may look like another.
-    """
+    """Return the use of a GPU by others since its shares were read before; None where that is not known."""
     shares = sample.busy_by_pid
     if isinstance(shares, Missing) or sample.shares_since_ns is None or sample.shares_until_ns is None:
         return None

@@ -99,11 +99,7 @@ class Knob:
         return _either([*self.words, span])
 
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
-        """Return the value that a key press leads to, or the same one at the end of the range.
-
-        Choices form a ring; a number without choices moves to the next power of two, up to the lower of the
-        knob's own limit and `high`.
-        """
+        """Return the value that a key press leads to, or the same one at the end of the range."""
         if isinstance(self.default, bool):
             return not value
         if self.choices:
@@ -242,10 +238,7 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 
 
 def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, KnobValue]:
-    """Read `KNOB=VALUE` words.
-
-    Raises: KnobError for a word without `=`, a knob named twice, an unknown knob or a value that is not allowed.
-    """
+    """Read `KNOB=VALUE` words, each knob once; raises KnobError for what is not allowed."""
     return {knob.name: knob.parse(text) for name, text in _split(words) for knob in [find(knobs, name)]}
 
 

@@ -74,10 +74,7 @@ def is_open(pipes: LanePipes) -> bool:
 
 
 def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
-    """Return the lane with descriptors opened again through the process that holds them; None where none can be.
-
-    Source: Linux, /proc/PID/fd.
-    """
+    """Return the lane with descriptors opened again through the process that holds them, or None."""
     opened: list[int] = []
     try:
         for fd, flags in (

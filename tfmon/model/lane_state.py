@@ -99,14 +99,6 @@ uses are seen from outside, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Suspension:
-    """A time in which tfmon or the machine was suspended."""
-
-    since_ns: int
-    until_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The signs of life of a lane."""
 
@@ -118,7 +110,8 @@ class Heartbeat:
     """How long it warmed up, tracing and compiling included; 0 before that is over."""
     stalled_since_ns: int | None = None
     """Its last sign of life, if it has said nothing for too long; None while all is well."""
-    suspensions: tuple[Suspension, ...] = ()
+    suspensions: tuple[tuple[int, int], ...] = ()
+    """When tfmon or the machine was suspended, and until when."""
 
     def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
         """Return the signs of life after an event; `phase_since_ns` is when the phase before it began."""
@@ -128,7 +121,7 @@ class Heartbeat:
             case LaneStalled():
                 return replace(self, stalled_since_ns=event.since_ns)
             case Suspended():
-                latest = Suspension(event.since_ns, event.at_ns)
+                latest = (event.since_ns, event.at_ns)
                 return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
             case Window() if not self.marks(event) and IN_A_STEP not in event.marks:
                 longest_ns = max(self.longest_window_ns, event.span_ns)
@@ -145,7 +138,7 @@ class Heartbeat:
     def marks(self, window: Window) -> tuple[str, ...]:
         """Return why a window that comes now is not measured; empty if it is."""
         began_ns = window.at_ns - window.span_ns
-        suspended = any(one.since_ns < window.at_ns and began_ns < one.until_ns for one in self.suspensions)
+        suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
         return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
 
 

@@ -214,11 +214,7 @@ class GpuUse:
         return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
 
     def with_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> GpuUse:
-        """Return the use after a sample of one of `count` GPUs.
-
-        What the framework allocated on all of them counts where the driver does not list the lane's processes on
-        every one.
-        """
+        """Return the use after a sample of one of `count` GPUs."""
         parts = {**self.parts, key: part}
         sources = dict.fromkeys(one.source for one in parts.values())
         total, source = summed([one.used_bytes for one in parts.values()]), " + ".join(sources)

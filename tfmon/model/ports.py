@@ -57,10 +57,7 @@ class Experiments(Protocol):
     """Experiments on the lanes of the race; the snapshot's `experiment` says how far one is."""
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        """Race the first two lanes over the values of a knob, within bounds if there are any.
-
-        Raises: ExperimentError when that is not possible.
-        """
+        """Race the first two lanes over a knob's values, within bounds if any; raises ExperimentError."""
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try the most promising change on a lane, or with `everything` one after the other until nothing helps.

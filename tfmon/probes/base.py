@@ -60,10 +60,7 @@ class Gpu:
 
 
 class Probe(Protocol):
-    """A source of readings.
-
-    Thread: every method is called from one thread, that of the probe's ticker; only there may it block.
-    """
+    """A source of readings. Thread: that of the probe's ticker for every method; only there may it block."""
 
     name: str
     """Names the thread and the probe in messages, such as "host"."""

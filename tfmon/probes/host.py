@@ -185,10 +185,7 @@ def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
 
 
 class HostProbe:
-    """Samples the machine and the process tree of every lane.
-
-    Thread: the ticker's only; `lanes` is called in it.
-    """
+    """Samples the machine and each lane's process tree. Thread: the ticker's only; `lanes` is called in it."""
 
     name = "host"
 
@@ -225,10 +222,7 @@ class HostProbe:
         self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
-        """Sample the machine and each lane's tree; a lane without any process left has no sample.
-
-        Units: CPU in percent of one core since the previous sample; memory in bytes, now.
-        """
+        """Sample the machine and each lane's tree; a lane without any process left has no sample."""
         self._follow(self._lanes())
         if self._processes is None:
             yield self._host([self._no_processes for _ in self._trees])

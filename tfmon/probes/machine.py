@@ -148,10 +148,7 @@ class Load:
 
 
 def need_psutil() -> Any:  # noqa: ANN401 - it has no types
-    """Return the module psutil, which is not needed on Linux, and which a host may lack.
-
-    Raises: NoReadingError where it is not there.
-    """
+    """Return the module psutil, which Linux does not need; raises NoReadingError where it is not there."""
     try:
         return importlib.import_module("psutil")
     except ImportError:

@@ -75,10 +75,7 @@ class Processes(Protocol):
 
 
 def process_table() -> Processes:
-    """Return the table of this machine.
-
-    Raises: NoReadingError where this system needs psutil, which is not there.
-    """
+    """Return the table of this machine; raises NoReadingError where this system needs psutil and has none."""
     return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 

@@ -1,8 +1,4 @@
-"""A trace: planes of lines of events.
-
-A plane is the host or a device, a line is a thread or a queue of it, an event has a beginning and an end on its
-line.
-"""
+"""A trace: planes of lines of events."""
 
 from __future__ import annotations
 
@@ -149,10 +145,7 @@ def trace_events(space: Space) -> Iterator[dict[str, Any]]:
 
 
 def write_chrome(space: Space, path: Path) -> int:
-    """Write a trace as one JSON object, and return how many events it has.
-
-    Raises: TraceError when the file cannot be written.
-    """
+    """Write a trace as one JSON object, and return how many events it has; raises TraceError."""
     count = 0
     try:
         with path.open("w", encoding="utf-8") as file:

@@ -25,6 +25,6 @@ starts, imports, trains and ends as it would without tfmon.
   thread; `lanes.guard` ends what is left.
 - **Signals** are the script's: none is caught here. The stacks of its threads are sent through the pipe.
 - **Knobs** (`knobs`). The learning rate, stopping after the epoch under Keras, the script's
-  pipeline (`pipeline`, `datasets`), whose changes wait for its next epoch, and what the script offers with
+  pipeline (`pipeline`), whose changes wait for its next epoch, and what the script offers with
   `report.knob`. They are reported as `KnobOffered`.
 """

@@ -66,11 +66,7 @@ class Bundle:
         rows: int,
         loss: object,
     ) -> None:
-        """Note steps like the one that was just updated, until the lane's window is due.
-
-        Args:
-            function: What made the update by `updater`: a function, an optimizer, or `updater` itself.
-        """
+        """Note steps like the one just updated by `function`, until the lane's window is due."""
         path = path_to(getattr(source.ref(), "element_spec", None), is_batch)
         mark = getattr(function, MARK, None)
         ranks = (one.shape.rank for one in function.inputs) if mark else ()

@@ -1,7 +1,4 @@
-"""Which thread of a script is followed, and when: not where Keras trains, or the script reports its steps.
-
-And what is told of its loop besides the steps: epochs, validation, and what cannot be known of them.
-"""
+"""Which thread of a script is followed, and when: not where Keras trains, or the script reports its steps."""
 
 from __future__ import annotations
 

@@ -71,10 +71,7 @@ def hidden() -> contextlib.AbstractContextManager[Any]:
 
 
 class Hooks:
-    """The methods that were replaced, and the guard of what runs in the script: a context for code of tfmon.
-
-    Thread: any.
-    """
+    """The methods that were replaced, and the guard of tfmon's code in the script, as a context. Thread: any."""
 
     def __init__(self) -> None:
         """Replace nothing yet."""

@@ -94,10 +94,7 @@ class Capture:
         return marked(), call
 
     def stop(self) -> Path:
-        """Write the profile, and return the path of its `.xplane.pb` file.
-
-        Errors: CaptureError; the profiler is free again then.
-        """
+        """Write the profile, and return its `.xplane.pb` file; after a CaptureError the profiler is free again."""
         import tensorflow as tf
 
         if not self._running:
@@ -154,10 +151,7 @@ UNKNOWN = ShortProfile()
 
 
 class ComputingShares:
-    """The share of each call in which operations run, by the settings it was found under.
-
-    Thread: the one that trains.
-    """
+    """The share of each call in which operations run, by its settings. Thread: the one that trains."""
 
     def __init__(self, device: str) -> None:
         self._on_cpu = device == "cpu"

@@ -141,8 +141,6 @@ def start_inbox(
 class Mailbox(Generic[Message]):
     """A queue that costs its reader one truth test a step while it is empty.
 
-    It brings requests and finished setups to the loop.
-
     Thread: `post` from any thread; `take` and `wait` from the loop's thread only.
     """
 

@@ -78,10 +78,7 @@ def _exit() -> NoReturn:
 
 
 def print_stacks_on_signal() -> bool:
-    """Have SIGUSR1 write the stacks of all threads to stderr, even while the main thread hangs in C.
-
-    Returns: False where that is not possible.
-    """
+    """Have SIGUSR1 write all threads' stacks to stderr, also while C hangs; return False if impossible."""
     try:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     except (AttributeError, OSError, RuntimeError, ValueError):  # no such signal, or no stderr

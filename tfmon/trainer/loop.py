@@ -42,10 +42,7 @@ Message: TypeAlias = Request | SetupReady
 
 
 class Loop(LaneControl):
-    """Trains until the monitor stops it.
-
-    Thread: the child's main thread; other threads reach it through the mailbox.
-    """
+    """Trains until the monitor stops it. Thread: the main one; others reach it through the mailbox."""
 
     def __init__(
         self, pipelines: Pipelines, steps: Steps, assign: Assign, mailbox: Mailbox[Message], reporter: Reporter

@@ -77,10 +77,7 @@ class Pipelines:
             raise ScenarioError("`data` returns no examples")
 
     def check(self, settings: Settings) -> None:
-        """Check that a pipeline can be made for these settings.
-
-        Errors: KnobError for a batch that is larger than the data.
-        """
+        """Check that a pipeline can be made; raises KnobError for a batch that is larger than the data."""
         size, whole, most = settings.get("batch_size"), step_batch(settings, self._devices), self.examples
         if most is not None and isinstance(size, int) and whole is not None and whole > most:
             most = most * size // whole

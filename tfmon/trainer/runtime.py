@@ -45,8 +45,6 @@ def load_everything() -> None:
 def load_yielding(load: Callable[[], None] = load_everything) -> bool:
     """Import the same at the lowest priority; return False if a thread would keep that priority.
 
-    For a spare worker.
-
     A process cannot raise its priority again, so only a thread that ends with the import gets the lowest one: on
     Linux each thread has its own priority, and elsewhere all keep theirs. NumPy is imported before, because the
     threads of its BLAS inherit the priority of the thread that makes them.

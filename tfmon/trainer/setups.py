@@ -54,10 +54,7 @@ class Steps:
         self._replicas.check(settings)
 
     def make(self, settings: Settings) -> Callable[..., Any]:
-        """Return the step for these settings, traced but not yet compiled.
-
-        Errors: ScenarioError for a step that several devices cannot share.
-        """
+        """Return the step, traced but not compiled; raises ScenarioError for one that devices cannot share."""
         import tensorflow as tf
 
         graph, xla = bool(settings.get("graph", True)), bool(settings.get("xla", False))

@@ -31,10 +31,7 @@ Source: `tests/benchmarks/slow_steps.py switch`."""
 
 
 class Slices:
-    """Tells whether a lane may train, and when the stretch that it trains now should end.
-
-    Thread: the one that trains.
-    """
+    """Tells whether a lane may train, and when its present stretch should end. Thread: the one that trains."""
 
     def __init__(self, device: str = "cpu") -> None:
         """Start paused; `device` is `cpu` or `gpu`."""
@@ -83,24 +80,13 @@ class Slices:
         return since_ns + WINDOW_NS if self.ends_ns - since_ns >= 1.5 * WINDOW_NS else self.ends_ns
 
     def keeps(self, span_ns: int, steps: int) -> bool:
-        """End the start with its first stretch if that is one long step, which counts; return whether it did.
-
-        Args:
-            steps: Those of the window, from before the slice included.
-        """
+        """End the start with its first stretch if that is one long step, which counts; return whether it did."""
         long = self.starting and self._speed is None and span_ns >= self._kept_ns and steps == self._steps + 1
         self.start_done = self.start_done or long
         return long
 
     def still_rising(self, now_ns: int, since_ns: int, steps: int, examples: int) -> bool:
-        """Return whether the start goes on: the stretch from `since_ns` to `now_ns` was the first, or faster.
-
-        It does not after one long step.
-
-        Args:
-            steps: Those of the window, its earlier stretches included.
-            examples: Theirs; 0 where examples are not counted.
-        """
+        """Return whether the start goes on: the stretch from `since_ns` to `now_ns` was the first, or faster."""
         if self.current is None or self.start_done:
             return False
         single = steps - self._steps == 1 and now_ns - since_ns >= self._long_step_ns

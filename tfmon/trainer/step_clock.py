@@ -125,10 +125,7 @@ class Samples:
 
 
 class Sampler:
-    """Decides when a step is run between two barriers, which tells a slow device from a slow host.
-
-    Thread: the one that trains.
-    """
+    """Decides when a step is run between barriers, which tells device from host. Thread: the one that trains."""
 
     def __init__(self, *, drop_first: bool = False) -> None:
         """Start without samples; `drop_first` drops the first sample after each change of the step."""

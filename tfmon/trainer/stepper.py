@@ -19,10 +19,7 @@ DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 class Stepper:
-    """Trains steps; its feed and its step function are exchanged between two of them, and the weights stay.
-
-    Thread: the one that trains.
-    """
+    """Trains steps; feed and step are exchanged between two of them, weights stay. Thread: the one that trains."""
 
     def __init__(
         self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"
@@ -95,10 +92,7 @@ class Stepper:
         return float(loss if loss.ndim == 0 else loss.mean())
 
     def sample(self, sampler: Sampler, step_ns: float) -> None:
-        """Train one step between two barriers, in no window; `step_ns` is what a plain step takes.
-
-        Errors: as of `until`.
-        """
+        """Train a step between two barriers, in no window; a plain one takes `step_ns`. Errors: as of `until`."""
         clock_ns = time.monotonic_ns
         began_ns = clock_ns()
         batch = next(self.feed.batches, None)

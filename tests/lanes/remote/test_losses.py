@@ -46,7 +46,7 @@ def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
     cut = ssh.folder / "cut"
     ssh.behave(cut=str(cut), notice="Authorised use only")
     link = ssh.connect()
-    children, agent, folder = start_all_kinds(link), link.agent, Path(link.folder)
+    children, agent, folder = start_all_kinds(link), link.agent, Path(link.greeting.folder)
     if dies == "link":
         cut.touch()
     elif dies == "client":

@@ -47,7 +47,7 @@ def test_lanes_run_over_it_and_nothing_is_left(connect, sshd):
     assert command.end.exit_code == 9 and command.printed == ["a b *"]
     agent = link.agent
     link.close()
-    folder = Path(link.folder)
+    folder = Path(link.greeting.folder)
     wait_for(lambda: gone(agent.pid) and not folder.exists(), what="all is gone")
     wait_for(lambda: not sshd.sessions(), what="the session is over")
 

@@ -139,7 +139,7 @@ def test_a_host_without_python_says_so(ssh, python, named):
 def test_a_python_in_the_home_there_is_found(ssh):
     (ssh.home / "my env").mkdir()
     (ssh.home / "my env" / "python").symlink_to(sys.executable)
-    assert ssh.connect(python="~/my env/python").python == str(ssh.home / "my env" / "python")
+    assert ssh.connect(python="~/my env/python").greeting.python == str(ssh.home / "my env" / "python")
 
 
 def put_python(ssh, *lines: str) -> str:

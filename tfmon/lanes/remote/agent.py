@@ -289,10 +289,7 @@ def _memory_bytes() -> int:
 
 
 def run(folder: str, marker: str, say: Callable[..., None]) -> None:
-    """Serve the monitor over stdin and stdout, then leave nothing behind, and end the process.
-
-    `say` writes a line of words behind the marker.
-    """
+    """Serve the monitor over stdin and stdout until the end, leave nothing behind, and end the process."""
     in_fd, out_fd = os.dup(0), os.dup(1)  # not inherited by anything that is started here
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)

@@ -58,27 +58,12 @@ class Connection:
         self._closed = False
 
     @property
-    def python(self) -> str:
-        """The path of the Python there."""
-        return self.greeting.python
-
-    @property
-    def folder(self) -> str:
-        """The private folder of the agent there; empty before there is one."""
-        return self.greeting.folder
-
-    @property
     def lost(self) -> str:
         """Why there is no connection; empty while there is one."""
         return self._line.lost if self._line is not None else "it was not connected"
 
     def ensure(self) -> None:
-        """Connect unless it is connected, and tell which machine it is.
-
-        It may block for as long as the launcher lets it.
-
-        Raises: TfmonError where the host cannot be used; the text says why, and what to do.
-        """
+        """Connect unless it is connected, and tell which machine it is; may block; raises TfmonError."""
         with self._opening:
             if self.lost:
                 self._open()
@@ -242,7 +227,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
     finally:
         connection.close()
     link = next((event for event in reversed(told) if isinstance(event, LinkMeasured)), None)
-    return Surveyed(host, machine=machine, python=connection.python, link=link)
+    return Surveyed(host, machine=machine, python=connection.greeting.python, link=link)
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:

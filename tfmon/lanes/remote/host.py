@@ -47,16 +47,12 @@ class Reservation:
     name: str = ""
     """What the node is called, once one was given."""
 
-    def words(self) -> str:
-        """Return the request for the bridge."""
+    def command(self, what: str) -> list[str]:
+        """Return the command line of the bridge, which ends with the request."""
         words = {**asdict(self), "variables": INHERITED}
         for own in ("python", "nice", "name"):
             del words[own]
-        return json.dumps(words)
-
-    def command(self, what: str) -> list[str]:
-        """Return the command line of the bridge."""
-        return [self.python, str(BRIDGE), what, self.words()]
+        return [self.python, str(BRIDGE), what, json.dumps(words)]
 
     def placed(self, said: Sequence[str]) -> Reservation:
         """Return the reservation as it is after the bridge has told where it is."""

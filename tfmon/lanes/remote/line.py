@@ -32,10 +32,7 @@ from tfmon.model.threads import start_thread
 
 
 class RemoteProcess(LaneProcess):
-    """A child of an agent.
-
-    Thread: what comes from there is taken in the connection's telling thread; the rest any.
-    """
+    """A child of an agent. Thread: what comes from there, the connection's telling thread; the rest any."""
 
     stack_poll_s = 0.3
 

@@ -94,10 +94,7 @@ class HostClock:
 
 
 class Link:
-    """Carries frames until it ends.
-
-    Thread: any; `put` also from a signal's handler. What it calls, it calls in its own thread.
-    """
+    """Carries frames until it ends, and calls in its own thread. Thread: any; `put` also in a signal's handler."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here.
-
-A question is a name and words; `answer` answers it. `read_part` reads a part of the answer, where the question
-has no function of its own for that.
-"""
+"""What the monitor asks a host about itself, once or every second: answered there, by the agent, and read here."""
 
 from __future__ import annotations
 
@@ -38,10 +34,7 @@ Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 def answer(question: str, words: Mapping[str, Any]) -> Answer:
-    """Answer a question about this machine; one that cannot be answered has an `error`, in one line.
-
-    Thread: any; may take seconds.
-    """
+    """Answer a question about this machine, or with an `error` in one line. Thread: any; may take seconds."""
     known = _QUESTIONS.get(question)
     if known is None:
         return {"error": f"its tfmon does not know the question {question!r}"}

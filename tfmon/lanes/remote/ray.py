@@ -63,14 +63,7 @@ class RayCluster:
         return found
 
     def workers(self, place: str) -> int:
-        """Return for how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room now.
-
-        On the CPU there is room for one a node: its lanes use all cores.
-
-        Raises:
-            UsageError: There can be no such place.
-            HostError: The cluster cannot be used, or no node ever has room.
-        """
+        """Return for how many such places there is room now, on the CPU one a node; raises TfmonError."""
         try:
             spec = parse_lane(place, ())
         except SpecError as error:

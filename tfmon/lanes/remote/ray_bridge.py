@@ -4,7 +4,7 @@
     python ray_bridge.py nodes WORDS            say in one line of JSON which nodes there are
     python ray_bridge.py rooms WORDS            say how many such reservations have room now
 
-WORDS is a JSON object: see `Reservation.words`. Any Python that has Ray runs it, so it imports the standard
+WORDS is a JSON object: see `Reservation.command`. Any Python that has Ray runs it, so it imports the standard
 library and its siblings only, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
 sees. The bridge's own words are lines of JSON on stderr behind `tfmon: `.
 """

@@ -125,10 +125,7 @@ class Wire:
     # ---------------------------------------------------------------- until the agent is ready
 
     def greet(self) -> None:
-        """Start the agent, and wait for its greeting.
-
-        Raises: TfmonError where there is no agent there; the launcher has ended.
-        """
+        """Start the agent, and wait for its greeting; raises TfmonError for none; the launcher has ended then."""
         try:
             self._greet()
         except BaseException:

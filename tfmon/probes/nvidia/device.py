@@ -20,8 +20,9 @@ from tfmon.probes.nvidia.nvml import (
     DeviceFailedError,
     Nvml,
     NvmlFailure,
+    Paced,
 )
-from tfmon.probes.nvidia.power import ClockMeter, EccMeter, PowerMeter
+from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
 from tfmon.probes.nvidia.usage import BusyMeter, LinkMeter, MemoryMeter, has_own_memory, load
 from tfmon.probes.processes import ProcessNames
 
@@ -118,6 +119,8 @@ NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 WSL = Missing("WSL2 does not report which process uses the GPU")
 _NO_FAULTS: Readings = {"faults": ()}
+ECC_EVERY_S = 60.0
+_UNCORRECTED, _VOLATILE = 1, 0  # since the driver was loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +148,15 @@ class _Meters:
         self.power = PowerMeter(whole)
         self.clocks = ClockMeter(whole)
         self.link = LinkMeter(whole)
-        self.ecc = EccMeter(whole)
+        self.ecc_errors = Paced(
+            ECC_EVERY_S, lambda: whole.number("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
+        )
         self.gpm = GpmMeter(own, whole) if whole is not own else None
         """For an instance only."""
 
 
 class NvidiaDevice:
-    """Reads one device. A reading that the device does not support is switched off for it, each by itself.
-
-    Thread: the ticker's only.
-    """
+    """Reads one device; what it does not support is switched off, each by itself. Thread: the ticker's only."""
 
     def __init__(self, gpu: Gpu, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.gpu = gpu
@@ -215,7 +217,7 @@ class NvidiaDevice:
         readings |= read("processes", lambda: self._processes(meters, at_ns))
         readings |= read("clocks", lambda: meters.clocks.read(at_ns))
         readings |= read("link", lambda: meters.link.link(at_ns, readings["busy_pct"]))
-        readings |= read("errors", lambda: meters.ecc.read(at_ns))
+        readings |= read("errors", lambda: {"ecc_errors": meters.ecc_errors.at(at_ns)})
         readings |= read("temperature", lambda: {"temperature_c": meters.power.celsius()})
         readings |= read("traffic", lambda: meters.link.traffic(at_ns))  # last: it may wait for 40 ms
         return GpuSample(

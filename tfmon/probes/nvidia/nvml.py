@@ -230,10 +230,7 @@ class DeviceCalls:
         return self._nvml.call(function, *arguments)
 
     def first(self, reading: Hashable, *ways: Callable[[], T | NvmlFailure]) -> T | Missing:
-        """Return the result of the first way that works, else `Missing`.
-
-        A way that this GPU or its driver does not support is not tried again.
-        """
+        """Return the result of the first way that works, else `Missing`; unsupported ones are not tried again."""
         failure = self._last_failure.get(reading, NvmlFailure(NOT_SUPPORTED))
         for number, way in enumerate(ways):
             if (reading, number) in self._off:

@@ -139,13 +139,11 @@ def explain(bits: int, *, below: bool) -> tuple[ClockReason, ...]:
     return tuple(found)
 
 
-# ---------------- what went wrong: memory errors, and the driver's XID messages
+# ---------------- the driver's XID messages
 
 
-ECC_EVERY_S = 60.0
 KEPT = 8
 _MOST_AT_ONCE = 32
-_UNCORRECTED, _VOLATILE = 1, 0
 _XIDS = {
     13: ("a kernel did something illegal", True),
     31: ("a kernel accessed memory that it does not own", True),
@@ -163,19 +161,6 @@ _XIDS = {
     120: ("the GPU's own processor failed", False),
 }
 """XID messages, and whether a program is to blame. Source: NVIDIA's "XID Errors" document."""
-
-
-class EccMeter:
-    """Reads the counts of memory errors of one device, every minute."""
-
-    def __init__(self, calls: DeviceCalls) -> None:
-        self._errors = Paced(
-            ECC_EVERY_S, lambda: calls.number("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
-        )
-
-    def read(self, at_ns: int) -> Readings:
-        """Return the uncorrected errors since the driver was loaded. Source: `nvmlDeviceGetTotalEccErrors`."""
-        return {"ecc_errors": self._errors.at(at_ns)}
 
 
 def explain_xid(number: int, at_ns: int) -> GpuFault:

@@ -67,11 +67,7 @@ class NvidiaProbe:
         survives: Callable[[], bool | None] | None = None,
         before_s: float = 0.0,
     ) -> None:
-        """Sample these GPUs, or all that the driver lists.
-
-        Args:
-            before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
-        """
+        """Sample these GPUs, or all; the first sample covers `before_s` before it, if the driver kept it."""
         self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
         self._takes_all = not gpus
         self._clock_ns = clock_ns

@@ -31,10 +31,7 @@ def _number(kind: int, value: Any) -> float:  # noqa: ANN401 - pynvml has no typ
 
 
 class BusyMeter:
-    """Reads the load of one device.
-
-    Units: percent of time in which at least one kernel ran; 100 can be a single multiprocessor.
-    """
+    """Reads the load of one device: percent of time in which at least one kernel ran, however small."""
 
     def __init__(self, calls: DeviceCalls, *, before_s: float = 0.0) -> None:
         """Read the load through the driver."""

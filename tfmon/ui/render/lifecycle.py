@@ -117,7 +117,7 @@ def lines(lane: LaneState, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     elif heartbeat.heard_ns and not lane.over:
         yield "last message", f"{units.seconds(max(0, snapshot.at_ns - heartbeat.heard_ns) / 1e9)} ago"
     if heartbeat.suspensions:
-        total_s = sum(gap.until_ns - gap.since_ns for gap in heartbeat.suspensions) / 1e9
+        total_s = sum(until_ns - since_ns for since_ns, until_ns in heartbeat.suspensions) / 1e9
         yield (
             "suspended",
             f"{len(heartbeat.suspensions)} times, {units.seconds(total_s)} in all, which do not count",
