@@ -154,13 +154,6 @@ def test_what_is_a_copy_from_or_to_the_host(name, details, way):
     assert {kind: us(time_ns) for kind, time_ns in found.items() if time_ns} == {way: 70}
 
 
-def test_a_size_that_the_trace_does_not_tell_is_missing():
-    queue = {TO_DEVICE: lambda _n, at: [mark("MemcpyH2D", at + 100, 50)]}
-    one = device(gpu_lane(launching(50, 300), queue))
-    assert isinstance(one.h2d_bytes, Missing)
-    assert one.d2h_bytes == 0
-
-
 def test_what_a_gpu_did_before_the_capture_does_not_count():
     # One copy and one kernel before the first step, one of each in each of the two steps.
     copies = [mark("MemcpyH2D", start, 10, memcpy_details="kind:H2D size:512") for start in (100, 1000, 2100)]
