@@ -8,15 +8,17 @@ from made_lanes import (
     calling,
     each_step,
     graph_lane,
+    mark,
     marker,
     one_call,
+    plane,
     processing,
     single,
+    space,
     trace,
     us,
     waiting,
 )  # fmt: skip
-from trace_writer import mark, plane, space
 
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing

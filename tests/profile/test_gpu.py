@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single, trace, us, waiting
-from trace_writer import mark
+from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, mark, marker, single, trace, us, waiting
 
 from tfmon.model.profile import GpuTime, Ops
 from tfmon.model.readings import Missing
