@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.lanes import RacingGroup, group, patient
-from support.processes import gone
+from support.processes import gone, run_python
 from support.sweeps import SimulatedStation, planned
 from support.ui import Demo
 from support.waiting import HANGS_S, LOOK_S, PATIENCE_S, wait_for
@@ -347,9 +346,7 @@ def test_a_process_whose_thread_dies_ends(name):
         )
         + f"{start}\ntime.sleep({HANGS_S})\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=False
-    )
+    done = run_python("-c", code)
     assert done.returncode == (130 if name == "tfmon-leave" else 1), done.stderr
     if name != "tfmon-leave":
         assert f"tfmon's thread {name} failed: RuntimeError: injected" in done.stderr

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.mig import LOADS, SPLIT
 from support.nvml import TWO_GPUS, FakeDriver, build_fake_nvml
+from support.processes import run_python
 from support.terminal import Terminal, racing
-from support.waiting import HANGS_S
 
 import tfmon
 from tfmon.errors import EXIT_DEVICE_ABSENT
@@ -39,11 +37,7 @@ class Machine:
         }
 
     def race(self, *words: str, lanes: tuple[str, ...] = LANES) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(PROGRAM), *lanes, *words]
-        environment = {**os.environ, **self.environment}
-        return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
-        )
+        return run_python(PROGRAM, *lanes, *words, **self.environment)
 
 
 @pytest.fixture
@@ -69,12 +63,9 @@ def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
 
 
 def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(machine, tmp_path):
-    command = [sys.executable, str(PROGRAM), "race", "small-dense", "--lane", "gpu:0", "--lane", "gpu:all"]
-    words = ("--steps", "3000", "--slice", "0.2", "--json", "--record", str(tmp_path / "one.jsonl"))
-    environment = {**os.environ, **machine.environment}
-    done = subprocess.run(
-        [*command, *words], env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
-    )
+    lanes = ("race", "small-dense", "--lane", "gpu:0", "--lane", "gpu:all")
+    recording = str(tmp_path / "one.jsonl")
+    done = machine.race("--steps", "3000", "--slice", "0.2", "--json", "--record", recording, lanes=lanes)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     one, two = told["lanes"]
@@ -83,8 +74,7 @@ def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(ma
     assert (len(one["gpus"]), two["gpu_busy_pct"]) == (1, 43.5)
     assert two["knobs"]["batch_scope"] == "global"
     assert told["verdict"]["scaling"] == [], "the two GPUs are not of one model"
-    replay = [sys.executable, str(PROGRAM), "replay", str(tmp_path / "one.jsonl"), "--json"]
-    again = subprocess.run(replay, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False)
+    again = machine.race("--json", lanes=("replay", recording))
     assert json.loads(again.stdout)["lanes"] == told["lanes"]
 
 

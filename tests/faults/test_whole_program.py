@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -13,8 +10,8 @@ import pytest
 
 pytest.importorskip("pexpect")
 
+from support.processes import run_python
 from support.terminal import RESTORED, gone, racing
-from support.waiting import HANGS_S
 
 pytestmark = pytest.mark.pty
 ROOT = Path(__file__).parents[2]
@@ -110,13 +107,9 @@ def test_scenarios_of_the_working_directory_are_listed_without_being_run(tmp_pat
         "from tfmon.trainer import Scenario\n\n\nclass Evil(Scenario):\n    batch_size = 8\n"
     )
     (folder / "evil.py").write_text(source)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     codes, printed = [], ""
     for words in (["list"], ["show", "evil"], ["race", "evil", "--lane", "gpu:7", "--headless"]):
-        command = [sys.executable, "-m", "tfmon", *words]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANGS_S
-        )
+        done = run_python("-m", "tfmon", *words, folder=tmp_path, PYTHONPATH=str(ROOT))
         codes.append(done.returncode)
         printed += done.stdout
     assert codes == [0, 0, 3]

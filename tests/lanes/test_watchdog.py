@@ -134,12 +134,6 @@ def test_the_time_in_which_it_is_suspended_does_not_count_and_the_other_does(ben
     assert bench.after(6)[0][:2] == ("stall", "cpu"), "it never ended a slice: each part of it counts"
 
 
-def test_what_it_says_in_a_slice_begins_the_time_anew(bench):
-    for _ in range(3):
-        bench.heard("cpu")
-        assert bench.after(15) == []
-
-
 def test_one_that_hangs_still_gets_a_slice_in_its_turn_and_no_more(bench):
     bench.after(22)
     bench.race = replace(bench.race, training=("gpu:0",))
@@ -266,10 +260,6 @@ COMPILED = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND)
 )
 def test_how_long_a_lane_may_say_nothing_depends_on_what_it_does_and_did(known, seconds):
     assert patience_s(replace(LANE, **known)) == seconds
-
-
-def test_getting_ready_may_take_ten_minutes():
-    assert PREPARING_S >= 600
 
 
 # ---------------------------------------------------------------- SIGKILL for lack of memory

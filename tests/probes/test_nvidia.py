@@ -248,15 +248,6 @@ class TestLostDevices:
         assert take(probe)[0].busy_pct == 87
         assert pynvml._nvmlLib_refcount == 1
 
-    def test_gpu_that_is_no_longer_listed(self, driver, probe, clock):
-        driver.play(TWO_GPUS.replace("count 2", "count 1"))
-        busy, idle = take(probe)
-        assert busy.busy_pct == 87
-        assert reasons(idle) == {"the driver no longer lists this GPU"}
-        driver.play(TWO_GPUS)
-        clock.pass_s(6)
-        assert take(probe)[1].busy_pct == 0
-
     def test_unknown_errors_in_a_row_open_the_library_anew_with_growing_pauses(self, driver, probe, clock):
         broken = TWO_GPUS + "".join(
             f"ret DeviceGet{function} 999 0\n"

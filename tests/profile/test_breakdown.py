@@ -8,15 +8,17 @@ from made_lanes import (
     calling,
     each_step,
     graph_lane,
+    mark,
     marker,
     one_call,
+    plane,
     processing,
     single,
+    space,
     trace,
     us,
     waiting,
 )  # fmt: skip
-from trace_writer import mark, plane, space
 
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing
@@ -354,6 +356,3 @@ class TestStages:
         assert tells("tf_data_private_threadpool/1", "Iterator::Root", names)
         assert tells("tf_Compute/1", "ExecutorState::Process", names)
         assert not tells("tf_data_private_threadpool/1", "map/Mul:Mul", names)
-
-    def test_without_python_in_the_pipeline_its_time_is_not_known_to_be_anything(self):
-        assert isinstance(self.profile([]).input.python_ns, Missing)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single, trace, us, waiting
-from trace_writer import mark
+from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, mark, marker, single, trace, us, waiting
 
 from tfmon.model.profile import GpuTime, Ops
 from tfmon.model.readings import Missing
@@ -152,13 +151,6 @@ def test_what_is_a_copy_from_or_to_the_host(name, details, way):
     one = device(gpu_lane(launching(50, 100), {"Stream #1": lambda _n, at: [mark(name, at + 200, 70, **stats)]}))
     found = {"h2d": one.h2d_ns, "d2h": one.d2h_ns, "kernel": one.kernels_ns}
     assert {kind: us(time_ns) for kind, time_ns in found.items() if time_ns} == {way: 70}
-
-
-def test_a_size_that_the_trace_does_not_tell_is_missing():
-    queue = {TO_DEVICE: lambda _n, at: [mark("MemcpyH2D", at + 100, 50)]}
-    one = device(gpu_lane(launching(50, 300), queue))
-    assert isinstance(one.h2d_bytes, Missing)
-    assert one.d2h_bytes == 0
 
 
 def test_what_a_gpu_did_before_the_capture_does_not_count():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from made_lanes import calling, each_step, gpu_lane, graph_lane, marker, processing, trace, waiting
-from trace_writer import mark
+from made_lanes import calling, each_step, gpu_lane, graph_lane, mark, marker, processing, trace, waiting
 
 from tfmon.profile.breakdown import profile_of
 from tfmon.reports.steps import WIDTH, to_json, to_text

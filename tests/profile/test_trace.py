@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trace_writer import Mark, mark, plane, space
+from made_lanes import Mark, mark, plane, space
 
 from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known

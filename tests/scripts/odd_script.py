@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import gc
-import itertools
 import os
 import signal
 import sys
@@ -207,11 +206,6 @@ def fit_dataset():
 
 
 @shape
-def fit_repeated():
-    return fitted(data().repeat(), steps_per_epoch=5)
-
-
-@shape
 def fit_validated():
     return fitted(*arrays(), validation_split=0.2, validation_freq=2, epochs=3)
 
@@ -228,11 +222,6 @@ def fit_generator():
 @shape
 def fit_several_steps_a_call():
     return fitted(data(), model=compiled(steps_per_execution=3))
-
-
-@shape
-def fit_eagerly():
-    return fitted(data(), model=compiled(run_eagerly=True))
 
 
 @shape
@@ -436,14 +425,6 @@ def strategy():
 
 
 @shape
-def slices():
-    loop, (x, y) = Loop(), arrays()
-    for at in range(0, ROWS, BATCH):
-        loop.step(x[at : at + BATCH], y[at : at + BATCH])
-    return loop.model
-
-
-@shape
 def by_hand():
     weights = tf.Variable(tf.ones((4, 1)))
     for x, y in data():
@@ -452,19 +433,6 @@ def by_hand():
             other = loss * 2
         weights.assign_sub(0.01 * tape.gradient(loss, weights) + 0.0 * tape.gradient(other, weights))
     return weights
-
-
-@shape
-def accumulated():
-    loop, total = Loop(), None
-    gradients = tf.function(loop.gradients)
-    for number, (x, y) in enumerate(itertools.islice(data().repeat(), 6)):
-        _, found = gradients(x, y)
-        total = found if total is None else [one + two for one, two in zip(total, found, strict=True)]
-        if number % 2:
-            loop.optimizer.apply(total, loop.model.trainable_variables)
-            total = None
-    return loop.model
 
 
 @shape

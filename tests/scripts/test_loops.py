@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S
+from support.processes import run_python
 
 pytestmark = [pytest.mark.tensorflow]
 
@@ -30,9 +28,7 @@ ALL = bool(os.environ.get("TFMON_LOOPS"))
 
 def lines_of(script: str, *words: object) -> list[list]:
     """Run a script in this folder, and return what it tells of each loop."""
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
-    command = [sys.executable, str(HERE / script), *map(str, words)]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False)
+    run = run_python(HERE / script, *words, PYTHONPATH=str(HERE.parents[1]))
     assert run.returncode == 0, run.stderr[-2_000:]
     return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]
 

@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S
+from support.processes import run_python
 
 from tfmon.recordings.player import play_all
 
@@ -32,15 +33,9 @@ slices of 0.2 s, however slow the machine is."""
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Run:
+def run(tmp_path) -> Run:
     """Run tfmon in an empty folder."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-    def start(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tfmon", *map(str, words)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False)
-
-    return start
+    return partial(run_python, "-m", "tfmon", folder=tmp_path, PYTHONPATH=str(ROOT))
 
 
 @pytest.fixture

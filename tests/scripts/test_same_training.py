@@ -22,7 +22,7 @@ from .test_unnoticed import masked
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 SCRIPT = Path(odd_script.__file__)
-CASES, SHAPES_OF_A_CASE = int(os.environ.get("TFMON_SAME", "6")), 8
+CASES, SHAPES_OF_A_CASE = int(os.environ.get("TFMON_SAME", "5")), 7
 SEED = os.environ.get("TFMON_SAME_SEED", "0")
 FLAGS = ("", "-X dev", "-W error::ResourceWarning", "-O", "-u", "-B", "-X importtime=0", "-m runpy")
 ENDS = ("", "exit-3", "exit-text", "exit-true", "raises", "interrupts", "aborts")
@@ -49,7 +49,7 @@ def drawn() -> list[tuple[str, str, str]]:
     return [
         (
             FLAGS[number % len(FLAGS)],
-            ",".join([*more("oddity", 5), ENDS[number % len(ENDS)]]),
+            ",".join([*more("oddity", 6), ENDS[number % len(ENDS)]]),
             ",".join(more("shape", SHAPES_OF_A_CASE)),
         )
         for number in range(CASES)
@@ -82,4 +82,5 @@ def test_training_is_the_same_as_without_tfmon(watch, tmp_path, flags, oddities,
         assert other == one
     assert race.lane.ended.exit_code == (alone.returncode if alone.returncode >= 0 else None)
     assert files(folders["watched"]) == files(folders["alone"])
-    assert race.lane.steps, "it was watched"
+    # A script that closes all descriptors after its first training may have reported no window by then.
+    assert race.lane.steps or "closes_descriptors" in oddities, "it was watched"

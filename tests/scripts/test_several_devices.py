@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S
+from support.processes import run_python
 
 from tfmon.model.lane_pipes import VARIABLE as PIPES
 from tfmon.model.lane_pipes import LanePipes, read_pipes
@@ -39,26 +38,11 @@ def test_a_script_is_told_its_devices(device, kind, devices):
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-def test_a_strategy_of_a_script_trains_on_the_logical_devices_of_its_lane_and_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def test_a_strategy_of_a_script_trains_on_the_logical_devices_of_its_lane_and_is_counted(tmp_path):
     (tmp_path / "train.py").write_text(TRAINS)
-    command = (
-        sys.executable,
-        "-m",
-        "tfmon",
-        "race",
-        "--lane",
-        "cpu",
-        "--lane",
-        "2xcpu",
-        "--json",
-        "--record",
-        "one.jsonl",
-    )
-    done = subprocess.run(
-        [*command, "--", sys.executable, "train.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False,
-    )  # fmt: skip
+    lanes = ("--lane", "cpu", "--lane", "2xcpu", "--json", "--record", "one.jsonl")
+    words = ("-m", "tfmon", "race", *lanes, "--", sys.executable, "train.py")
+    done = run_python(*words, folder=tmp_path, PYTHONPATH=str(ROOT))
     assert done.returncode == 0, done.stderr
     lanes = json.loads(done.stdout)["lanes"]
     assert [lane["device"] for lane in lanes] == ["cpu", "2xcpu"]

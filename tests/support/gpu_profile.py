@@ -7,8 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "profile"))
 
-from made_lanes import calling, each_step, gpu, marker, waiting
-from trace_writer import mark, plane, space
+from made_lanes import calling, each_step, gpu, mark, marker, plane, space, waiting
 
 from tfmon.model.profile import Profile
 from tfmon.profile.breakdown import profile_of

@@ -1,8 +1,23 @@
-"""What has become of a process."""
+"""Programs that run to their end, and what has become of a process."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import psutil
+
+from support.waiting import HANGS_S
+
+
+def run_python(*words: object, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python until it ends, with these variables besides those of this process; return what it printed."""
+    command, variables = [sys.executable, *map(str, words)], {**os.environ, **environment}
+    return subprocess.run(
+        command, cwd=folder, env=variables, capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
 
 
 def gone(process: int | psutil.Process) -> bool:

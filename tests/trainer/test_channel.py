@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
-from support.processes import gone
-from support.waiting import HANGS_S, PATIENCE_S, wait_for
+from support.processes import gone, run_python
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Finished
@@ -216,9 +216,7 @@ def test_the_end_of_the_group_takes_grandchildren_along(monitor):
 @pytest.mark.process
 def test_a_process_that_leads_no_group_ends_nobody():
     code = START + "channel.end_group()\nprint('still here')\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=False
-    )
+    done = run_python("-c", code)
     assert (done.stdout, done.returncode) == ("still here\n", 0)
 
 

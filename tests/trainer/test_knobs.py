@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.waiting import HANGS_S, PATIENCE_S
+from support.processes import run_python
+from support.waiting import PATIENCE_S
 
 from tfmon.catalog import read_scenario
 from tfmon.trainer import Scenario
@@ -126,15 +125,8 @@ def test_threads_limits_what_one_op_may_use() -> None:
         "runtime.choose_device('cpu', 3); tf.constant(1.0) + 1; "
         "print('threads', tf.config.threading.get_intra_op_parallelism_threads())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=FOLDER.parent,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_S,
-        check=True,
-    )
-    assert "threads 3" in done.stdout
+    done = run_python("-c", code, folder=FOLDER.parent)
+    assert "threads 3" in done.stdout, done.stderr
 
 
 # ---------------------------------------------------------------- variants and knobs of the scenarios

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.waiting import HANGS_S
+from support.processes import run_python
 
 from tfmon.catalog import built_in_folder, read_scenario
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
@@ -32,15 +29,7 @@ IN_PYTHON = {
 
 def ask(*words: str) -> Any:
     """Run the child with these arguments, and return what it says."""
-    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "CUDA_VISIBLE_DEVICES": "-1"}
-    done = subprocess.run(
-        [sys.executable, str(CHILD), *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_S,
-        check=False,
-    )
+    done = run_python(CHILD, *words, PYTHONPATH=str(FOLDER.parent), CUDA_VISIBLE_DEVICES="-1")
     assert done.returncode == 0, done.stderr[-2_000:]
     return json.loads(done.stdout)
 
