@@ -10,7 +10,7 @@ from support.events import SECOND, window
 from support.ui import Demo
 from support.verdicts import ended, lane, noisy, snapshot
 
-from tfmon.analysis.verdict import CONTENDED, FASTER, SAME, TOO_CLOSE, find_verdict
+from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
@@ -235,6 +235,10 @@ class TestConcurrent:
         demo.enter("gpu:0", "paused")
         demo.race(30, (70_000, 2_000))
         assert find_verdict(demo.session.snapshot()).ratio == pytest.approx(3.5, rel=0.05)
+
+    def test_equal_lanes_have_no_winner(self):
+        verdict = find_verdict(self.raced(20, (5_000, 5_000), 0.2).session.snapshot())
+        assert (verdict.winner, verdict.kind) == (None, NOT_YET)
 
     def test_steps_of_seconds_are_compared_over_longer_stretches(self):
         demo = Demo(mode=CONCURRENT).go()
