@@ -8,13 +8,14 @@ after it has settled; not its lanes. With several runs a figure is the median, w
 least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
 that report as those of small-dense do and train nothing, for a machine that is too busy to train.
 
-PARTS: two (with paused, help), keys, pages, eight. A key counts as echoed, and a page as open, when the terminal
-has been given the words that it changes.
+PARTS: two (with paused, help), keys, pages, eight, peers (htop, btop, nvitop). A key counts as echoed, and a page
+as open, when the terminal has been given the words that it changes.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import tempfile
 import time
@@ -167,9 +168,21 @@ def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Na
     figures.add("quit", place, "s", program.quit("q"))
 
 
+def measure_peers(figures: Figures, seconds: float) -> None:
+    """Measure other monitors, where they are installed."""
+    for name in ("htop", "btop", "nvitop"):
+        if shutil.which(name) is None:
+            print(f"  {name} is not installed")
+            continue
+        peer = Link(program=("-c", f"import os; os.execvp({name!r}, [{name!r}])"))
+        peer.run(3)
+        measure(figures, "peer", name, peer, seconds)
+        peer.quit("q")
+
+
 def main() -> None:
     """Measure and print."""
-    parts = "two,help,paused,keys,pages,eight"
+    parts = "two,help,paused,keys,pages,eight,peers"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
     wanted = set(options.only.split(","))
     if unknown := wanted - set(parts.split(",")):
@@ -183,6 +196,8 @@ def main() -> None:
                 program = start(folder, EIGHT, options.scripted)
                 measure(figures, "eight lanes", place, program, options.seconds)
                 program.quit("q")
+        if "peers" in wanted:
+            measure_peers(figures, options.seconds)
     figures.print()
 
 
