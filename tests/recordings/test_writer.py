@@ -22,12 +22,26 @@ from tfmon.recordings.reader import Recording, peek
 SECONDS = 420
 
 
+def hurry(patch: pytest.MonkeyPatch) -> None:
+    """Make blocks of half a minute, thinned to seconds after as long, and to ten seconds after three minutes."""
+    patch.setattr(writer, "BLOCK_S", 30.0)
+    patch.setattr(writer, "STAGES", ((30.0, 1.0), (180.0, 10.0)))
+    patch.setattr(writer, "JOINED_S", 183.0)
+
+
 @pytest.fixture
 def soon(monkeypatch):
-    """Blocks of half a minute, thinned to seconds after as long, and to ten seconds after three minutes."""
-    monkeypatch.setattr(writer, "BLOCK_S", 30.0)
-    monkeypatch.setattr(writer, "STAGES", ((30.0, 1.0), (180.0, 10.0)))
-    monkeypatch.setattr(writer, "JOINED_S", 183.0)
+    hurry(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Return a long recording that tests only read, what was known at its end, and after each second."""
+    path, known = tmp_path_factory.mktemp("long") / "race.jsonl.gz", {}
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        end = long_race.write(path, SECONDS, lambda _, one: known.update({round(one.host.at_ns): one}))
+    return path, end, known
 
 
 @pytest.fixture
@@ -40,8 +54,8 @@ def windows_of(path: Path) -> list[Window]:
         return [event for event in opened.events() if isinstance(event, Window)]
 
 
-def test_a_long_recording_ends_with_the_figures_of_the_race_to_the_digit(path):
-    end = long_race.write(path, SECONDS)
+def test_a_long_recording_ends_with_the_figures_of_the_race_to_the_digit(written, soon):
+    path, end, _ = written
     opened, again = play_all(path)
     assert replace(again, at_ns=end.at_ns, recording=None) == end
     assert (opened.torn, peek(path)[1]) == (False, opened.closed)
@@ -49,8 +63,8 @@ def test_a_long_recording_ends_with_the_figures_of_the_race_to_the_digit(path):
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_old_windows_are_added_up_to_seconds_and_then_to_more_and_their_sums_stay(path):
-    end = long_race.write(path, SECONDS)
+def test_old_windows_are_added_up_to_seconds_and_then_to_more_and_their_sums_stay(written, soon):
+    path, end, _ = written
     windows, every = windows_of(path), [one for one in long_race.events_of(SECONDS) if isinstance(one, Window)]
     times = Counter(one.at_ns // 30_000_000_000 for one in windows)
     assert times[2] <= 5, "of ten seconds, and where blocks meet"
@@ -68,9 +82,8 @@ def test_old_windows_are_added_up_to_seconds_and_then_to_more_and_their_sums_sta
     assert (lane.steady, lane.discarded) == (raced.steady, raced.discarded), "histograms, too"
 
 
-def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(path):
-    raced = {}
-    long_race.write(path, SECONDS, lambda _, known: raced.update({round(known.host.at_ns): known}))
+def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(written, soon):
+    path, _, raced = written
     with Recording(path) as opened:
         player = Player(opened)
         for second in (180, 390):  # the first is long ago
