@@ -95,15 +95,15 @@ def find_scenario(name: str) -> ScenarioInfo:
     raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{own}.py")
 
 
-def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
+def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:
     """Return the info of a user's own command; raises UsageError where its program is not there."""
-    if shutil.which(words[0]) is None:
+    if shutil.which(argv[0]) is None:
         hint = "name the program first, as in: tfmon race -- python train.py"
-        if words[0].endswith(".py"):
-            hint = f"a script needs its Python: tfmon race -- python {shlex.join(words)}"
-        raise UsageError(f"{words[0]} is not a program that can be run", hint)
-    script = next((word for word in words if word.endswith(".py")), words[0])
-    return ScenarioInfo(Path(script).name, Path(script), "command", title=shlex.join(words), command=words)
+        if argv[0].endswith(".py"):
+            hint = f"a script needs its Python: tfmon race -- python {shlex.join(argv)}"
+        raise UsageError(f"{argv[0]} is not a program that can be run", hint)
+    script = next((word for word in argv if word.endswith(".py")), argv[0])
+    return ScenarioInfo(Path(script).name, Path(script), "command", title=shlex.join(argv), command=argv)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -137,12 +137,12 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         and "Scenario" in (getattr(base, "attr", getattr(base, "id", "")) for base in node.bases)
     ]
     if len(classes) != 1:
-        found = ", ".join(node.name for node in classes) or "none"
+        result = ", ".join(node.name for node in classes) or "none"
         raise UsageError(
-            f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {found}",
+            f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {result}",
             f"tfmon new writes one with comments; to race a script as it is: tfmon race -- python {path.name}",
         )
-    told = _literals(classes[0], path)
+    values = _literals(classes[0], path)
     methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}
     doc = ast.get_docstring(tree) or ast.get_docstring(classes[0]) or ""
     title, _, rest = doc.partition("\n")
@@ -152,10 +152,12 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         origin=origin,
         title=title.strip() or path.name,
         doc=rest.strip(),
-        knobs=_knobs(told, methods, path),
-        contrast=told.get("contrast", ("prefetch=off", "prefetch=auto")),
-        examples=told.get("examples"),
-        claims=tuple(replace(one, source=one.source or told.get("source", "")) for one in told.get("claims", ())),
+        knobs=_knobs(values, methods, path),
+        contrast=values.get("contrast", ("prefetch=off", "prefetch=auto")),
+        examples=values.get("examples"),
+        claims=tuple(
+            replace(one, source=one.source or values.get("source", "")) for one in values.get("claims", ())
+        ),
     )
 
 
@@ -167,7 +169,7 @@ def _holds(question: Callable[[], bool]) -> bool:
 
 
 def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for statement in node.body:
         match statement:
             case (
@@ -184,15 +186,15 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
             case _:
                 continue
         try:
-            told[name] = _evaluate(value)
+            values[name] = _evaluate(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path.name}:{value.lineno}: `{name}` must be written out: {error}",
                 "tfmon reads a scenario without running it",
             ) from error
-        if name in _KINDS and not _KINDS[name][1](told[name]):
+        if name in _KINDS and not _KINDS[name][1](values[name]):
             raise UsageError(f"{path.name}:{value.lineno}: `{name}` must be {_KINDS[name][0]}")
-    return told
+    return values
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -236,26 +238,26 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
         raise ValueError(f"{ast.unparse(node)} is not a literal") from None
 
 
-def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
+def _knobs(values: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
     offered = [*STEP, *MACHINE]
     if "prepare" in methods:
         offered = [*PREPARE, *offered]
     if "data" in methods or "step" not in methods:
         offered = [*INPUT, *offered]
-    variants = told.get("variants", ())
+    variants = values.get("variants", ())
     if variants:
         # Variants that the contrast compares do the same work; others may do other work.
-        words = [word.strip() for side in told.get("contrast", ()) for word in side.split(",")]
-        same = tuple(word.removeprefix("variant=") for word in words if word.startswith("variant="))
+        sides = [word.strip() for side in values.get("contrast", ()) for word in side.split(",")]
+        same = tuple(word.removeprefix("variant=") for word in sides if word.startswith("variant="))
         offered.append(replace(VARIANT, default=variants[0], choices=variants, remedies=same))
     knobs: list[Knob] = []
-    for knob in (*offered, *told.get("knobs", ())):
-        if knob.name in told.get("without", ()):
+    for knob in (*offered, *values.get("knobs", ())):
+        if knob.name in values.get("without", ()):
             continue
         if not isinstance(knob.name, str) or any(knob.name == other.name for other in knobs):
             raise UsageError(f"{path.name}: each knob needs a name of its own; {knob.name!r} is none")
         try:
-            knobs.append(replace(knob, default=knob.check(told.get(knob.name, knob.default))))
+            knobs.append(replace(knob, default=knob.check(values.get(knob.name, knob.default))))
         except KnobError as error:
             raise UsageError(f"{path.name}: {error}") from error
         except TypeError as error:

@@ -297,6 +297,6 @@ def _watched_knob(
     if not isinstance(value, bool | str):
         low = None if low is None else min(low, value)
         high = None if high is None else max(high, value)
-    words = help or "A knob of this script."
-    offered = Knob(name, default=value, help=words, kind="live", choices=allowed, low=low, high=high)
+    help_text = help or "A knob of this script."
+    offered = Knob(name, default=value, help=help_text, kind="live", choices=allowed, low=low, high=high)
     return cast("Value", lane.offer(offered, lambda _value: None))

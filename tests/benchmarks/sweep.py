@@ -64,14 +64,14 @@ def main() -> None:
         while (elapsed_s := time.monotonic() - began_s) < options.seconds:
             time.sleep(1.0)
             before_s = time.thread_time()
-            table = sweep_table(sweep.found, table)
+            table = sweep_table(sweep.ranking, table)
             places = places_in(table.columns, 200)
             for row in table.rows:
                 entry_of(row, table.columns, places)
             table_s += time.thread_time() - before_s
             memory.append(process.memory_info().rss / MIB)
         spent_s = process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
-        known = sweep.found.state
+        known = sweep.ranking.state
         pairs = sum(len(one.pairs) for one in known.combinations)
         visits = sum(one.visits for one in known.combinations)
         size = file.path.stat().st_size / MIB

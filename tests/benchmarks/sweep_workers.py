@@ -94,7 +94,7 @@ def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[f
             took_s = time.monotonic() - began_s
         finally:
             program.close()
-    found = program.sweep.found
+    found = program.sweep.ranking
     assert found.settled == len(found.rows) and not found.state.lost, found.state
     visits = sum(row.combination.visits for row in found.rows)
     print(f"{len(workers)} workers: {took_s:.1f} s for {visits} visits")

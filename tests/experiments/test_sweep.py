@@ -19,7 +19,7 @@ def swept(state, *stations, write=lambda event: None):
     sweep = Sweep(state, stations or [SimulatedStation()], write)
     sweep.start()
     assert ended(sweep)
-    return sweep.found
+    return sweep.ranking
 
 
 def settings_of(row):
@@ -68,7 +68,7 @@ def test_a_visit_that_is_interrupted_keeps_the_figures_of_what_it_measured():
     wait_for(lambda: sum(isinstance(one, PairMeasured) for one in known) > 2, what="some pairs")
     sweep.stop()
     assert ended(sweep)
-    (measured,) = [row.combination for row in sweep.found.rows if row.combination.pairs]
+    (measured,) = [row.combination for row in sweep.ranking.rows if row.combination.pairs]
     assert (measured.figures.place, measured.figures.examples_per_s > 0) == ("cpu", True)
 
 
@@ -196,15 +196,15 @@ def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():
     wait_for(lambda: sum(isinstance(event, PairMeasured) for event in events) > 40, what="40 pairs")
     sweep.stop("interrupted by SIGINT")
     assert ended(sweep)
-    assert sweep.found.state.ended == "interrupted by SIGINT"
+    assert sweep.ranking.state.ended == "interrupted by SIGINT"
     for event in events:
         state = after(state, event)
-    assert state.combinations == sweep.found.state.combinations
+    assert state.combinations == sweep.ranking.state.combinations
     before = [one.pairs for one in state.combinations]
     station = SimulatedStation()
     found = swept(state, station)
     assert all(one.pairs[: len(was)] == was for one, was in zip(found.state.combinations, before, strict=True))
-    settled = [row for row in sweep.found.rows if row.outcome in (MEASURED, BASELINE)]
+    settled = [row for row in sweep.ranking.rows if row.outcome in (MEASURED, BASELINE)]
     assert all(row.combination.settings not in station.visited for row in settled)
     assert found.best("cpu").outcome == MEASURED
 

@@ -208,7 +208,7 @@ def test_a_sweep_ends_with_the_reason(deadly):
     sweep, reason = Sweep(planned(), [SimulatedStation()], print), deadly("tfmon-sweep")
     sweep.start()
     wait_for(lambda: sweep.join(LOOK_S), what="the sweep has ended")
-    assert sweep.found.state.over and sweep.found.state.ended.startswith(reason)
+    assert sweep.ranking.state.over and sweep.ranking.state.ended.startswith(reason)
 
 
 def test_a_recording_ends_with_the_reason_as_on_a_full_disk(deadly, tmp_path):

@@ -26,7 +26,7 @@ def measured(tmp_path):
     sweep.start()
     assert sweep.join(PATIENCE_S)
     file.close()
-    return file.path, sweep.found.state
+    return file.path, sweep.ranking.state
 
 
 def test_runs_lists_sweeps_with_their_answers(measured, tmp_path, monkeypatch):
@@ -48,7 +48,7 @@ def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
     sweep.start()
     assert sweep.join(PATIENCE_S)
     file.close()
-    found, again = sweep.found, sweeps.read(file.path)
+    found, again = sweep.ranking, sweeps.read(file.path)
     assert again.combinations == found.state.combinations and again.plan == state.plan
     assert sum(len(one.pairs) for one in again.combinations) > 100
     killed = sweeps.create(tmp_path / "killed.sweep", state)
@@ -103,12 +103,12 @@ def test_a_disk_that_is_full_ends_no_sweep_and_all_is_written_when_it_has_room_a
     os.dup2(full, file._descriptor)
     sweep = Sweep(state, [SimulatedStation()], file.write)
     sweep.start()
-    assert sweep.join(PATIENCE_S) and sweep.found.settled == 2
+    assert sweep.join(PATIENCE_S) and sweep.ranking.settled == 2
     assert "night.sweep cannot be written: No space left" in file.failure
     assert sweeps.read(file.path).combinations == state.combinations
     os.dup2(room, file._descriptor)
     file.close()
-    assert file.failure == "" and sweeps.read(file.path).combinations == sweep.found.state.combinations
+    assert file.failure == "" and sweeps.read(file.path).combinations == sweep.ranking.state.combinations
     os.close(room)
     os.close(full)
 

@@ -87,18 +87,18 @@ RETRACING_CODE = (
 
 def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advice, ...]:
     """Return the remedies for a kind of bottleneck that are not in effect, the likeliest first."""
-    found = []
+    result = []
     for one in _proposals(kind, lane, knobs):
-        if lane.settings.get(one.knob) != one.value and one not in found:
-            found.append(one)
+        if lane.settings.get(one.knob) != one.value and one not in result:
+            result.append(one)
     first, size, trained = [], lane.settings.get("batch_size"), lane.steady
     if isinstance(size, int) and size < SMALL_BATCH:
         first.append("batch_size")
     if lane.data_examples is not None and trained.examples:
         epoch_ns = lane.data_examples / trained.examples * trained.span_ns
         first += ["cache"] if epoch_ns < 1e9 * SHORT_EPOCH_S else []
-    found.sort(key=lambda one: first.index(one.knob) if one.knob in first else len(first))
-    return tuple(found)
+    result.sort(key=lambda one: first.index(one.knob) if one.knob in first else len(first))
+    return tuple(result)
 
 
 def code_for(advice: Advice) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
-from tfmon.model.gpu_others import holders, told
+from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.hosts import own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import BottleneckKind
@@ -277,7 +277,7 @@ def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str
         lines.append(f"{others.text}: what may help is best tried when they are gone")
     held = [] if gpu.foreign_pids else holders(gpu, own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host))
     if held:
-        most = f", {'the most ' if len(held) > 1 else ''}by {told(held[0].name)}" if held[0].name else ""
+        most = f", {'the most ' if len(held) > 1 else ''}by {process_text(held[0].name)}" if held[0].name else ""
         used = units.memory(sum(one.used_bytes for one in held))
         whose = "this GPU's memory" if lane.spec.devices == 1 else f"the memory of {which}"
         lines.append(f"others hold {used} of {whose}{most}")

@@ -233,7 +233,7 @@ def _lead(place: CurvePoint) -> bool:
 
 def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[Crossing, ...]:
     """Return every change of the lead between certain places."""
-    found = []
+    result = []
     known = [place for place in places if place.ratio is not None]
     sure = [at for at, place in enumerate(known) if place.sure]
     for left, right in itertools.pairwise(sure):
@@ -242,8 +242,8 @@ def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[C
         stretch = known[left : right + 1]
         low, about, high = _where(stretch)
         ahead, behind = (first, second) if _lead(known[right]) else (second, first)
-        found.append(Crossing(about, low, high, ahead, behind))
-    return tuple(found)
+        result.append(Crossing(about, low, high, ahead, behind))
+    return tuple(result)
 
 
 def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:

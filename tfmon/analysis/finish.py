@@ -56,11 +56,11 @@ def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
 
 def time_to_finish(snapshot: Snapshot, *, brief: bool = False) -> str:
     """Return which lane of a script's race did the same work sooner, or why none did; empty before its end."""
-    told = _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
+    text = _times(snapshot.lanes, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     changed |= {one.experiment.lane for one in snapshot.periods if isinstance(one.experiment, TuneState)}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
-    return f"{told}; settings of {ids} changed on the way" if told and ids else told
+    return f"{text}; settings of {ids} changed on the way" if text and ids else text
 
 
 def loss_warnings(snapshot: Snapshot) -> tuple[str, ...]:
@@ -100,34 +100,34 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     work = work or f"{units.count(max(amounts))} {noun}"
     first, *_, last = sorted(lanes, key=lambda lane: lane.trained_ns)
     sooner = units.ratio(last.trained_ns / max(1, first.trained_ns))
-    told = f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
+    text = f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
     if brief:
-        return told
+        return text
     times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
     losses = [(lane.title, lane.losses.last) for lane in lanes if lane.losses.last is not None]
     ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
-    return f"{told} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
+    return f"{text} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
 
 
 def _differences(lanes: Sequence[LaneState]) -> list[str]:
     """Return a warning for each two lanes whose losses differ by more than they scatter."""
-    found = []
+    result = []
     finite = {lane.title: math.isfinite(lane.losses.last) for lane in lanes if lane.losses.last is not None}
     if len({*finite.values()}) > 1:
         lost = " and ".join(title for title, one in finite.items() if not one)
         sound = " and ".join(title for title, one in finite.items() if one)
-        found.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
+        result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for one, other in combinations(lanes, 2):
         if one.in_effect.get("batch_size") != other.in_effect.get("batch_size"):
             continue  # a step of theirs has other examples
         scatter = max(loss_scatter(one), loss_scatter(other))
         apart = loss_difference(one, other)
         if apart is not None and apart > TOO_FAR * scatter:
-            found.append(
+            result.append(
                 f"losses of {one.title} and {other.title} at the same step differ by {units.loss(apart)}, "
                 f"and within a lane they scatter by {units.loss(scatter)}: one may train something else"
             )
-    return found
+    return result
 
 
 def loss_scatter(lane: LaneState) -> float:

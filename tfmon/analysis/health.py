@@ -94,8 +94,8 @@ def waits_of(lane: LaneState) -> Waits | None:
 
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
     """Return the concerns of a lane, the worst first, then facts that are no fault."""
-    found = {one.id: one for one in _find(snapshot, lane)}
-    return tuple(found[one] for one in get_args(ConcernId) if one in found)
+    result = {one.id: one for one in _find(snapshot, lane)}
+    return tuple(result[one] for one in get_args(ConcernId) if one in result)
 
 
 def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
@@ -164,10 +164,10 @@ def _place(lane: LaneState) -> str:
         return ""  # it has trained since
     frames: list[tuple[str, str, str]] = []
     for line in lane.stack.lines[1:]:
-        found = _FRAME.match(line)
-        if found is None:
+        result = _FRAME.match(line)
+        if result is None:
             break
-        frames.append((found[1], found[2], found[3]))
+        frames.append((result[1], result[2], result[3]))
     own = next((one for one in frames if not _LIBRARY.search(one[0])), None)
     modules = [path.rpartition("/")[2].removesuffix(".py") for path, _, _ in frames]
     waits = next((_WAITS_FOR[one] for one in modules if one in _WAITS_FOR), "")
@@ -271,21 +271,21 @@ def trained_text(snapshot: Snapshot, lane: LaneState) -> str:
 
     Of one that failed it is the error, and what was wrong before.
     """
-    found = concerns(snapshot, lane)
+    result = concerns(snapshot, lane)
     if lane.trouble is not None:
-        before = [one.text for one in found if one.id != "stands_still" and one.is_fault]
+        before = [one.text for one in result if one.id != "stands_still" and one.is_fault]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
     speed, done = (
         lane.steady.examples_per_s,
         f"{units.count(lane.steps)} steps, {units.count(lane.examples)} examples",
     )
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
-    told = [one.text for one in found]
-    if not any(one.is_fault for one in found) and lane.speed.scales[0].number > LEAST_BLOCKS:
+    parts = [one.text for one in result]
+    if not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:
         since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns
         steady = f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"
-        told.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")
-        told += [done] if lane.over else []
+        parts.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")
+        parts += [done] if lane.over else []
     else:
-        told.append(", ".join(filter(None, (done, rate))))
-    return f"{lane.title}: {'; '.join(told)}"
+        parts.append(", ".join(filter(None, (done, rate))))
+    return f"{lane.title}: {'; '.join(parts)}"

@@ -71,16 +71,16 @@ class HistoryRow:
         """Return the row as text, a cell for each of the `HEADS`; the verdict by the ids of the lanes."""
         speeds = [units.rate(speed) if speed is not None else "–" for speed in (self.before, self.after)]
         ratio, winner = (self.verdict.interval, self.verdict.winner) if self.verdict else (None, None)
-        told = "–" if self.verdict and len(snapshot.lanes) > 1 else ""
+        effect = "–" if self.verdict and len(snapshot.lanes) > 1 else ""
         if self.verdict and ratio:
-            told = ahead(snapshot.lane(winner).spec.id if winner else self.verdict.kind, ratio)
+            effect = ahead(snapshot.lane(winner).spec.id if winner else self.verdict.kind, ratio)
         return (
             units.clock(self.at_s),
             f"{self.lane} {self.what}".strip(),
             " → ".join(speeds) if self.lane or self.before is not None else "",
             self.effect_text if self.lane else "",
             str(ratio.pairs) if ratio else "",
-            told,
+            effect,
         )
 
 
@@ -89,13 +89,13 @@ def measure(
 ) -> tuple[MeasuredPeriod, ...]:
     """Return the outcome of each period, the present one last; those known in `before` are taken from it."""
     known = {id(one.period): one for one in before if one.period is not None}
-    found = []
+    result = []
     for period in snapshot.periods:
         if id(period) not in known:
             then = replace(snapshot, at_ns=period.until_ns, lanes=period.lanes, race=period.race)
             known[id(period)] = MeasuredPeriod(period, find_verdict(then), _centers(period.lanes, period.race))
-        found.append(known[id(period)])
-    return (*found, MeasuredPeriod(None, verdict, _centers(snapshot.lanes, snapshot.race) if found else {}))
+        result.append(known[id(period)])
+    return (*result, MeasuredPeriod(None, verdict, _centers(snapshot.lanes, snapshot.race) if result else {}))
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
@@ -180,8 +180,8 @@ def change_news(snapshot: Snapshot, rows: Sequence[HistoryRow]) -> str:
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
     rows = [row for row in rows if not row.what.startswith("became ")]
     last = rows[len(rows) - count :]
-    told = [(row, row.what if place == 0 or row.what != last[0].what else "") for place, row in enumerate(last)]
-    return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in told)
+    news = [(row, row.what if place == 0 or row.what != last[0].what else "") for place, row in enumerate(last)]
+    return "; ".join(f"{f'{row.lane} {what}'.strip()}: {row.effect_text}" for row, what in news)
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import trimmed
-from tfmon.model.gpu_others import Taken, free_bytes, strangers, told
+from tfmon.model.gpu_others import Taken, free_bytes, process_text, strangers
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.readings import NO_STOLEN, GpuSample, Missing, ProcessName, Reading, SliceLoad, known
@@ -55,7 +55,7 @@ class GpuOthers:
             if self.of_slices
             else f"{100 * self.time_share:.0f} % of the time"
         )
-        named = f" ({'' if self.processes == 1 else 'the most: '}{told(self.first)})" if self.first else ""
+        named = f" ({'' if self.processes == 1 else 'the most: '}{process_text(self.first)})" if self.first else ""
         return f"{who} took {self.share_pct:.0f} % of {self.place} during {when}{named}"
 
     @property
@@ -69,10 +69,10 @@ def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
 
     Of several GPUs it is that with `index`, or else the one of which they took the most: its lane waits for it.
     """
-    found = [
+    result = [
         _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
     ]
-    return max(found, key=lambda one: one.time_share * one.share_pct, default=None)
+    return max(result, key=lambda one: one.time_share * one.share_pct, default=None)
 
 
 def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers:
@@ -96,13 +96,13 @@ def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers
 
 def others_notes(snapshot: Snapshot) -> list[str]:
     """Return a line for each GPU of the lanes that others used, too; that of the lane that lost the most."""
-    found: dict[str, GpuOthers] = {}
+    result: dict[str, GpuOthers] = {}
     for lane in snapshot.lanes:
         one = gpu_others(lane)
         if one is not None and one.shown:
-            before = found.get(one.place)
-            found[one.place] = one if before is None or one.time_share > before.time_share else before
-    return [f"{one.text}; the figures include that" for one in found.values()]
+            before = result.get(one.place)
+            result[one.place] = one if before is None or one.time_share > before.time_share else before
+    return [f"{one.text}; the figures include that" for one in result.values()]
 
 
 def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> list[Taken]:
@@ -111,8 +111,8 @@ def _slices(lane: LaneState, readings: Sequence[Taken], *, any_counts: bool) -> 
         known = (one for one in lane.slices if one.at_ns > readings[0].since_ns)
         return [Taken(one.at_ns - one.span_ns, one.at_ns, 0.0) for one in known]
     ends = [one.until_ns for one in readings]
-    found = (_during(one.at_ns - one.span_ns, one.at_ns, readings, ends) for one in lane.slices)
-    return [one for one in found if one is not None]
+    result = (_during(one.at_ns - one.span_ns, one.at_ns, readings, ends) for one in lane.slices)
+    return [one for one in result if one is not None]
 
 
 def _during(since_ns: int, until_ns: int, readings: Sequence[Taken], ends: Sequence[int]) -> Taken | None:
@@ -220,17 +220,17 @@ class Contention:
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
         """Return one line, or "" while others take too little to be mentioned."""
-        told = []
+        notes = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
-            told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
+            notes.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
         if not isinstance(self.stolen_share, Missing) and self.stolen_share > TOLD:
             which = "this virtual machine loses" if own else "the virtual machines lose"
             lost = f"{which} {100 * self.stolen_share:.0f} % of a core to others"
-            told.append(f"{lost}; the figures include that")
-        if told and self.cpu_ratio is not None:
-            told.append(f"counting only CPU time: {units.ratio(self.cpu_ratio)}")
+            notes.append(f"{lost}; the figures include that")
+        if notes and self.cpu_ratio is not None:
+            notes.append(f"counting only CPU time: {units.ratio(self.cpu_ratio)}")
         busy = f"{'the machine is' if own else 'the machines are'} too busy for a quick answer: "
-        return (busy if told and undecided else "") + "; ".join(told)
+        return (busy if notes and undecided else "") + "; ".join(notes)
 
 
 def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
@@ -262,8 +262,8 @@ def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> floa
         }
         for one in loads
     ]
-    found = trimmed([costs[1][number] - cost for number, cost in costs[0].items() if number in costs[1]])
-    return None if found is None else math.exp(found.value)
+    result = trimmed([costs[1][number] - cost for number, cost in costs[0].items() if number in costs[1]])
+    return None if result is None else math.exp(result.value)
 
 
 def _bound_by_cpu(loads: Sequence[SliceLoad]) -> bool:

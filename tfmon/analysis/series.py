@@ -172,11 +172,11 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
     )
 
 
-def _scale(found: Sequence[Estimate]) -> tuple[float, float] | None:
+def _scale(estimates: Sequence[Estimate]) -> tuple[float, float] | None:
     """Return the logs of the lowest and the highest value of the scale; None while nothing is measured."""
-    if not found:
+    if not estimates:
         return None
-    low, high = min(one.low for one in found), max(one.high for one in found)
+    low, high = min(one.low for one in estimates), max(one.high for one in estimates)
     middle = math.log(low) / 2 + math.log(high) / 2
     half = max(math.log(high) - middle, math.log(1.2))
     return middle - half, middle + half
@@ -233,12 +233,12 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
 
 def _ticks(values: Sequence[KnobValue], columns: int) -> str:
     """Write the values below the axis; every other one, and so on, where they do not all have room."""
-    words = [show(value) for value in values]
+    labels = [show(value) for value in values]
     every = 1
-    while every < len(words) and columns / len(words) * every < max(map(len, words)) + 1:
+    while every < len(labels) and columns / len(labels) * every < max(map(len, labels)) + 1:
         every += 1
     line = [" "] * columns
-    for at in range(0, len(words), every):
-        start = max(0, min(columns - len(words[at]), _column(at, len(words), columns) - len(words[at]) // 2))
-        line[start : start + len(words[at])] = words[at]
+    for at in range(0, len(labels), every):
+        start = max(0, min(columns - len(labels[at]), _column(at, len(labels), columns) - len(labels[at]) // 2))
+        line[start : start + len(labels[at])] = labels[at]
     return "".join(line).rstrip()

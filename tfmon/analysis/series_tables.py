@@ -19,7 +19,7 @@ from tfmon.analysis.series import (
     SeriesTable,
     settings_text,
 )
-from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found, SweepRow
+from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Ranking, SweepRow
 from tfmon.analysis.tuning import (
     ALL_TRIED,
     change_text,
@@ -38,15 +38,15 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS, counted
 
 
-def answer(found: Found) -> list[str]:
+def answer(ranking: Ranking) -> list[str]:
     """Say which combination is the best, on each kind of device."""
     lines = []
-    several, so_far = len(found.state.plan.kinds) > 1, "" if found.over else " so far"
-    for kind in found.state.plan.kinds:
-        where, best = f" on {kind}" if several else "", found.best(kind)
-        others = [row for row in found.rows if row.combination.kind == kind and row.outcome != BASELINE]
+    several, so_far = len(ranking.state.plan.kinds) > 1, "" if ranking.over else " so far"
+    for kind in ranking.state.plan.kinds:
+        where, best = f" on {kind}" if several else "", ranking.best(kind)
+        others = [row for row in ranking.rows if row.combination.kind == kind and row.outcome != BASELINE]
         if best is None or best.ratio is None or not any(row.ratio for row in others):
-            lines.append(f"no combination has a ratio{where}" + ("" if found.over else " yet"))
+            lines.append(f"no combination has a ratio{where}" + ("" if ranking.over else " yet"))
             continue
         name = settings_text(best.combination.settings)
         if best.ratio.high < 1:
@@ -58,42 +58,42 @@ def answer(found: Found) -> list[str]:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
             line = f"best{so_far}{where}: {name}, {factor} the baseline's throughput ({interval})"
             if best.ratio.low <= 1:
-                known = "found" if found.over else "known yet"
+                known = "found" if ranking.over else "known yet"
                 line = f"no best {known}{where}: the nearest is {name}, {factor} ({interval})"
-        rivals = found.rivals(best) if best.ratio.low > 1 or best.outcome == BASELINE else ()
+        rivals = ranking.rivals(best) if best.ratio.low > 1 or best.outcome == BASELINE else ()
         if len(rivals) == 1:
             line += f"; {settings_text(rivals[0].combination.settings)} is within its error"
         elif rivals:
             line += f"; {len(rivals)} others are within its error"
-        without = [row for row in found.rows if row.ratio is None and row.outcome != REFUSED]
-        if found.over and (unknown := sum(row.combination.kind == kind for row in without)):
+        without = [row for row in ranking.rows if row.ratio is None and row.outcome != REFUSED]
+        if ranking.over and (unknown := sum(row.combination.kind == kind for row in without)):
             line += f"; {unknown} without a ratio may be better"
         if best.learns:
             line += f"; it {learns_text(best)}"
         lines.append(line)
-    for one in scaling_of(found):
+    for one in scaling_of(ranking):
         _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
         lines.append(one.text(f"95 % CI {interval}"))
     return lines
 
 
-def scaling_of(found: Found) -> list[Scaling]:
+def scaling_of(ranking: Ranking) -> list[Scaling]:
     """Return how throughput grows with the devices; empty where that is not swept, or something else is, too."""
-    over = found.state.plan.over
+    over = ranking.state.plan.over
     name = counted(over)
     if not name or len(over) > 1:
         return []
     fewest = min(map(int, over[name]))
     return [
         Scaling("", int(row.combination.settings[name]), fewest, KINDS[name], row.ratio)
-        for row in found.rows
+        for row in ranking.rows
         if row.ratio is not None and row.outcome != BASELINE
     ]
 
 
-def troubles(found: Found) -> list[str]:
+def troubles(ranking: Ranking) -> list[str]:
     """Say which places were lost, and why the sweep ended early."""
-    state = found.state
+    state = ranking.state
     lost = [f"{place} is not used any more: {why}" for place, why in state.lost.items()]
     return [*lost, f"ended early: {state.ended}"] if state.ended else lost
 
@@ -103,10 +103,10 @@ def learns_text(row: SweepRow) -> str:
     return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
 
 
-def progress_text(found: Found) -> str:
+def progress_text(ranking: Ranking) -> str:
     """Say how far a sweep is: "12 of 48 settled, about 20 min left"."""
-    left = f", about {units.about(found.left_s)} left" if found.left_s and not found.over else ""
-    return f"{found.settled} of {len(found.rows)} settled{left}"
+    left = f", about {units.about(ranking.left_s)} left" if ranking.left_s and not ranking.over else ""
+    return f"{ranking.settled} of {len(ranking.rows)} settled{left}"
 
 
 _MEASURED = (
@@ -124,24 +124,24 @@ IDS = "ABCDEFGH"
 """What lines of a curve are called; more are in the table."""
 
 
-def sweep_table(found: Found, before: SeriesTable | None = None) -> SeriesTable:
+def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTable:
     """Return the table of a sweep, the best combination first; `before` spares the rows of those without news."""
-    plan, several = found.state.plan, len(found.state.plan.kinds) > 1
+    plan, several = ranking.state.plan, len(ranking.state.plan.kinds) > 1
     knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
     known = {row.id: row for row in before.rows} if before is not None else {}
-    bests = {id(found.best(kind)) for kind in plan.kinds}
+    bests = {id(ranking.best(kind)) for kind in plan.kinds}
     rows = []
-    for one in found.ranked:
+    for one in ranking.ranked:
         best, row = id(one) in bests and one.outcome != BASELINE, known.get(one.number)
         same = row is not None and row.source is one and (row.level == "best") is best
         rows.append(row if row is not None and same else _row_of(one, several=several, best=best))
     return SeriesTable(
         columns=(*knobs, *kind, *_MEASURED),
         rows=tuple(rows),
-        curves=curves_of(found),
-        answer=tuple(answer(found)),
-        troubles=tuple(troubles(found)),
+        curves=curves_of(ranking),
+        answer=tuple(answer(ranking)),
+        troubles=tuple(troubles(ranking)),
     )
 
 
@@ -218,9 +218,9 @@ def _about(row: SweepRow) -> str:
     return " · ".join(said)
 
 
-def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
+def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
     """Return a line of the ratio over each number knob, by device and the other settings, the best one first."""
-    plan, curves = found.state.plan, []
+    plan, curves = ranking.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
         values = [
             value for value in plan.over[knob] if isinstance(value, int | float) and not isinstance(value, bool)
@@ -228,7 +228,7 @@ def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
         if len(values) < 2:
             continue
         ratios: dict[str, dict[KnobValue, Estimate]] = {}
-        for row in found.ranked:
+        for row in ranking.ranked:
             settings = row.combination.settings
             if row.combination.kind == kind and row.ratio is not None and settings[knob] in values:
                 others = settings_text({name: value for name, value in settings.items() if name != knob})
@@ -247,9 +247,9 @@ def curves_of(found: Found) -> tuple[SeriesCurve, ...]:
 # ---------------- crossover and tuning, which measure on the lanes of a race
 
 
-def crossover_table(found: Analysis) -> SeriesTable | None:
+def crossover_table(analysis: Analysis) -> SeriesTable | None:
     """Return the table of the last crossover: a row for each value of the knob. None where there was none."""
-    snapshot, curve, state = found.snapshot, found.curve, found.snapshot.experiment
+    snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
     if curve is None or not isinstance(state, CrossoverState):
         return None
     lanes = [snapshot.lane(name) for name in state.lanes]
@@ -283,9 +283,9 @@ def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
     return SeriesRow(place.value, ((show(place.value), float(place.value)), *speeds, ahead), outcome=level)
 
 
-def tuning_table(found: Analysis) -> SeriesTable | None:
+def tuning_table(analysis: Analysis) -> SeriesTable | None:
     """Return the table of the tuning of a race: a row for each change. None where nothing was tuned."""
-    snapshot, state, best = found.snapshot, found.snapshot.tuned, found.tuning
+    snapshot, state, best = analysis.snapshot, analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
     lanes = {lane.spec.name: lane for lane in snapshot.lanes}
@@ -296,19 +296,19 @@ def tuning_table(found: Analysis) -> SeriesTable | None:
     return SeriesTable(
         columns=heads,
         rows=rows,
-        answer=(found.tuned,) if rows or state.over else (),
-        notes=tuple(filter(None, (_progress(found, state),))),
+        answer=(analysis.tuned,) if rows or state.over else (),
+        notes=tuple(filter(None, (_progress(analysis, state),))),
         code=best.code,
     )
 
 
-def _progress(found: Analysis, state: TuneState) -> str:
+def _progress(analysis: Analysis, state: TuneState) -> str:
     """Return how far a tuning is, or why it ended."""
     if not state.over:
-        return news(found.snapshot)
+        return news(analysis.snapshot)
     if state.ended:
         return f"ended early: {state.ended}"
-    if not state.attempts and found.lane(state.lane).bottleneck is None:
+    if not state.attempts and analysis.lane(state.lane).bottleneck is None:
         return "too little was measured to know what limits the lane"
     return ALL_TRIED.format(" else" if state.attempts else "") if state.everything else ""
 

@@ -15,7 +15,7 @@ from tfmon import units
 from tfmon.analysis.intervals import Looks, trimmed_in_time
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import ALWAYS_VALID, Estimate
-from tfmon.model.speed import Block, Level
+from tfmon.model.speed import Level, StepBlock
 
 NEAR_NS = 3_000_000_000
 """What a lane did within this time of a change came with it."""
@@ -103,7 +103,7 @@ def slowdown_of(lane: LaneState) -> SpeedChange | None:
     return change if change.ratio.value >= LEAST_RATIO else None
 
 
-def _pace_ns(blocks: Sequence[Block]) -> float:
+def _pace_ns(blocks: Sequence[StepBlock]) -> float:
     """Return the mean time of a step."""
     return sum(one.span_ns for one in blocks) / sum(one.steps for one in blocks)
 
@@ -118,7 +118,7 @@ def _change(lane: LaneState, before: Level, after: Level, began: Level) -> Speed
     return SpeedChange(began.since_ns, began.step, ratio, cause, beside, read)
 
 
-def _difference(before: Sequence[Block], after: Sequence[Block], which: int) -> tuple[float, float]:
+def _difference(before: Sequence[StepBlock], after: Sequence[StepBlock], which: int) -> tuple[float, float]:
     """Return how much larger the logarithm of the mean (0) or median (1) step time is, and half its interval."""
     first, second = (trimmed_in_time([one.logs[which] for one in blocks], few=True) for blocks in (before, after))
     if first is None or second is None:
@@ -126,18 +126,18 @@ def _difference(before: Sequence[Block], after: Sequence[Block], which: int) -> 
     return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
 
 
-def _mean(blocks: Sequence[Block], name: str) -> float | None:
+def _mean(blocks: Sequence[StepBlock], name: str) -> float | None:
     values = [one.readings[name] for one in blocks if name in one.readings]
     return fmean(values) if values else None
 
 
-def _per_step_ns(blocks: Sequence[Block], name: str) -> float | None:
+def _per_step_ns(blocks: Sequence[StepBlock], name: str) -> float | None:
     """Return a share of the time, by its name in percent, as a time for each step."""
     share = _mean(blocks, name)
     return None if share is None else share / 100 * _pace_ns(blocks)
 
 
-def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> str:
+def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock]) -> str:
     """Return what the time is that steps take more, or less: input, the step's own computing, or a wait."""
     more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
     if abs(log) < math.log(LEAST_RATIO):
@@ -155,7 +155,7 @@ def _cause(lane: LaneState, before: Sequence[Block], after: Sequence[Block]) -> 
     return "cores" if (waits[1] - waits[0] + stolen[1] - stolen[0]) / more_ns >= MOST_OF else "waits"
 
 
-def _beside(lane: LaneState, before: Sequence[Block], after: Sequence[Block], at_ns: int) -> Iterator[str]:
+def _beside(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock], at_ns: int) -> Iterator[str]:
     """Yield what came with a change: what the lane did just then, and what is different on its machine since."""
     near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
     yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))

@@ -178,8 +178,8 @@ def ratio(
     apart: bool = False,
 ) -> Estimate | None:
     """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
-    found = compare(first, second, prior, apart=apart)
-    return None if found is None else found.estimate(looks)
+    result = compare(first, second, prior, apart=apart)
+    return None if result is None else result.estimate(looks)
 
 
 def gain(
@@ -198,8 +198,8 @@ def gain(
     if one_process:
         center = trimmed(logs)
         return None if center is None else _exponential(center.estimate(looks))
-    found = _compare(logs, (), [(new.process, old.process) for old, new in trained])
-    return None if found is None else found.estimate(looks)
+    result = _compare(logs, (), [(new.process, old.process) for old, new in trained])
+    return None if result is None else result.estimate(looks)
 
 
 def speed(lane: LogSpeeds) -> Estimate | None:

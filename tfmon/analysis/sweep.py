@@ -78,7 +78,7 @@ class SweepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Ranking:
     """What a sweep came to so far."""
 
     state: SweepState
@@ -130,11 +130,11 @@ def judge(
     if combination.baseline:
         return SweepRow(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
     pairs = combination.pairs
-    found = compare_pairs(
+    result = compare_pairs(
         [pair.log for pair in pairs], [pair.leads for pair in pairs], [pair.visit for pair in pairs], prior
     )
-    logs = found.estimate(Looks(ALWAYS_VALID, choices=choices)) if found is not None else None
-    learnt = found.between.learnt if found is not None and found.between is not None else None
+    logs = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
+    learnt = result.between.learnt if result is not None and result.between is not None else None
     row = SweepRow(combination, OPEN, logs, learnt, learns=learns)
     return replace(row, outcome=_outcome(row, plan, floor))
 
@@ -157,7 +157,7 @@ def choices_of(combinations: Iterable[Combination], kind: str) -> int:
     return max(1, sum(one.kind == kind and not one.baseline and not one.refused for one in combinations))
 
 
-def rank(state: SweepState, before: Found | None = None) -> Found:
+def rank(state: SweepState, before: Ranking | None = None) -> Ranking:
     """Return the results of a sweep so far; `before` spares the figures of combinations without news."""
     choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
     if before is not None:
@@ -183,7 +183,7 @@ def rank(state: SweepState, before: Found | None = None) -> Found:
         settled.append(row if same else replace(row, outcome=outcome, place=place))
     shown = tuple(_with_speed(row, settled) if row.outcome == BASELINE else row for row in settled)
     ranked = sorted(shown, key=lambda row: (row.ratio is None, -row.ratio.value if row.ratio else 0))
-    return Found(state, shown, tuple(ranked), floors, choices, _left_s(state, settled))
+    return Ranking(state, shown, tuple(ranked), floors, choices, _left_s(state, settled))
 
 
 def _with_speed(baseline: SweepRow, rows: Sequence[SweepRow]) -> SweepRow:
@@ -251,7 +251,7 @@ def _due_s(row: SweepRow, plan: SweepPlan, usual_s: float) -> float:
 MOST_COMBINATIONS = 2_000
 
 
-def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
+def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
     """Read what `--over` says: `batch_size=32,128`, or `batch_size=16..4096` for powers of two.
 
     Args:
@@ -260,7 +260,7 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
     Raises: KnobError for what cannot be swept.
     """
     over: dict[str, tuple[KnobValue, ...]] = {}
-    for word in words:
+    for word in assignments:
         name, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not name or not text:
             raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
@@ -280,10 +280,10 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
 
 
 def _listed(name: str, knob: Knob | None, text: str) -> tuple[KnobValue, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(words):
+    parts = [word.strip() for word in text.split(",")]
+    if not all(parts):
         raise KnobError(f"{name}={text} has an empty value")
-    values = [guess_settings([f"{name}={word}"])[name] if knob is None else knob.parse(word) for word in words]
+    values = [guess_settings([f"{name}={word}"])[name] if knob is None else knob.parse(word) for word in parts]
     return tuple(dict.fromkeys(values))
 
 

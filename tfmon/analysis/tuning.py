@@ -46,15 +46,15 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     After a change that was kept, advice that did not help before is tried again, but not in the same series if it
     clearly cost throughput. With `everything`, advice against the other parts of step time follows.
     """
-    found = find_bottleneck(snapshot, lane)
-    if found is None:
-        return found
+    result = find_bottleneck(snapshot, lane)
+    if result is None:
+        return result
     if everything:
-        found = replace(
-            found, advice=tuple(dict.fromkeys((*found.advice, *_further(snapshot, lane, found.shares))))
+        result = replace(
+            result, advice=tuple(dict.fromkeys((*result.advice, *_further(snapshot, lane, result.shares))))
         )
     if snapshot.tuned is None:
-        return found
+        return result
     state = snapshot.tuned
     series = state.attempts[state.first :] if not state.over else ()
     settled = [
@@ -64,7 +64,7 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
         lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
     )
     tried = [*settled, *(one.change for one in since)]
-    return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
+    return replace(result, advice=tuple(one for one in result.advice if {one.knob: one.value} not in tried))
 
 
 def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
@@ -91,12 +91,12 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
         raise ExperimentError(f"there is no lane {name} in this race")
     if lane.over:
         raise ExperimentError(f"{lane.title} does not train any more: start it again first")
-    found = advised(snapshot, lane, everything=everything)
-    if found is not None and found.advice and all(one.by_hand for one in found.advice):
+    result = advised(snapshot, lane, everything=everything)
+    if result is not None and result.advice and all(one.by_hand for one in result.advice):
         raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
-    if found is not None and not found.advice:
-        tried = " that was not tried" if find_bottleneck(snapshot, lane) != found else ""
-        raise ExperimentError(f"no knob{tried} helps {lane.title}: {found.text}")
+    if result is not None and not result.advice:
+        tried = " that was not tried" if find_bottleneck(snapshot, lane) != result else ""
+        raise ExperimentError(f"no knob{tried} helps {lane.title}: {result.text}")
     attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
     return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
 
@@ -196,17 +196,17 @@ def looks_at(attempt: Attempt) -> tuple[int, ...]:
 def decide(lane: LaneState, attempt: Attempt) -> str:
     """Return `kept` or `reverted`, or "" while more pairs are needed."""
     looks = looks_at(attempt)
-    pairs, found = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
+    pairs, result = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
     last = pairs >= looks[-1]
     if pairs < looks[0]:
         return ""
-    if found is None:
+    if result is None:
         return REVERTED if last else ""
-    if found.high < 1 + WORTH:
+    if result.high < 1 + WORTH:
         return REVERTED
-    if found.low > 1 and found.value >= 1 + (WORTH if last else CLEAR):
+    if result.low > 1 and result.value >= 1 + (WORTH if last else CLEAR):
         return KEPT
-    useless = pairs > looks[0] and found.low <= 1 and found.value < 1 + CLEAR / 2
+    useless = pairs > looks[0] and result.low <= 1 and result.value < 1 + CLEAR / 2
     return REVERTED if last or useless else ""
 
 
@@ -301,9 +301,9 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
     """Return the gain, or how far it is known."""
     if attempt.outcome:
         return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
-    found, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
-    so_far = f", {gain_text(found)} so far" if found is not None else ""
-    if found is not None and found.high > WIDE * found.low:
+    result, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
+    so_far = f", {gain_text(result)} so far" if result is not None else ""
+    if result is not None and result.high > WIDE * result.low:
         so_far = ", too early to say"
     looks = looks_at(attempt)
     next_look = next((look for look in looks if look > pairs), looks[-1])

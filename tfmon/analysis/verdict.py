@@ -122,7 +122,7 @@ def find_verdict(
     Units: ratios are examples/s over examples/s: interleaved, of slices of the same round; concurrent, of the same
     second.
     """
-    found = _find_verdict(snapshot, throughputs, before)
+    result = _find_verdict(snapshot, throughputs, before)
     found_ones = collisions(snapshot.lanes, snapshot.race.views)
     others = (
         *went_on_notes(snapshot.lanes),
@@ -130,18 +130,18 @@ def find_verdict(
         *concern_notes(snapshot),
         *others_notes(snapshot),
     )
-    if found.ratio is None:
-        return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
+    if result.ratio is None:
+        return replace(result, note="; ".join(filter(None, (*others, result.note)))) if others else result
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
     names = [*map(short_name, also), *(one.what for one in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
     silent = (hangs(lane, snapshot.at_ns) for lane in hung(snapshot))
-    told = (*silent, *(one.text for one in machines), *others, found.note)
+    notes = (*silent, *(one.text for one in machines), *others, result.note)
     return replace(
-        found,
-        text=found.text + said,
-        short=found.short + said,
-        note="; ".join(filter(None, told)),
+        result,
+        text=result.text + said,
+        short=result.short + said,
+        note="; ".join(filter(None, notes)),
         also=also,
         machines=machines,
     )
@@ -185,11 +185,11 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
     """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
     length_ns, slices = concurrent_slices([lane.measurements for lane in lanes])
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
-    found = _judged(snapshot, compared, before, together=True)
-    if found is not None:
+    result = _judged(snapshot, compared, before, together=True)
+    if result is not None:
         shared = snapshot.machines < len(snapshot.lanes)
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
-        return replace(found, ranking=(), ranked=(), note=note)
+        return replace(result, ranking=(), ranked=(), note=note)
     over = _settled(lanes)
     least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
@@ -201,9 +201,9 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState], before: Verdict 
 
 def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None) -> Verdict:
     """Compare the lanes by the rounds in which all trained."""
-    found = _judged(snapshot, compared, before)
-    if found is not None:
-        return found
+    result = _judged(snapshot, compared, before)
+    if result is not None:
+        return result
     lanes = [lane for lane, _ in compared]
     rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
     over = _settled(lanes)
@@ -236,19 +236,19 @@ def _judged(
         apart = snapshot.machine_key(one[0]) != snapshot.machine_key(other[0])
         return statistics.compare(one[1].logs, other[1].logs, race.between, in_turns=not together, apart=apart)
 
-    found = [(one[0].spec.name, compared_with(one, lanes[-1])) for one in lanes[:-1]]
-    lead = found[0][1]
+    result = [(one[0].spec.name, compared_with(one, lanes[-1])) for one in lanes[:-1]]
+    lead = result[0][1]
     if len(lanes) > 2:
         lead = compared_with(lanes[0], lanes[1])
     shown = lead.estimate(looks) if lead is not None else None
-    estimates = [(name, one.estimate(looks) if one is not None else None) for name, one in found]
+    estimates = [(name, one.estimate(looks) if one is not None else None) for name, one in result]
     ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
-    if lead is None or shown is None or len(ranking) < len(found):
+    if lead is None or shown is None or len(ranking) < len(result):
         return None
     # All intervals must be as narrow for `until_ci`, so the widest tells how long that takes.
     awaited = lead
     if race.until_ci is not None:
-        awaited = max((one for _, one in found if one is not None), key=lambda one: one.reach(looks))
+        awaited = max((one for _, one in result if one is not None), key=lambda one: one.reach(looks))
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     answer_ns = None
     if left_s is not None and not over:
@@ -308,15 +308,15 @@ def _ranked(
 ) -> tuple[str, ...]:
     """Return each lane over the slowest, then each two that differ in one knob; the fastest come first."""
     ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
-    told, pairs = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"], list(itertools.combinations(lanes, 2))
+    parts, pairs = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"], list(itertools.combinations(lanes, 2))
     for one, other in pairs:
         knobs = [knob for knob in one.differs or () if one.in_effect.get(knob) != other.in_effect.get(knob)]
-        found = ratio(one, other, len(pairs)) if len(knobs) == 1 and one.spec.place == other.spec.place else None
-        if found is not None:
+        result = ratio(one, other, len(pairs)) if len(knobs) == 1 and one.spec.place == other.spec.place else None
+        if result is not None:
             first, second = (show(lane.in_effect[knobs[0]]) for lane in (one, other))
             who = f"{short_name(knobs[0])} {first} over {second}: {one.spec.id}/{other.spec.id}"
-            told.append(ahead(who, found))
-    return tuple(told)
+            parts.append(ahead(who, result))
+    return tuple(parts)
 
 
 def _interval_words(ratio: Estimate) -> tuple[str, str]:

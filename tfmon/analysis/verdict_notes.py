@@ -45,8 +45,8 @@ def hangs(lane: LaneState, now_ns: int) -> str:
 def concern_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield what is wrong with each of several lanes that still answers, besides a few long waits."""
     for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
-        found = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
-        yield from (f"{lane.title}: {one.text}" for one in found if one.id not in ("waits", "loss_flat"))
+        result = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
+        yield from (f"{lane.title}: {one.text}" for one in result if one.id not in ("waits", "loss_flat"))
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:
@@ -140,12 +140,12 @@ def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple
         ("nice", lanes, lambda lane, machine: "" if machine.nice is None else str(machine.nice)),
         ("power limit", on_gpus if same_model else (), lambda lane, machine: _power_limit(snapshot, lane)),
     )
-    found = []
+    result = []
     for what, concerned, value_of in facts:
         values = {lane.spec.host: value_of(lane, snapshot.machine_of(lane)) for lane in concerned}
         if all(values.values()) and len(set(values.values())) > 1:
-            found.append(MachineDifference(what, tuple(values.items())))
-    return tuple(found)
+            result.append(MachineDifference(what, tuple(values.items())))
+    return tuple(result)
 
 
 def _quota(machine: Machine) -> str:
@@ -206,9 +206,9 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
     if len(set(counts)) < len(counts) or len(alike) != 1 or snapshot.differing or len(models) > 1:
         return ()
     least, *more = ordered
-    found = [(lane, ratio(lane, least)) for lane in more]
+    result = [(lane, ratio(lane, least)) for lane in more]
     return tuple(
         Scaling(lane.spec.name, lane.spec.devices, least.spec.devices, lane.spec.kind, estimate)
-        for lane, estimate in found
+        for lane, estimate in result
         if estimate is not None
     )

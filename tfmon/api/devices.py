@@ -49,7 +49,7 @@ def _several(lane: str) -> bool:
     return spec.devices > 1 or spec.device == EVERY
 
 
-def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
+def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
     """Return the GPUs that a lane may train on, and on how many of them it does; none for one on the CPU.
 
     Raises:
@@ -59,90 +59,90 @@ def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
-        return (instance_of(spec, found),), 1
-    if not found.usable:
-        raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
+        return (instance_of(spec, listing),), 1
+    if not listing.usable:
+        raise DeviceAbsentError(f"{spec.place} is not there: {listing.reason}", listing.hint)
     if spec.indexes:
-        return _named(spec, found), spec.devices
+        return _named(spec, listing), spec.devices
     if spec.device == ANY_GPU:
-        return found.usable, 1
-    if not found.whole:
-        raise DeviceAbsentError(f"{spec.place} is not there: every GPU is split up (MIG)", listed(found))
-    count = len(found.whole) if spec.device == EVERY else spec.devices
-    if count > len(found.whole):
-        there = "is one GPU" if len(found.whole) == 1 else f"are {len(found.whole)} GPUs"
-        raise DeviceAbsentError(f"{spec.place} is not there: there {there}", _listed(spec, found))
-    return found.whole, count
+        return listing.usable, 1
+    if not listing.whole:
+        raise DeviceAbsentError(f"{spec.place} is not there: every GPU is split up (MIG)", listed(listing))
+    count = len(listing.whole) if spec.device == EVERY else spec.devices
+    if count > len(listing.whole):
+        there = "is one GPU" if len(listing.whole) == 1 else f"are {len(listing.whole)} GPUs"
+        raise DeviceAbsentError(f"{spec.place} is not there: there {there}", _listed(spec, listing))
+    return listing.whole, count
 
 
-def _named(spec: LaneSpec, found: GpuSearch) -> tuple[Gpu, ...]:
-    by_index = {gpu.index: gpu for gpu in found.gpus}
+def _named(spec: LaneSpec, listing: GpuSearch) -> tuple[Gpu, ...]:
+    by_index = {gpu.index: gpu for gpu in listing.gpus}
     absent = [f"gpu:{index}" for index in spec.indexes if index not in by_index]
     if absent:
-        words = f"{' and '.join(absent)} of {spec.place} {'is' if len(absent) == 1 else 'are'}"
-        words = f"{spec.place} is" if spec.devices == 1 else words
-        raise DeviceAbsentError(f"{words} not there", _listed(spec, found))
+        name = f"{' and '.join(absent)} of {spec.place} {'is' if len(absent) == 1 else 'are'}"
+        name = f"{spec.place} is" if spec.devices == 1 else name
+        raise DeviceAbsentError(f"{name} not there", _listed(spec, listing))
     named = tuple(by_index[index] for index in spec.indexes)
     for gpu in named:
         if gpu.split:
             place = f"{spec.place_of(gpu.index)} ({gpu.name})"
-            raise DeviceAbsentError(f"{place} is split up (MIG)", listed(found, gpu.uuid))
+            raise DeviceAbsentError(f"{place} is split up (MIG)", listed(listing, gpu.uuid))
     return named
 
 
-def _listed(spec: LaneSpec, found: GpuSearch) -> str:
+def _listed(spec: LaneSpec, listing: GpuSearch) -> str:
     """Return the names that are allowed."""
-    if not found.whole:
-        return listed(found)
-    known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.whole)
-    if len(found.whole) > MOST_LISTED and len({gpu.name for gpu in found.gpus}) == 1:
-        known = f"{len(found.whole)} GPUs from gpu:{found.whole[0].index} on ({found.whole[0].name})"
+    if not listing.whole:
+        return listed(listing)
+    known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in listing.whole)
+    if len(listing.whole) > MOST_LISTED and len({gpu.name for gpu in listing.gpus}) == 1:
+        known = f"{len(listing.whole)} GPUs from gpu:{listing.whole[0].index} on ({listing.whole[0].name})"
     return f"{spec.host or 'this machine'} has {known}"
 
 
-def device_of(gpus: Sequence[Gpu], found: GpuSearch) -> str:
+def device_of(gpus: Sequence[Gpu], listing: GpuSearch) -> str:
     """Return GPUs as the device of a lane, such as `gpu:0+1`; an instance by as much of its UUID as is unique."""
     if gpus[0].part_of:
-        return short_name(gpus[0], found)
+        return short_name(gpus[0], listing)
     return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
 # ---------------- instances of GPUs that are split up (MIG)
 
 
-def instance_of(spec: LaneSpec, found: GpuSearch) -> Gpu:
+def instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
     """Return the instance that a lane names.
 
     Raises:
         DeviceAbsentError: there is no such instance.
         UsageError: the beginning of a UUID fits several.
     """
-    fitting = [one for one in found.instances if one.uuid.lower().startswith(spec.device.lower())]
+    fitting = [one for one in listing.instances if one.uuid.lower().startswith(spec.device.lower())]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UsageError(f"{spec.place} fits {len(fitting)} instances", listed(found))
-    if not found.usable:
-        raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
-    raise DeviceAbsentError(f"{spec.place} is not there", listed(found))
+        raise UsageError(f"{spec.place} fits {len(fitting)} instances", listed(listing))
+    if not listing.usable:
+        raise DeviceAbsentError(f"{spec.place} is not there: {listing.reason}", listing.hint)
+    raise DeviceAbsentError(f"{spec.place} is not there", listed(listing))
 
 
-def short_name(instance: Gpu, found: GpuSearch) -> str:
+def short_name(instance: Gpu, listing: GpuSearch) -> str:
     """Return as much of an instance's UUID as tells it from the others, 8 digits at least."""
-    others = [one.uuid for one in found.instances if one.uuid != instance.uuid]
+    others = [one.uuid for one in listing.instances if one.uuid != instance.uuid]
     length = SHORT_INSTANCE
     while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
         length += 1
     return instance.uuid[:length]
 
 
-def listed(found: GpuSearch, part_of: str = "") -> str:
+def listed(listing: GpuSearch, part_of: str = "") -> str:
     """Return the names that are allowed."""
-    instances = [one for one in found.instances if part_of in ("", one.part_of)]
+    instances = [one for one in listing.instances if part_of in ("", one.part_of)]
     if not instances:
         return "there is no instance of a split GPU here; `tfmon doctor` lists the GPUs"
-    words = ", ".join(f"--lane {short_name(one, found)} ({one.name})" for one in instances)
-    return f"name an instance: {words}"
+    names = ", ".join(f"--lane {short_name(one, listing)} ({one.name})" for one in instances)
+    return f"name an instance: {names}"
 
 
 # ---------------- the idlest, and waiting for them
@@ -164,24 +164,24 @@ class Idle:
 
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
         """Return the lanes with the devices that they train on, each with its GPUs; raises as `candidates`."""
-        found = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
-        wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, found, strict=True)]
+        result = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
+        wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, result, strict=True)]
         if self.wait_s is not None:
             self._wait([(spec.host, gpus, count) for spec, one, gpus, count in wanted if one.usable], self.wait_s)
         return [self._settled(*one) for one in wanted]
 
-    def _settled(self, spec: LaneSpec, found: GpuSearch, gpus: tuple[Gpu, ...], count: int) -> Chosen:
+    def _settled(self, spec: LaneSpec, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int) -> Chosen:
         reason = ""
         if count < len(gpus):
-            gpus, reason = self._idlest(spec.host, found, gpus, count)
-        return (replace(spec, device=device_of(gpus, found), chosen=reason) if gpus else spec), gpus
+            gpus, reason = self._idlest(spec.host, listing, gpus, count)
+        return (replace(spec, device=device_of(gpus, listing), chosen=reason) if gpus else spec), gpus
 
     def _idlest(
-        self, host: str, found: GpuSearch, gpus: tuple[Gpu, ...], count: int
+        self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
         """Return that many GPUs, the idlest, and why; the first ones, for no reason, where they are not read."""
         if host not in self.ranked:
-            self.ranked[host] = ranked(self.look(host, found.usable))
+            self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}
         best = [sample for sample in self.ranked[host] if sample.key in keys][:count]
         if len(best) < count:

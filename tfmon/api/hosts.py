@@ -75,8 +75,8 @@ class Hosts:
 
     def look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
         """Return one sample of each of these GPUs of a connected host; raises TfmonError where it is lost."""
-        found = self._connections[host].ask("look", gpus=plain(tuple(gpus)))
-        return read_look_answer(found, host)
+        result = self._connections[host].ask("look", gpus=plain(tuple(gpus)))
+        return read_look_answer(result, host)
 
     def place(self, host: str) -> Connection:
         """Return the connection to a host."""
@@ -106,28 +106,28 @@ class Hosts:
         connection.ensure()
         name = connection.host.name
         if name not in self._searches:
-            found = connection.ask("gpus", python="")
-            self._searches[name] = read_part(found, "search", GpuSearch)
-            self._session.set_machine(read_part(found, "machine", Machine), name)
+            result = connection.ask("gpus", python="")
+            self._searches[name] = read_part(result, "search", GpuSearch)
+            self._session.set_machine(read_part(result, "machine", Machine), name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
                 raise no_tensorflow(connection.host, connection.greeting.python)
             return
         sought = command_paths(info.command)
-        found = connection.ask("paths", **sought, path_first=bool(connection.host.python))
-        self._differing[name] = read_differing_answer(found, sought["folder"])
-        if missing := read_part(found, "missing", tuple[str, ...]):
-            told = " and ".join(missing)
+        result = connection.ask("paths", **sought, path_first=bool(connection.host.python))
+        self._differing[name] = read_differing_answer(result, sought["folder"])
+        if missing := read_part(result, "missing", tuple[str, ...]):
+            names = " and ".join(missing)
             raise TfmonError(
-                f"{told} is not there on {name}" if len(missing) == 1 else f"{told} are not there on {name}",
+                f"{names} is not there on {name}" if len(missing) == 1 else f"{names} are not there on {name}",
                 "a command needs the same paths on every machine that it runs on",
             )
 
 
 def command_paths(command: Sequence[str]) -> dict[str, Any]:
     """Return the folder, the program and the files of a command here, which a machine is asked for."""
-    program, *words = command
-    files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
+    program, *arguments = command
+    files = [word for word in arguments if word and not word.startswith("-") and Path(word).exists()]
     return {"folder": working_folder(), "programs": [program], "paths": list(dict.fromkeys(files))}
 
 
@@ -145,9 +145,11 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
         if not host or connected is None:
             return to_text(run_checks(python, imports=False, running=Running(tuple(processes), others)))
         pids = [lane.pid for lane in snapshot.lanes if lane.spec.host == host and lane.pid is not None]
-        words: dict[str, Any] = {"imports": False, "folder": working_folder(), "pids": pids}
+        options: dict[str, Any] = {"imports": False, "folder": working_folder(), "pids": pids}
         try:
-            return to_text(read_doctor_answer(connected.place(host).ask("doctor", **words, others=plain(others))))
+            return to_text(
+                read_doctor_answer(connected.place(host).ask("doctor", **options, others=plain(others)))
+            )
         except TfmonError as error:
             return error.line
 

@@ -105,7 +105,7 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
     source = Source(
         Session(read_machine(), time.monotonic_ns).snapshot,  # of no race: the machine and the time
         refusal="a sweep chooses its settings itself: no key changes its lanes",
-        sweep=lambda: program.sweep.found,
+        sweep=lambda: program.sweep.ranking,
         unsaved=lambda: file.failure if file is not None else "",
         name=program.title,
         file=str(file.path) if file is not None else "",

@@ -141,14 +141,14 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
 
 def _of_every_race(given: Mapping[str, Any], command: Sequence[str]) -> dict[str, Any]:
     """Return the options that races and those of a sweep share; what is set counts where it could be given."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "settings": given.get("settings") or (),
         "python": interpreter(given.get("python", ""), command),
         "ray": ray_cluster(given.get("ray"), given.get("ray_python"), given.get("ray_cpus")),
     }
     if "slice_s" in given:
-        found["slice_s"] = resolve("slice", given["slice_s"]).value
-    return found
+        result["slice_s"] = resolve("slice", given["slice_s"]).value
+    return result
 
 
 def _check(known: Mapping[str, Any], info: ScenarioInfo) -> None:
@@ -218,8 +218,8 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     """
     if named := str(resolve("python").value) if python is None else python:
         return find_python(named)
-    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
-    return Path(found).absolute() if found else Path(sys.executable)
+    result = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
+    return Path(result).absolute() if result else Path(sys.executable)
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float | None = None) -> RayCluster | None:
@@ -228,5 +228,5 @@ def ray_cluster(address: str | None, python: str | None = None, cpus: float | No
         return None
     from tfmon.lanes.remote.ray import RayCluster  # late: most races need none of it
 
-    found = str(find_python(python, "--ray-python")) if python else sys.executable
-    return RayCluster(address or "", found, 1.0 if cpus is None else cpus)
+    result = str(find_python(python, "--ray-python")) if python else sys.executable
+    return RayCluster(address or "", result, 1.0 if cpus is None else cpus)

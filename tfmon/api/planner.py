@@ -84,17 +84,17 @@ def plan_race(
         connect(elsewhere)
     no_gpu, as_is = "", False
     if not specs:
-        found = search("")
-        no_gpu = "" if found.usable else found.reason
+        result = search("")
+        no_gpu = "" if result.usable else result.reason
         taken = {*common, race_options.varied_knob}
-        specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
+        specs = _default_lanes(info, ANY_GPU if result.usable else "", taken)
         waits = race_options.wait_idle_s is not None
-        as_is = bool(info.command) and not waits and (race_options.one_lane or not found.usable)
+        as_is = bool(info.command) and not waits and (race_options.one_lane or not result.usable)
         if race_options.one_lane:
-            specs = [LaneSpec(ANY_GPU if found.usable or waits else "cpu")]
+            specs = [LaneSpec(ANY_GPU if result.usable or waits else "cpu")]
     if as_is:
-        every = found.whole or found.usable[:1]
-        chosen = [(LaneSpec(devices.device_of(every, found) if every else "cpu"), every)]
+        every = result.whole or result.usable[:1]
+        chosen = [(LaneSpec(devices.device_of(every, result) if every else "cpu"), every)]
     else:
         chosen = (idle or Idle()).choose(specs, search)
     lanes = []
@@ -163,8 +163,8 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
 
 def _lane_of_command(text: str) -> LaneSpec:
     """Return the spec of a lane of a user's script, whose knobs are not known before it runs."""
-    device, *words = [part.strip() for part in text.split(",")]
-    return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
+    device, *assignments = [part.strip() for part in text.split(",")]
+    return replace(parse_lane(device, ()), settings=guess_settings([word for word in assignments if word]))
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
@@ -210,12 +210,12 @@ def need_tensorflow(python: Path) -> None:
 
 def find_tensorflow() -> list[Path]:
     """Return interpreters of other environments that have TensorFlow; the likeliest first, a few at most."""
-    found: dict[Path, Path] = {}
+    result: dict[Path, Path] = {}
     for python in _candidates():
         prefix = python.parent.parent
-        if len(found) < MOST and prefix not in found and _has_tensorflow(prefix):
-            found[prefix] = python
-    return list(found.values())
+        if len(result) < MOST and prefix not in result and _has_tensorflow(prefix):
+            result[prefix] = python
+    return list(result.values())
 
 
 def _candidates() -> Iterator[Path]:
@@ -228,9 +228,9 @@ def _candidates() -> Iterator[Path]:
         for name in _BESIDE:
             yield from _pythons(folder / name)
     for name in ("python3", "python", *(f"python3.{minor}" for minor in range(14, 9, -1))):
-        if found := shutil.which(name):
-            yield Path(found).absolute()
-            yield Path(found).resolve()
+        if result := shutil.which(name):
+            yield Path(result).absolute()
+            yield Path(result).resolve()
     home = Path.home()
     for pattern in _BELOW_HOME:
         for prefix in sorted(home.glob(pattern)):

@@ -292,16 +292,16 @@ class Program:
 
     def _finish_when_unhealthy(self, event: Event) -> None:
         """End the race once a lane has a concern of `fail_on`."""
-        if isinstance(event, HostSample) and not self._unhealthy and (found := self._concern()):
-            self._unhealthy = found
-            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {found}"))
+        if isinstance(event, HostSample) and not self._unhealthy and (result := self._concern()):
+            self._unhealthy = result
+            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {result}"))
             self.lanes.finish()
 
     def _concern(self) -> str:
         """Return a concern of `fail_on` that a lane has now; empty for none."""
         snapshot = self.session.snapshot()
-        found = ((lane, one) for lane in snapshot.lanes for one in concerns(snapshot, lane))
-        return next((f"{lane.title}: {one.text}" for lane, one in found if one.id in self._options.fail_on), "")
+        result = ((lane, one) for lane in snapshot.lanes for one in concerns(snapshot, lane))
+        return next((f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on), "")
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

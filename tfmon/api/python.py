@@ -189,7 +189,7 @@ def sweep(
             follow(SweepRun(program), never, tell)
         finally:
             program.close(ENDED)
-    return sweep_result_of(program.sweep.found, program.file.path if program.file else None)
+    return sweep_result_of(program.sweep.ranking, program.file.path if program.file else None)
 
 
 # ---------------- the gate of `tfmon diff --slower-than`

@@ -21,13 +21,13 @@ from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 
 
-def command_of(found: Analysis) -> str:
+def command_of(analysis: Analysis) -> str:
     """Return the command that does again what was recorded: a race, a crossover or a tuning.
 
     Raises: UsageError where no command line can say a setting.
     """
-    snapshot = found.snapshot
-    if not found.is_series:
+    snapshot = analysis.snapshot
+    if not analysis.is_series:
         return command_line(snapshot)
     match snapshot.experiment:
         case CrossoverState(knob=knob, values=values):
@@ -62,20 +62,20 @@ def command_line(
     command = next((lane.command for lane in lanes if lane.command), shlex.join(plan.command) if plan else "")
     watched = bool(command) and len(lanes) == 1 and race.steps is None
     verb, *bounds = doing or ("watch" if watched else "race",)
-    words = ["tfmon", verb]
+    argv = ["tfmon", verb]
     if not command:
-        words.append(_scenario(race.scenario, plan.scenario if plan is not None else None))
-    words += [*bounds, *_lanes(snapshot)]
+        argv.append(_scenario(race.scenario, plan.scenario if plan is not None else None))
+    argv += [*bounds, *_lanes(snapshot)]
     if verb == "race" and race.mode != resolve("mode").value:
-        words += ["--mode", race.mode]
+        argv += ["--mode", race.mode]
     if plan is not None and verb == "race":
-        words += _of_plan(plan)
+        argv += _of_plan(plan)
     for flag, value in (("--seconds", race.seconds), ("--steps", race.steps)):
         if value is not None:
-            words += [flag, f"{value:.12g}" if isinstance(value, float) else str(value)]
+            argv += [flag, f"{value:.12g}" if isinstance(value, float) else str(value)]
     if until_ci is not None and race.mode == TURNS:
-        words += ["--until-ci", f"{100 * until_ci:.12g}%"]
-    line = shlex.join(words)
+        argv += ["--until-ci", f"{100 * until_ci:.12g}%"]
+    line = shlex.join(argv)
     return f"{line} -- {command}" if command else line
 
 
@@ -91,15 +91,15 @@ def _scenario(name: str, path: Path | None) -> str:
 
 
 def _of_plan(plan: RacePlan) -> list[str]:
-    words = []
+    argv = []
     if plan.slice_s != resolve("slice").value:
-        words += ["--slice", f"{plan.slice_s:.12g}"]
+        argv += ["--slice", f"{plan.slice_s:.12g}"]
     first = plan.command[0] if plan.command else ""
     usual = shutil.which(first) if Path(first).name.startswith("python") else None
     usual = usual or shutil.which(str(resolve("python").value or sys.executable))
     if not plan.command and usual is not None and plan.python != Path(usual).absolute():
-        words += ["--python", str(plan.python)]
-    return words
+        argv += ["--python", str(plan.python)]
+    return argv
 
 
 def _lanes(snapshot: Snapshot) -> list[str]:
@@ -112,16 +112,16 @@ def _lanes(snapshot: Snapshot) -> list[str]:
         for name, value in every[0].items()
         if all(name in one and _same(one[name], value) for one in every)
     }
-    words: list[str] = []
+    argv: list[str] = []
     for lane, settings in zip(snapshot.lanes, every, strict=True):
         own = [_word(name, value) for name, value in settings.items() if name not in shared]
         if torn := next((word for word in own if "," in word), ""):
             raise UsageError(f"{torn} cannot be set for one lane on a command line", "its value has a comma")
-        words += ["--lane", ",".join([lane.spec.place, *own])]
+        argv += ["--lane", ",".join([lane.spec.place, *own])]
     for name, value in shared.items():
         if script or name not in defaults or not _same(defaults[name], value):
-            words += ["--set", _word(name, value)]
-    return words
+            argv += ["--set", _word(name, value)]
+    return argv
 
 
 def _settings(lane: LaneState, defaults: Mapping[str, KnobValue], *, script: bool) -> dict[str, KnobValue]:

@@ -21,7 +21,7 @@ from tfmon.reports.race_json import to_json
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from tfmon.analysis.sweep import Found
+    from tfmon.analysis.sweep import Ranking
 
 Interval: TypeAlias = tuple[float, float]
 """The ends of a 95 % interval."""
@@ -103,9 +103,9 @@ class RaceResult(_Printed):
     def lane(self, word: str) -> LaneResult:
         """Return the one lane with this id, name or device; raises TfmonError for none, or more than one."""
         for part in ("id", "name", "device"):
-            found = [lane for lane in self.lanes if getattr(lane, part) == word]
-            if len(found) == 1:
-                return found[0]
+            result = [lane for lane in self.lanes if getattr(lane, part) == word]
+            if len(result) == 1:
+                return result[0]
         known = ", ".join(f"{lane.id} ({lane.name})" for lane in self.lanes)
         raise TfmonError(f"{word!r} is not one lane of this race", f"its lanes are {known}")
 
@@ -170,9 +170,9 @@ def _pandas() -> Any:  # noqa: ANN401 - a module
     return pandas
 
 
-def result_of(found: Analysis, header: Header | None = None) -> RaceResult:
+def result_of(analysis: Analysis, header: Header | None = None) -> RaceResult:
     """Return the result of a race that is over."""
-    data = to_json(found, header)
+    data = to_json(analysis, header)
     lanes = tuple(_lane(lane) for lane in data["lanes"])
     verdict = data["verdict"]
     return RaceResult(
@@ -185,7 +185,7 @@ def result_of(found: Analysis, header: Header | None = None) -> RaceResult:
         ratio=verdict["ratio"],
         ratio_ci95=_interval(verdict["ratio_ci95"]),
         recording=Path(data["recording"]) if data["recording"] else None,
-        table=to_text(found),
+        table=to_text(analysis),
         data=data,
     )
 
@@ -277,12 +277,12 @@ class SweepResult(_Printed):
         return f"<SweepResult {self.scenario}: {self.text.splitlines()[0] if self.text else 'nothing is known'}>"
 
 
-def sweep_result_of(found: Found, file: Path | None) -> SweepResult:
+def sweep_result_of(ranking: Ranking, file: Path | None) -> SweepResult:
     """Return the result of a sweep, which is kept in a file."""
     from tfmon.reports.series import to_text as sweep_to_text
     from tfmon.reports.series_json import sweep_to_json
 
-    data = sweep_to_json(found, str(file or ""))
+    data = sweep_to_json(ranking, str(file or ""))
     same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
     return SweepResult(
         scenario=data["scenario"],
@@ -297,6 +297,6 @@ def sweep_result_of(found: Found, file: Path | None) -> SweepResult:
         text="\n".join(data["text"]),
         file=file,
         interrupted=data["interrupted"],
-        table=sweep_to_text(found, str(file or "")),
+        table=sweep_to_text(ranking, str(file or "")),
         data=data,
     )

@@ -103,14 +103,14 @@ def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
     )
 
 
-def one_of(name: str, words: Callable[[], Sequence[str]]) -> ValueRule:
+def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule:
     """Return the rule for the words of a list, which is made when a word must be checked."""
 
     def read(value: Any) -> str:  # noqa: ANN401
-        need(isinstance(value, str) and value in words())
+        need(isinstance(value, str) and value in names())
         return str(value)
 
-    return ValueRule(name, lambda: f"one of {', '.join(words())}", read)
+    return ValueRule(name, lambda: f"one of {', '.join(names())}", read)
 
 
 def yes_or_no(*, optional: bool = False) -> ValueRule:
@@ -132,9 +132,9 @@ def yes_or_no(*, optional: bool = False) -> ValueRule:
 def text_of(value: Any) -> str:  # noqa: ANN401
     """Return text that is not empty, also of a path of pathlib."""
     need(isinstance(value, str | os.PathLike))
-    found = os.fspath(value)
-    need(isinstance(found, str) and found)
-    return str(found)
+    result = os.fspath(value)
+    need(isinstance(result, str) and result)
+    return str(result)
 
 
 def program_of(value: Any) -> str:  # noqa: ANN401
@@ -166,19 +166,19 @@ def places_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
 def settings_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return a dict of settings as the command line takes them, such as `prefetch=2`."""
     need(isinstance(value, Mapping))
-    found = {knob: plain(one) for knob, one in value.items()}
-    need(all(isinstance(knob, str) and isinstance(one, bool | int | float | str) for knob, one in found.items()))
-    return tuple(f"{knob}={exact(one)}" for knob, one in found.items())
+    result = {knob: plain(one) for knob, one in value.items()}
+    need(all(isinstance(knob, str) and isinstance(one, bool | int | float | str) for knob, one in result.items()))
+    return tuple(f"{knob}={exact(one)}" for knob, one in result.items())
 
 
 def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return a dict of the values of each knob as the command line takes them, such as `batch_size=32,128`."""
     need(isinstance(value, Mapping))
-    found = {}
+    result = {}
     for knob, values in value.items():
         need(isinstance(values, Iterable) and not isinstance(values, Mapping))
-        found[knob] = values if isinstance(values, str) else ",".join(exact(plain(one)) for one in values)
-    return tuple(f"{knob}={values}" for knob, values in found.items())
+        result[knob] = values if isinstance(values, str) else ",".join(exact(plain(one)) for one in values)
+    return tuple(f"{knob}={values}" for knob, values in result.items())
 
 
 def fail_on_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
@@ -262,9 +262,9 @@ def read(rules: Mapping[str, ValueRule], /, **given: object) -> dict[str, Any]:
 
 def refuse(name: str, value: object, allowed: str) -> NoReturn:
     """Raise UsageError for an argument."""
-    told = repr(value)
-    told = told if len(told) <= LONGEST_VALUE else told[: LONGEST_VALUE - 1] + "…"
-    raise UsageError(f"{name}={told} is not possible", allowed)
+    shown = repr(value)
+    shown = shown if len(shown) <= LONGEST_VALUE else shown[: LONGEST_VALUE - 1] + "…"
+    raise UsageError(f"{name}={shown} is not possible", allowed)
 
 
 # ---------------- how the caller writes a name: messages have flags, and Python names arguments
@@ -285,8 +285,8 @@ def named_as_arguments() -> Iterator[None]:
     names = {flag(name): name for name in SWEEP_RULES}
 
     def rename(text: str) -> str:
-        found = re.compile(r"(?<!\S)(?!--gpus)--[a-z][a-z-]*")
-        return found.sub(lambda one: names.get(one[0], one[0][2:].replace("-", "_")), text)
+        result = re.compile(r"(?<!\S)(?!--gpus)--[a-z][a-z-]*")
+        return result.sub(lambda one: names.get(one[0], one[0][2:].replace("-", "_")), text)
 
     try:
         yield

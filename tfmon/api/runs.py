@@ -62,7 +62,7 @@ class RaceRun(AnyRun):
         """Take the plan of the race; None where another one begins it."""
         self.program = program
         self._plan = plan
-        self._found: Analysis | None = None
+        self._analysis: Analysis | None = None
 
     def begin(self) -> None:
         """Start the lanes."""
@@ -76,8 +76,8 @@ class RaceRun(AnyRun):
 
     def line(self) -> str:
         """Return how fast the lanes are, and how long it takes."""
-        self._found = analyse(self.program.session.snapshot(), self._found)
-        return f"{_speeds(self._found.snapshot)}{_outlook(self._found)}"
+        self._analysis = analyse(self.program.session.snapshot(), self._analysis)
+        return f"{_speeds(self._analysis.snapshot)}{_outlook(self._analysis)}"
 
     def close(self, reason: str = "") -> None:
         """End the lanes, the probes and the recording."""
@@ -194,7 +194,7 @@ class SweepRun(AnyRun):
 
     def __init__(self, program: SweepProgram) -> None:
         self._program = program
-        self._known = program.sweep.found
+        self._known = program.sweep.ranking
         self._unsaved = ""
 
     def begin(self) -> None:
@@ -207,11 +207,11 @@ class SweepRun(AnyRun):
 
     def line(self) -> str:
         """Return how far it is, what is measured, and the best so far."""
-        return progress_line(self._program.sweep.found)
+        return progress_line(self._program.sweep.ranking)
 
     def news(self) -> Iterator[str]:
         """Yield which combinations are settled, what is lost, and whether the file can be written."""
-        before, self._known = self._known, self._program.sweep.found
+        before, self._known = self._known, self._program.sweep.ranking
         yield from happened(before, self._known)
         file = self._program.file
         if file is not None and file.failure != self._unsaved:
@@ -244,25 +244,25 @@ def pass_on(stream: TextIO) -> Callable[[bytes], None]:
     return write
 
 
-def _outlook(found: Analysis) -> str:
+def _outlook(analysis: Analysis) -> str:
     """Say how much longer the race lasts, and how much longer an answer takes; empty where neither is known."""
-    race, told = found.snapshot.race, []
+    race, parts = analysis.snapshot.race, []
     if race.seconds is not None and race.started_ns is not None:
-        left_s = race.seconds - (found.snapshot.at_ns - race.started_ns) / 1e9
-        told.append(f"{units.clock(left_s)} left")
-    if found.verdict.left_s is not None:
+        left_s = race.seconds - (analysis.snapshot.at_ns - race.started_ns) / 1e9
+        parts.append(f"{units.clock(left_s)} left")
+    if analysis.verdict.left_s is not None:
         what = f"±{100 * race.until_ci:g} %" if race.until_ci is not None else "an answer"
-        told.append(f"{what} in about {units.about(found.verdict.left_s)}")
-    elif found.verdict.kind in (FASTER, SAME):
-        told.append("there is an answer")
-    return "".join(f"   {one}" for one in told)
+        parts.append(f"{what} in about {units.about(analysis.verdict.left_s)}")
+    elif analysis.verdict.kind in (FASTER, SAME):
+        parts.append("there is an answer")
+    return "".join(f"   {one}" for one in parts)
 
 
 def _speeds(snapshot: Snapshot) -> str:
-    words = []
+    parts = []
     for lane in snapshot.lanes:
         speed = lane.recent().examples_per_s
         seconds = (snapshot.at_ns - lane.phase_since_ns) / 1e9
         what = f"{units.rate(speed)} examples/s" if speed is not None else f"{lane.phase} {seconds:.0f} s"
-        words.append(f"{lane.spec.name}: {what}")
-    return "   ".join(words)
+        parts.append(f"{lane.spec.name}: {what}")
+    return "   ".join(parts)

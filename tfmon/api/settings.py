@@ -181,17 +181,17 @@ def config_path() -> Path:
 
 def config_file() -> ConfigFile:
     """Return the settings in the user's file; raises UsageError with a line for each mistake in it."""
-    found = read_file(config_path())
-    if found.mistakes:
-        raise UsageError("\ntfmon: ".join(found.mistakes), "tfmon config shows the settings, and their names")
-    return found
+    result = read_file(config_path())
+    if result.mistakes:
+        raise UsageError("\ntfmon: ".join(result.mistakes), "tfmon config shows the settings, and their names")
+    return result
 
 
 @functools.lru_cache(maxsize=4)
 def read_file(path: Path) -> ConfigFile:
     """Return the settings in a file and the mistakes in it; a missing file has none."""
     try:
-        words = path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
         named = os.environ.get(FILE_VARIABLE)
         return ConfigFile(path, mistakes=(f"{FILE_VARIABLE}: {path} is not there",) if named else ())
@@ -203,13 +203,13 @@ def read_file(path: Path) -> ConfigFile:
     else:
         import tomli as tomllib
     try:
-        table = tomllib.loads(words)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         return ConfigFile(path, exists=True, mistakes=(f"{path} is not TOML: {error}",))
     values, mistakes = _values(table)
     hosts, unreachable = read_hosts(table.get(HOSTS, {}))
-    told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *unreachable))
-    return ConfigFile(path, exists=True, values=values, hosts=hosts, mistakes=told)
+    problems = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *unreachable))
+    return ConfigFile(path, exists=True, values=values, hosts=hosts, mistakes=problems)
 
 
 def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:

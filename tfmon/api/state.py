@@ -63,16 +63,16 @@ def remember_lanes(raced: Snapshot) -> None:
         return
     first, last = raced.lanes[0], raced.lanes[-1]
     apart = raced.machine_key(first) != raced.machine_key(last)
-    found = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
-    if found is not None:
+    result = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
+    if result is not None:
         machines = [raced.machine_of(lane) for lane in raced.lanes]
-        remember_race(machines, raced.race.scenario, [lane.spec.kind for lane in raced.lanes], found)
+        remember_race(machines, raced.race.scenario, [lane.spec.kind for lane in raced.lanes], result)
 
 
-def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: LogRatio) -> None:
+def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], log_ratio: LogRatio) -> None:
     """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
-    between = found.between
-    if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:
+    between = log_ratio.between
+    if between is None or between.learnt is None or log_ratio.center.error * math.sqrt(between.processes) > NOISY:
         return
     remember(machines, scenario, devices, between.learnt)
 

@@ -55,10 +55,10 @@ class SweepProgram:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")
             else:
-                found = raced(options.scenario, options.command, "sweep")
+                result = raced(options.scenario, options.command, "sweep")
                 swept = [word.partition("=")[0].strip() for word in options.over]
                 options = replace(options, places=options.places or ("gpu" if "gpus" in swept else "cpu",))
-                self._info = _with_scope(found, options, swept)
+                self._info = _with_scope(result, options, swept)
                 over, baseline = read_options(self._info, options)
                 self._stations = open_stations(self._info, options.places, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)

@@ -120,7 +120,7 @@ def with_count(word: str, count: int) -> str:
     return f"{host}{slash}{count}x{kind}"
 
 
-def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
+def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
     """Return each place with its number among those of the same name, from 1.
 
     A word for Ray stands for as many places as there is room for on the cluster now, with `*N` for N.
@@ -132,7 +132,7 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []
-    for word in [part.strip() for one in words for part in one.split(",")]:
+    for word in [part.strip() for one in given for part in one.split(",")]:
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
             raise UsageError(
@@ -159,8 +159,8 @@ def _check_disjoint(name: str, others: Sequence[str]) -> None:
     host, _, kind = name.rpartition("/")
     for other in others:
         other_host, _, other_kind = other.rpartition("/")
-        asked, before = word_of(host), word_of(other_host)
-        if kind == other_kind and (asked == before or not asked or not before):
+        kind_of_node, before = word_of(host), word_of(other_host)
+        if kind == other_kind and (kind_of_node == before or not kind_of_node or not before):
             raise UsageError(f"--on {other} and {name} have devices in common", f"say how many: --on {name}*2")
 
 
@@ -176,7 +176,7 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 
 
 def open_stations(
-    info: ScenarioInfo, words: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
+    info: ScenarioInfo, places_given: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
 ) -> list[PlaceStation]:
     """Connect to the places; what was opened is closed where one of them cannot be used.
 
@@ -186,7 +186,7 @@ def open_stations(
     """
     name = counted(over)
     counts = [int(value) for value in over.get(name, ())]
-    places = split_places(words, race.ray, max(counts, default=0))
+    places = split_places(places_given, race.ray, max(counts, default=0))
     for word, _ in places:
         if name and word.rpartition("/")[2] != KINDS[name]:
             hint = f"such as --on {KINDS[name]} or HOST/{KINDS[name]}"

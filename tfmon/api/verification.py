@@ -101,8 +101,8 @@ def _verify(
     def finish_when_decided(event: Event) -> None:
         if not isinstance(event, SliceEnded):
             return
-        found = _ratio(program.session.snapshot())
-        if found is not None and found.half_width <= NARROW and judge(claim, found) != "too close to call":
+        result = _ratio(program.session.snapshot())
+        if result is not None and result.half_width <= NARROW and judge(claim, result) != "too close to call":
             program.lanes.finish()
 
     program.session.listen(finish_when_decided)
@@ -112,10 +112,10 @@ def _verify(
     for lane in snapshot.lanes:
         if lane.phase == FAILED and lane.trouble is not None:
             return untestable(f"{lane.title} failed: {lane.trouble.message}"), lasted_s, interrupted
-    found = _ratio(snapshot)
-    if found is None:
+    result = _ratio(snapshot)
+    if result is None:
         return untestable("too few slices were measured; a longer --seconds may do"), lasted_s, interrupted
-    return ClaimResult(info.name, claim, judge(claim, found), found, claim.corrected), lasted_s, interrupted
+    return ClaimResult(info.name, claim, judge(claim, result), result, claim.corrected), lasted_s, interrupted
 
 
 def _ratio(snapshot: Snapshot) -> Estimate | None:

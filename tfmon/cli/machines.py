@@ -130,10 +130,10 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
             check_host(name)
     except SpecError as error:
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
-    found = survey([find_host(name) for name in wanted])
+    result = survey([find_host(name) for name in wanted])
     here = read_machine()
-    options.echo(json.dumps(hosts_to_json(found, here), indent=2) if as_json else hosts_to_text(found, here))
-    unusable = any(one.error or not one.machine.tensorflow for one in found)
+    options.echo(json.dumps(hosts_to_json(result, here), indent=2) if as_json else hosts_to_text(result, here))
+    unusable = any(one.error or not one.machine.tensorflow for one in result)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
 
@@ -157,34 +157,34 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
         _write_settings(path)
         click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
         sys.exit(EXIT_FINE)
-    found = read_file(path)
-    mistakes = list(found.mistakes)
+    result = read_file(path)
+    mistakes = list(result.mistakes)
     rows: dict[str, dict[str, Any]] = {}
     for setting in SETTINGS:
         resolved = Resolved(setting.default, "default")
         try:
-            resolved = resolve(setting.name, flags.get(setting.name), found)
+            resolved = resolve(setting.name, flags.get(setting.name), result)
         except UsageError as error:
             mistakes.append(error.message)
         rows[setting.name] = {"value": resolved.value, "source": resolved.source}
     if as_json:
-        report = {"path": str(path), "exists": found.exists, "settings": rows}
-        hosts = {one.name: {"run": list(one.run) or None, "python": one.python} for one in found.hosts.values()}
+        report = {"path": str(path), "exists": result.exists, "settings": rows}
+        hosts = {one.name: {"run": list(one.run) or None, "python": one.python} for one in result.hosts.values()}
         click.echo(json.dumps({**report, "hosts": hosts, "mistakes": mistakes}, indent=2))
     else:
-        click.echo(_settings_text(found, rows))
+        click.echo(_settings_text(result, rows))
     for mistake in mistakes:
         click.echo(f"tfmon: {mistake}", err=True)
     sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
 
 
-def _settings_text(found: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
-    where = "" if found.exists else "   (not there; tfmon config --init writes it)"
-    lines = [f"{found.path}{where}", ""]
+def _settings_text(config: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
+    where = "" if config.exists else "   (not there; tfmon config --init writes it)"
+    lines = [f"{config.path}{where}", ""]
     shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
     width = max(map(len, shown.values()))
     lines += [f"{name:<14}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
-    for name, host in found.hosts.items():
+    for name, host in config.hosts.items():
         lines += ["", f"[hosts.{name}]", f"{'run':<14}{shlex.join(host.run) or 'ssh'}"]
         lines += [f"{'python':<14}{host.python or 'python3'}"]
     return "\n".join(lines)

@@ -94,11 +94,11 @@ def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from tfmon.recordings import library
 
-    found = [CompletionItem("last", help="the race that ended last")]
+    result = [CompletionItem("last", help="the race that ended last")]
     for run in reversed(library.runs()):
         info = run.info()
-        found.append(CompletionItem(info.id, help=info.outcome))
-    matching = [item for item in found if str(item.value).startswith(incomplete)]
+        result.append(CompletionItem(info.id, help=info.outcome))
+    matching = [item for item in result if str(item.value).startswith(incomplete)]
     return matching or [CompletionItem(incomplete, type="file")]
 
 

@@ -41,8 +41,8 @@ class TakesCommand(click.Command):
 
 def own_command() -> tuple[str, ...]:
     """Return the words after `--`; empty if there are none."""
-    words: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
-    return words
+    argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
+    return argv
 
 
 def why_no_screen() -> str:
@@ -190,9 +190,9 @@ def errors_as_json(as_json: bool) -> Iterator[None]:
 
 def unwritable(error: OSError, hint: str = "") -> TfmonError:
     """Return the error for a standard output that cannot be written."""
-    found = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
-    found.exit_code = EXIT_LANE_FAILED
-    return found
+    result = TfmonError(f"standard output cannot be written: {error.strerror}", hint)
+    result.exit_code = EXIT_LANE_FAILED
+    return result
 
 
 def print_result(result: object, path: str) -> None:

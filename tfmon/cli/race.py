@@ -162,12 +162,12 @@ def _start(
         except TfmonError:
             options.print_result(to_text(analyse(program.session.snapshot())), "")
             raise
-    found = analyse(program.session.snapshot())
-    recorded = found.snapshot.recording.path if found.snapshot.recording is not None else ""
-    if headless or found.lanes:
+    result = analyse(program.session.snapshot())
+    recorded = result.snapshot.recording.path if result.snapshot.recording is not None else ""
+    if headless or result.lanes:
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-            options.print_result(to_json(found, program.header) if as_json else to_text(found), recorded)
+            options.print_result(to_json(result, program.header) if as_json else to_text(result), recorded)
     sys.exit(program.exit_code_of_race(interrupted))
 
 

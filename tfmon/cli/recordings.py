@@ -58,9 +58,11 @@ def replay(
     if headless or as_json:
         with guard(path):
             opened, end = play_all(path)
-            found = analyse(end)
+            result = analyse(end)
             text = (
-                json.dumps(to_json(found, opened.header), indent=2, allow_nan=False) if as_json else to_text(found)
+                json.dumps(to_json(result, opened.header), indent=2, allow_nan=False)
+                if as_json
+                else to_text(result)
             )
         if opened.torn:
             export.tell_torn(path)
@@ -137,10 +139,10 @@ def _sweep_lines() -> list[str]:
     files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
     for path in files[-MOST_SWEEPS:]:
         try:
-            told = answer(rank(sweeps.read(path)))[0]
+            text = answer(rank(sweeps.read(path)))[0]
         except TfmonError as error:
-            told = error.message
-        lines.append(f"{path.name}  {told}")
+            text = error.message
+        lines.append(f"{path.name}  {text}")
     more = f", {len(files) - MOST_SWEEPS} more" if len(files) > MOST_SWEEPS else ""
     return ["", *lines, "", f"sweeps in {sweeps.folder()}{more}; tfmon export shows one"] if lines else []
 
@@ -251,7 +253,7 @@ def _figures(word: str) -> list[RaceFigures]:
 
     folder = Path(word)
     path = folder if folder.is_dir() else find(word)
-    found = read_races(path) if folder.is_dir() else [read_race(path)]
-    if any(torn for _, torn in found):
+    result = read_races(path) if folder.is_dir() else [read_race(path)]
+    if any(torn for _, torn in result):
         export.tell_torn(path)
-    return [figures for figures, _ in found]
+    return [figures for figures, _ in result]

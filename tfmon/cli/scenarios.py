@@ -119,8 +119,8 @@ def write(name: str) -> Path:
     if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
         raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")
     path = Path(f"{stem}.py")
-    words = [word for word in stem.split("_") if word]
-    text = _TEMPLATE.format(title=" ".join(words).capitalize(), name="".join(word.capitalize() for word in words))
+    parts = [word for word in stem.split("_") if word]
+    text = _TEMPLATE.format(title=" ".join(parts).capitalize(), name="".join(word.capitalize() for word in parts))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -132,11 +132,11 @@ def _run(
         click.echo(f"tfmon: {line}", err=True)
     run = SeriesRun(program, plan, lambda: planned([lane.spec for lane in plan.lanes]))
     interrupted = run_until_over(run)
-    found, recording = analyse(run.result), run.result.recording
+    result, recording = analyse(run.result), run.result.recording
     options.print_result(
-        (series_to_json if as_json else to_text)(found), recording.path if recording is not None else ""
+        (series_to_json if as_json else to_text)(result), recording.path if recording is not None else ""
     )
-    fine = EXIT_FINE if found.answered else EXIT_CANNOT_TELL
+    fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code() or fine)
 
 
@@ -236,12 +236,12 @@ def sweep(
         from tfmon.api import live
 
         interrupted = live.sweep(program, screen)
-    found, file = program.sweep.found, program.file
+    result, file = program.sweep.ranking, program.file
     path = str(file.path) if file else ""
     with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-        options.print_result((sweep_to_json if as_json else to_text)(found, path), path)
+        options.print_result((sweep_to_json if as_json else to_text)(result, path), path)
     if file is not None and file.failure:
         raise TfmonError(file.failure, "some printed results were not saved")
-    failed = program.sweep.failure or found.state.lost or any(row.outcome == FAILED for row in found.rows)
-    fine = EXIT_FINE if found.answered else EXIT_CANNOT_TELL
+    failed = program.sweep.failure or result.state.lost or any(row.outcome == FAILED for row in result.rows)
+    fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
     sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else fine)

@@ -137,8 +137,10 @@ def _read_answer(exit_code: int | None, out: str, text: str, seconds: float) -> 
     line = next((line for line in reversed(out.splitlines()) if line.startswith(_MARK)), "")
     text = clean(text[-_LONGEST:], _LONGEST)
     try:
-        found = json.loads(line.removeprefix(_MARK))
+        result = json.loads(line.removeprefix(_MARK))
     except ValueError:
         return Import(exit_code, text=text, seconds=seconds)
-    gpus = tuple(str(name) for name in found["gpus"])
-    return Import(exit_code, str(found["version"]), str(found["path"]), gpus, bool(found["cuda"]), text, seconds)
+    gpus = tuple(str(name) for name in result["gpus"])
+    return Import(
+        exit_code, str(result["version"]), str(result["path"]), gpus, bool(result["cuda"]), text, seconds
+    )

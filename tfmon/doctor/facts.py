@@ -218,19 +218,19 @@ def check(id: str, title: str, subject: str, source: str) -> Callable[[Callable[
     return lambda judge: Check(id, title, subject, source, judge)
 
 
-def ok(found: str, *evidence: str) -> Finding:
+def ok(finding: str, *evidence: str) -> Finding:
     """Return that all is fine."""
-    return Finding(OK, found, evidence=evidence)
+    return Finding(OK, finding, evidence=evidence)
 
 
-def warning(found: str, expected: str, fix: str, *evidence: str) -> Finding:
+def warning(finding: str, expected: str, fix: str, *evidence: str) -> Finding:
     """Return something that works, but not well."""
-    return Finding(WARNING, found, expected, fix, evidence)
+    return Finding(WARNING, finding, expected, fix, evidence)
 
 
-def broken(found: str, expected: str, fix: str, *evidence: str) -> Finding:
+def broken(finding: str, expected: str, fix: str, *evidence: str) -> Finding:
     """Return the findings that prevent TensorFlow, the GPU or a race."""
-    return Finding(BROKEN, found, expected, fix, evidence)
+    return Finding(BROKEN, finding, expected, fix, evidence)
 
 
 def not_applicable(reason: str) -> Finding:

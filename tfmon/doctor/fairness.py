@@ -32,11 +32,11 @@ def usable_cores(facts: Facts) -> Finding:
     if host.usable_cores >= host.cores:
         return ok(f"all {host.cores}")
     if host.quota_cores is not None and host.quota_cores <= host.usable_cores:
-        found = f"a quota of {cores(host.quota_cores)} cores on a machine of {host.cores}"
+        result = f"a quota of {cores(host.quota_cores)} cores on a machine of {host.cores}"
         fix = "TensorFlow starts a thread for each core all the same: race with --set threads=" + (
             f"{max(1, int(host.quota_cores))}, or raise the quota (docker run --cpus={host.cores})"
         )
-        return warning(found, "no quota, or as many threads as it allows", fix)
+        return warning(result, "no quota, or as many threads as it allows", fix)
     fix = "start it without taskset or --cpuset-cpus, or accept a CPU lane with fewer cores"
     return warning(f"{cores(host.usable_cores)} of {host.cores} cores", "all of them", fix)
 
@@ -60,12 +60,12 @@ def free_memory(facts: Facts) -> Finding:
     host = facts.host
     if not host.total_bytes:
         return not_applicable("not reported by this system")
-    found = f"{memory(host.available_bytes)} of {memory(host.total_bytes)} available"
+    result = f"{memory(host.available_bytes)} of {memory(host.total_bytes)} available"
     if host.available_bytes < LEAST_AVAILABLE_BYTES:
         return warning(
-            found, f"{memory(LEAST_AVAILABLE_BYTES)} for two lanes", "end other programs, or race one small lane"
+            result, f"{memory(LEAST_AVAILABLE_BYTES)} for two lanes", "end other programs, or race one small lane"
         )
-    return ok(found)
+    return ok(result)
 
 
 @check("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
@@ -75,14 +75,14 @@ def load(facts: Facts) -> Finding:
     if others.cores is None:
         return not_applicable("not reported by this system")
     if others.cores > OTHERS_SHARE * total:
-        found = f"other programs keep {others.cores:.1f} of {total} cores busy"
+        result = f"other programs keep {others.cores:.1f} of {total} cores busy"
         fix = "end them, or race later; `top` lists them"
-        return warning(found, f"under {percent(100 * OTHERS_SHARE)}", fix, others.source)
+        return warning(result, f"under {percent(100 * OTHERS_SHARE)}", fix, others.source)
     stolen = others.stolen_share or 0.0
     if stolen > STEAL_SHARE:
         fix = "race on a machine with dedicated cores, or at another time"
-        found = f"{percent(100 * stolen)} of the CPU time goes to other machines"
-        return warning(found, f"under {percent(100 * STEAL_SHARE)}", fix, others.source)
+        result = f"{percent(100 * stolen)} of the CPU time goes to other machines"
+        return warning(result, f"under {percent(100 * STEAL_SHARE)}", fix, others.source)
     return ok(f"other programs keep {others.cores:.1f} of {total} cores busy", others.source)
 
 
@@ -104,22 +104,22 @@ def power(facts: Facts) -> Finding:
 )
 def environment(facts: Facts) -> Finding:
     """Judge variables that make one lane slower or leave it fewer threads."""
-    found = [
+    result = [
         f"{name}={value}: {effect}"
         for name, (value, effect) in _SLOWING.items()
         if facts.environ.get(name) == value
     ]
-    found += [
+    result += [
         f"{name}={value}: fewer threads than cores"
         for name in _THREADS
         if (value := facts.environ.get(name, "")).isdigit() and 0 < int(value) < facts.host.usable_cores
     ]
     if "xla_cpu" in facts.environ.get("TF_XLA_FLAGS", "") or "auto_jit" in facts.environ.get("TF_XLA_FLAGS", ""):
-        found.append(f"TF_XLA_FLAGS={facts.environ['TF_XLA_FLAGS']}: XLA is on where a knob says off")
-    if found:
-        names = " ".join(text.partition("=")[0] for text in found)
+        result.append(f"TF_XLA_FLAGS={facts.environ['TF_XLA_FLAGS']}: XLA is on where a knob says off")
+    if result:
+        names = " ".join(text.partition("=")[0] for text in result)
         return warning(
-            found[0] + (f" and {len(found) - 1} more" if found[1:] else ""), "unset", f"unset {names}", *found
+            result[0] + (f" and {len(result) - 1} more" if result[1:] else ""), "unset", f"unset {names}", *result
         )
     return ok("none that changes speed")
 
@@ -140,9 +140,9 @@ def gpu_free(facts: Facts) -> Finding:
         if used and total and used >= USED_SHARE * total:
             uses.append(f"{memory(used)} of {memory(total)} used")
         if uses:
-            found = f"GPU {one.index} {one.name}: {', '.join(uses)}"
+            result = f"GPU {one.index} {one.name}: {', '.join(uses)}"
             processes = f"processes: {' '.join(map(str, one.used_by_pid)) or one.no_processes_reason or 'none'}"
-            return warning(found, "a GPU that no other program uses", _freeing(facts, one), processes)
+            return warning(result, "a GPU that no other program uses", _freeing(facts, one), processes)
     return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in seen))
 
 
@@ -190,13 +190,13 @@ def views(facts: Facts) -> Finding:
         return not_applicable("not tried")
     if facts.view.kind == OVERLAY:
         return ok("each lane of a script can have a copy-on-write view of it")
-    found = {COPY: "each lane gets a copy", IN_PLACE: "all lanes write to the folder itself"}[facts.view.kind]
+    result = {COPY: "each lane gets a copy", IN_PLACE: "all lanes write to the folder itself"}[facts.view.kind]
     fix = (
         "allow user namespaces (sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, "
         "user.max_user_namespaces=10000 where it is 0; a container needs --security-opt seccomp=unconfined), "
         "or race in a folder on a local disk"
     )
-    return warning(found, "a copy-on-write view for each lane", fix, facts.view.reason)
+    return warning(result, "a copy-on-write view for each lane", fix, facts.view.reason)
 
 
 def _samples(facts: Facts) -> list[GpuSample]:

@@ -180,9 +180,9 @@ def import_works(facts: Facts) -> Finding:
     evidence = tuple(imported.text.strip().splitlines()[-8:])
     expected = "import tensorflow"
     if imported.exit_code is None:
-        found = f"not done after {imported.seconds:.0f} s"
+        result = f"not done after {imported.seconds:.0f} s"
         fix = "look for a slow file system or a driver that hangs (`nvidia-smi`), then run it again"
-        return broken(found, expected, fix, *evidence)
+        return broken(result, expected, fix, *evidence)
     if imported.exit_code < 0:
         return _killed(facts, imported, evidence)
     known = _first_known(facts, imported.text, _FATAL)
@@ -202,15 +202,15 @@ def _killed(facts: Facts, imported: Import, evidence: tuple[str, ...]) -> Findin
     if known is not None:
         return broken(f"ends with {name}: {known.meaning}", expected, known.remedy, known.line, *evidence)
     if number == signal.SIGILL:
-        found = "ends with SIGILL: an instruction that this processor does not have"
+        result = "ends with SIGILL: an instruction that this processor does not have"
         fix = "use a Python built for this processor (no Rosetta, no emulation), or a machine with AVX"
     elif number == signal.SIGKILL:
-        found = "was killed (SIGKILL): most likely out of memory"
+        result = "was killed (SIGKILL): most likely out of memory"
         fix = "end other programs, or raise the memory limit of the container"
     else:
-        found = f"ends with {name}"
+        result = f"ends with {name}"
         fix = remedies.reinstall_tensorflow(facts)
-    return broken(found, expected, fix, *evidence)
+    return broken(result, expected, fix, *evidence)
 
 
 @check("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
@@ -244,8 +244,8 @@ def messages(facts: Facts) -> Finding:
     known = _first_known(facts, imported.text, _DOUBTS)
     if known is not None:
         return warning(known.meaning, "no such message", known.remedy, known.line)
-    found = f"harmless: {'; '.join(harmless)}" if harmless else "none that matters"
-    return ok(found, *imported.text.strip().splitlines())
+    result = f"harmless: {'; '.join(harmless)}" if harmless else "none that matters"
+    return ok(result, *imported.text.strip().splitlines())
 
 
 _REMEDIES: dict[str, Callable[[Facts], str]] = {

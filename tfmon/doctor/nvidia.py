@@ -144,17 +144,17 @@ def compute_capability(facts: Facts) -> Finding:
         major, minor = one.capability
         if any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute"))):
             continue
-        found = f"{one.name} has compute capability {_written(one)}; this TensorFlow is {built}"
+        result = f"{one.name} has compute capability {_written(one)}; this TensorFlow is {built}"
         if not any(target <= one.capability for target in _targets(known, ("compute",))):
             fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
-            return broken(found, "a wheel with code for it", fix, *evidence)
+            return broken(result, "a wheel with code for it", fix, *evidence)
         if one.capability is not None and one.capability >= FAILS_FROM:
             sign = "operations fail with CUDA_ERROR_INVALID_PTX or CUDA_ERROR_INVALID_HANDLE"
             return broken(
-                found, "machine code for it in the wheel, not only PTX", remedies.NEW_GPU, sign, *evidence
+                result, "machine code for it in the wheel, not only PTX", remedies.NEW_GPU, sign, *evidence
             )
         fix = "wait once, up to 30 minutes, and keep the result: export CUDA_CACHE_MAXSIZE=4294967296"
-        return warning(found, "machine code for it in the wheel, not only PTX", fix, *evidence)
+        return warning(result, "machine code for it in the wheel, not only PTX", fix, *evidence)
     return ok(", ".join(dict.fromkeys(f"{one.name} {_written(one)}" for one in devices)), built, *evidence)
 
 
@@ -248,9 +248,9 @@ def cuda_libraries(facts: Facts) -> Finding:
     first = lacking[0]
     name = first.error.partition(":")[0]
     reason = f" ({name} is missing)" if ".so" in name and Path(name).name != first.name else ""
-    found = f"{names} cannot be opened{reason}"
+    result = f"{names} cannot be opened{reason}"
     fix = remedies.cuda_libraries(facts)
-    return broken(found, "each of the libraries that TensorFlow opens", fix, *evidence)
+    return broken(result, "each of the libraries that TensorFlow opens", fix, *evidence)
 
 
 @check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
@@ -284,9 +284,9 @@ def cuda_packages(facts: Facts) -> Finding:
     texts = [f"{one.name} {facts.version_of(one.name)} is not {one.specifier}" for one in wrong]
     others = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
     fix = "give TensorFlow an environment of its own" if others else remedies.cuda_libraries(facts)
-    found = texts[0] + (f" and {len(texts) - 1} more" if texts[1:] else "")
-    found += f" ({', '.join(others)} is installed here, too)" if others else ""
-    return warning(found, str(wrong[0].specifier), fix, *texts)
+    result = texts[0] + (f" and {len(texts) - 1} more" if texts[1:] else "")
+    result += f" ({', '.join(others)} is installed here, too)" if others else ""
+    return warning(result, str(wrong[0].specifier), fix, *texts)
 
 
 @check("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
@@ -301,9 +301,9 @@ def library_path(facts: Facts) -> Finding:
     taken = [one for one in facts.libraries if not one.wheel and str(Path(one.path).parent) in folders]
     packaged = [one.name for one in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{one.name}"))]
     if packaged:
-        found = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
+        result = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
         evidence = [f"{one.name}: {one.path}" for one in taken]
-        return warning(found, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
+        return warning(result, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
     return ok("hides no library of TensorFlow", value)
 
 

@@ -33,15 +33,15 @@ def python_answers(facts: Facts) -> Finding:
             "name another one with --python, or make its environment again",
         )
     version = ".".join(map(str, python.version))
-    found = f"{version}, {python.machine}, {python.executable}"
+    result = f"{version}, {python.machine}, {python.executable}"
     low, high = remedies.SUPPORTED_PYTHON
     if facts.build.requires_python and not fits(version, facts.build.requires_python):
         expected = f"Python {facts.build.requires_python} for the TensorFlow installed"
-        return broken(found, expected, remedies.other_python(facts), f"prefix {python.prefix}")
+        return broken(result, expected, remedies.other_python(facts), f"prefix {python.prefix}")
     if not low <= python.version[:2] <= high and facts.wheel is None:
         expected = f"Python {low[0]}.{low[1]} to {high[0]}.{high[1]}, for which TensorFlow has wheels"
-        return broken(found, expected, remedies.other_python(facts), f"prefix {python.prefix}")
-    return ok(found, f"prefix {python.prefix}", *(f"path {folder}" for folder in python.path))
+        return broken(result, expected, remedies.other_python(facts), f"prefix {python.prefix}")
+    return ok(result, f"prefix {python.prefix}", *(f"path {folder}" for folder in python.path))
 
 
 @check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
@@ -91,8 +91,10 @@ def metal(facts: Facts) -> Finding:
     wanted = remedies.metal(facts)
     if facts.python.version[:2] > (3, 12):
         fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
-        found = f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
-        return broken(found, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
+        result = (
+            f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
+        )
+        return broken(result, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
     obstacle = wheel_obstacle(facts.visibility, facts.wheel)
     if obstacle is not None or facts.wheel is None:
         return broken(
@@ -132,9 +134,9 @@ def tensorflow_installed(facts: Facts) -> Finding:
         return not_applicable("the interpreter does not answer")
     if facts.wheel is None:
         left = [one.folder for one in facts.distributions if one.name in BUILDS]
-        found = "installed by its metadata, but its files are gone" if left else "not installed"
+        result = "installed by its metadata, but its files are gone" if left else "not installed"
         fix = remedies.install(facts, remedies.tensorflow_package(facts))
-        return broken(found, "a TensorFlow in this environment", fix, *left, f"looked in {facts.python.prefix}")
+        return broken(result, "a TensorFlow in this environment", fix, *left, f"looked in {facts.python.prefix}")
     wheel = facts.wheel
     return ok(f"{wheel.distribution} {wheel.version}".strip(), facts.home)
 
@@ -144,22 +146,22 @@ def tensorflow_installed(facts: Facts) -> Finding:
 )
 def several_tensorflows(facts: Facts) -> Finding:
     """Judge whether two distributions have written their files over each other."""
-    found = {one.name: one for one in reversed(facts.distributions) if one.name in BUILDS}
-    if len(found) > 1:
-        found = {name: one for name, one in found.items() if name not in _PULLED_IN} or found
-    twice = [one for one in facts.distributions if one.name in BUILDS and one != found.get(one.name, one)]
-    names = ", ".join(f"{one.name} {one.version}" for one in found.values())
-    if not found:
+    result = {one.name: one for one in reversed(facts.distributions) if one.name in BUILDS}
+    if len(result) > 1:
+        result = {name: one for name, one in result.items() if name not in _PULLED_IN} or result
+    twice = [one for one in facts.distributions if one.name in BUILDS and one != result.get(one.name, one)]
+    names = ", ".join(f"{one.name} {one.version}" for one in result.values())
+    if not result:
         return not_applicable(_NONE)
-    if len(found) > 1:
+    if len(result) > 1:
         return broken(
             f"{names}: they overwrite each other's files",
             "one of them",
-            remedies.reinstall(facts, tuple(found), remedies.tensorflow_package(facts)),
-            *(one.folder for one in found.values()),
+            remedies.reinstall(facts, tuple(result), remedies.tensorflow_package(facts)),
+            *(one.folder for one in result.values()),
         )
     if twice:
-        first = next(iter(found.values()))
+        first = next(iter(result.values()))
         return warning(
             f"{first.name} {first.version} is used; {twice[0].version} comes later on the path",
             "one of them",

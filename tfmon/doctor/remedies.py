@@ -194,7 +194,7 @@ def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
     def holds(one: Requirement, extra: str) -> bool:
         return one.marker is None or one.marker.evaluate({**environment, "extra": extra})
 
-    found = []
+    result = []
     for line in facts.build.requires:
         try:
             one = Requirement(line)
@@ -202,8 +202,8 @@ def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
             continue
         one.name = canonicalize_name(one.name)
         if holds(one, extra) and not (extra and holds(one, "")):
-            found.append(one)
-    return found
+            result.append(one)
+    return result
 
 
 def package(required: Requirement) -> str:

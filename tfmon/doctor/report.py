@@ -55,8 +55,8 @@ class Diagnosis:
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
         """Return the results about a subject that have one of the statuses; all without any."""
-        found = [one for one in self.results if one.subject == subject]
-        return [one for one in found if one.finding.status in statuses] if statuses else found
+        result = [one for one in self.results if one.subject == subject]
+        return [one for one in result if one.finding.status in statuses] if statuses else result
 
     def count(self, status: str) -> int:
         """Return how many checks have a status."""
@@ -83,8 +83,8 @@ class Diagnosis:
         uses = f"TensorFlow {'should find' if self.imported is None else 'uses'} {names}"
         unfair = self.of(FAIRNESS, WARNING)
         if unfair:
-            words = ", ".join(one.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
-            return f"{uses}, but a race may be unfair: {words}."
+            titles = ", ".join(one.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
+            return f"{uses}, but a race may be unfair: {titles}."
         if self.exit_code == EXIT_FINE:
             return f"{uses}, and this machine is ready for a fair race."
         return f"{uses}; see the warnings."
@@ -133,8 +133,8 @@ def no_gpu_reason(facts: Facts, results: tuple[Result, ...] | None = None) -> Ob
         return None
     if facts.obstacle is not None:
         return facts.obstacle
-    found = judge(facts) if results is None else results
-    for one in found:
+    result = judge(facts) if results is None else results
+    for one in result:
         if one.subject == GPU and one.finding.status == BROKEN:
             return Obstacle(f"{one.title}: {one.finding.found}", one.finding.fix)
     return None

@@ -54,10 +54,10 @@ class Tuning:
         driver.controls.set_exclusive(lane)
         driver.wait_until_racing([lane])
         start = dict(driver.lane(lane).settings)
-        while (found := self._next_advice()) is not None:
+        while (result := self._next_advice()) is not None:
             if driver.snapshot().race.fresh and len(self.state.attempts) > self.state.first:
                 self._renew()
-            self._try(*found)
+            self._try(*result)
             if not self.state.everything:
                 break
         if self.state.everything:
@@ -69,7 +69,7 @@ class Tuning:
 
     def _next_advice(self) -> tuple[Advice, str, int] | None:
         """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
-        found: list[tuple[Advice, str, int]] = []
+        result: list[tuple[Advice, str, int]] = []
         tried = len(self.state.attempts) - self.state.first
 
         def known() -> bool:
@@ -80,11 +80,11 @@ class Tuning:
                 return False
             can_try = [one for one in bottleneck.advice if not one.by_hand]
             choices = tried + len(can_try) if self.state.everything else 1
-            found.extend((one, bottleneck.kind, choices) for one in can_try[:1])
+            result.extend((one, bottleneck.kind, choices) for one in can_try[:1])
             return True
 
         self._driver.wait(known, "too little was measured to name the bottleneck of the lane")
-        return found[0] if found else None
+        return result[0] if result else None
 
     def _renew(self) -> None:
         """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""

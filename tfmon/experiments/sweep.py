@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import log_speeds
-from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Found, judge, next_due, rank
+from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Ranking, judge, next_due, rank
 from tfmon.errors import TfmonError
 from tfmon.experiments.driver import StoppedError
 from tfmon.model.events import Event, LaneEnded, LaneStalled
@@ -62,7 +62,7 @@ class Sweep:
         self._threads: list[threading.Thread] = []
 
     @property
-    def found(self) -> Found:
+    def ranking(self) -> Ranking:
         """What it came to so far."""
         with self._news:
             if self._found.state is not self._state:
@@ -132,7 +132,7 @@ class Sweep:
         """Wait for a combination to measure in one of the places; None when there will be none."""
         with self._news:
             while stations and not self._stopped:
-                rows = self.found.rows
+                rows = self.ranking.rows
                 for station in stations:
                     if (number := next_due(rows, station.kind, self._state.running)) is not None:
                         self._tell(VisitBegan(number, station.place))
@@ -330,7 +330,7 @@ class Visit:
         snapshot = self._station.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._lanes)
         memory = lane.gpu_use.used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
-        found = find_bottleneck(snapshot, lane)
+        result = find_bottleneck(snapshot, lane)
         return Figures(
             place=self._station.place,
             examples_per_s=lane.steady.examples_per_s,
@@ -338,8 +338,8 @@ class Visit:
             step_ms=lane.steady.step_ms(0.5),
             memory_bytes=None if isinstance(memory, Missing) else float(memory),
             memory_missing=memory.reason if isinstance(memory, Missing) else "",
-            bottleneck=found.kind if found else "",
-            bottleneck_text=found.text if found else "",
+            bottleneck=result.kind if result else "",
+            bottleneck_text=result.text if result else "",
             versions=lane.versions,
         )
 

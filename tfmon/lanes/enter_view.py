@@ -92,18 +92,18 @@ def mounts_below(folder: str) -> list[str]:
     """Return the mount points in the folder, which an overlay would hide; not those below another of them."""
     with open("/proc/self/mountinfo", "rb") as file:  # noqa: PTH123
         quoted = [line.split()[4] for line in file]
-    found: list[str] = []
+    result: list[str] = []
     for point in sorted({os.fsdecode(one.decode("unicode_escape").encode("latin-1")) for one in quoted}):
-        if point.startswith(f"{folder}/") and not any(point.startswith(f"{one}/") for one in found):
-            found.append(point)
-    return found
+        if point.startswith(f"{folder}/") and not any(point.startswith(f"{one}/") for one in result):
+            result.append(point)
+    return result
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None) -> None:
     """Mount something; raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    words = [None if one is None else os.fsencode(one) for one in (source, target, kind, options)]
-    if libc.mount(*words[:3], ctypes.c_ulong(flags), words[3]):
+    arguments = [None if one is None else os.fsencode(one) for one in (source, target, kind, options)]
+    if libc.mount(*arguments[:3], ctypes.c_ulong(flags), arguments[3]):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"mount {kind or target}")
 
 

@@ -58,7 +58,7 @@ not fail meanwhile. POSIX's `sleep` takes whole seconds only, and its redirectio
 class Command:
     """A user's own command that a lane runs."""
 
-    words: Sequence[str]
+    argv: Sequence[str]
     device: str
     """`cpu` or `gpu`."""
     settings: Settings
@@ -107,15 +107,15 @@ def launch(
     inherited = [child_metric_fd, child_request_fd]
     try:
         if command is None:
-            words = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
+            argv = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
             merged["PYTHONUNBUFFERED"] = "1"
         else:
             lock, token = _lock_file()
             inherited.append(lock)
-            words = list(command.words)
+            argv = list(command.argv)
             if command.view is not None:
                 open_place(command.view)
-                words = [*entry(command.view), *words]
+                argv = [*entry(command.view), *argv]
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
             before = merged.get("PYTHONPATH", "")
             path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
@@ -123,7 +123,7 @@ def launch(
                 {VARIABLE: pipes.text(), SETTINGS: json.dumps(command.settings), HOLDER: "", "PYTHONPATH": path}
             )
         popen = subprocess.Popen(
-            words,
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

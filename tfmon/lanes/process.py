@@ -103,10 +103,10 @@ class LaneProcess(ABC):
         lines: tuple[str, ...] = ()
         while time.monotonic() < deadline and not self.ended:
             time.sleep(self.stack_poll_s)
-            found = self.output.stack_since(before)
-            if found and found == lines:  # nothing more came
-                return found
-            lines = found
+            result = self.output.stack_since(before)
+            if result and result == lines:  # nothing more came
+                return result
+            lines = result
         return ()
 
     # ---------------------------------------------------------------- the reader's side

@@ -192,18 +192,18 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
         if not readers:  # late: a type may hold others that are declared below it
             hints = typing.get_type_hints(kind, include_extras=True)
             readers.update({name: _reader(hints[name], strict) for name in _names(kind)})
-        found = {}
+        values = {}
         try:
             for name, item in value.items():
                 if name in readers:
-                    found[name] = readers[name](item)
+                    values[name] = readers[name](item)
         except CodecError as error:
             raise CodecError(f"{kind.__name__}.{name}: {error}") from None
-        if strict and len(found) + 1 < len(value):
+        if strict and len(values) + 1 < len(value):
             raise CodecError(f"{kind.__name__} has no {cut(min(value.keys() - readers.keys() - {'type'}))}")
-        if not needed <= found.keys():
-            raise CodecError(f"{kind.__name__} without {min(needed - found.keys())}")
-        result = kind(**found)
+        if not needed <= values.keys():
+            raise CodecError(f"{kind.__name__} without {min(needed - values.keys())}")
+        result = kind(**values)
         if implausible is not None and (said := implausible(result)):
             raise CodecError(f"{kind.__name__}: {said}")
         return result

@@ -88,32 +88,32 @@ class Holder:
 
 def holders(sample: GpuSample, own: Collection[int] = ()) -> list[Holder]:
     """Return the others that hold memory of a GPU, the largest first."""
-    found = [
+    result = [
         Holder(pid, used, sample.processes.get(pid))
         for pid in strangers(sample, own)
         if (used := sample.used_by_pid.get(pid))
     ]
-    return sorted(found, key=lambda one: (-one.used_bytes, one.pid))
+    return sorted(result, key=lambda one: (-one.used_bytes, one.pid))
 
 
 def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
     """Say who else holds the memory of a GPU, where that explains that none is left; else ""."""
-    found, total = holders(sample, own), known(sample.total_bytes)
-    held = sum(one.used_bytes for one in found)
+    result, total = holders(sample, own), known(sample.total_bytes)
+    held = sum(one.used_bytes for one in result)
     if not total or held < HELD * total:
         return ""
-    who = "another process holds" if len(found) == 1 else f"{len(found)} other processes hold"
-    first = found[0]
-    most = "" if len(found) == 1 else f"; the most, {_gib(first.used_bytes)} GiB,"
+    who = "another process holds" if len(result) == 1 else f"{len(result)} other processes hold"
+    first = result[0]
+    most = "" if len(result) == 1 else f"; the most, {_gib(first.used_bytes)} GiB,"
     named = f"{who} {_gib(held)} of the {_gib(total)} GiB of {place}"
-    return f"{named}{most}{' by' if most else ':'} {told(first.name)} (pid {first.pid})"
+    return f"{named}{most}{' by' if most else ':'} {process_text(first.name)} (pid {first.pid})"
 
 
 def _gib(value: float) -> str:
     return f"{value / 2**30:.1f}"
 
 
-def told(name: ProcessName | None) -> str:
+def process_text(name: ProcessName | None) -> str:
     """Name a process in a sentence: "ana: python train.py"."""
     if name is None or not (name.user or name.command):
         return UNTOLD

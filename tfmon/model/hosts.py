@@ -244,8 +244,8 @@ def host_disturbances(sample: HostSample) -> tuple[str, ...]:
         (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
         (THROTTLED, sample.throttled_pct, THROTTLED_PCT),
     )
-    found = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
-    return tuple(dict.fromkeys(found))
+    result = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
+    return tuple(dict.fromkeys(result))
 
 
 def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:

@@ -237,29 +237,29 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
     raise KnobError(f"there is no knob {name!r}; this scenario has {_either([knob.name for knob in knobs])}")
 
 
-def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, KnobValue]:
+def parse_settings(knobs: Sequence[Knob], assignments: Sequence[str]) -> dict[str, KnobValue]:
     """Read `KNOB=VALUE` words, each knob once; raises KnobError for what is not allowed."""
-    return {knob.name: knob.parse(text) for name, text in _split(words) for knob in [find(knobs, name)]}
+    return {knob.name: knob.parse(text) for name, text in _split(assignments) for knob in [find(knobs, name)]}
 
 
-def guess_settings(words: Sequence[str]) -> dict[str, KnobValue]:
+def guess_settings(assignments: Sequence[str]) -> dict[str, KnobValue]:
     """Read `KNOB=VALUE` words of a script: as a common knob of that name, else on or off, a number, or text.
 
     Raises: KnobError for a word without `=`, and a knob named twice.
     """
-    return {name: _guess(name, text) for name, text in _split(words)}
+    return {name: _guess(name, text) for name, text in _split(assignments)}
 
 
-def _split(words: Sequence[str]) -> list[tuple[str, str]]:
+def _split(assignments: Sequence[str]) -> list[tuple[str, str]]:
     """Return each name with its value, as text."""
-    found: dict[str, str] = {}
-    for word in words:
+    result: dict[str, str] = {}
+    for word in assignments:
         name, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not name:
             raise KnobError(f"{word!r} is not KNOB=VALUE")
-        if found.setdefault(name, text) != text:
-            raise KnobError(f"{name} is named twice, {found[name]} and {text}; name one value")
-    return list(found.items())
+        if result.setdefault(name, text) != text:
+            raise KnobError(f"{name} is named twice, {result[name]} and {text}; name one value")
+    return list(result.items())
 
 
 def _guess(name: str, text: str) -> KnobValue:
@@ -288,7 +288,7 @@ def _power_of_two_beyond(value: float, direction: int) -> int:
     return power if power < value else 0
 
 
-def _either(words: Sequence[str]) -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return ", ".join(words[:-1]) + " or " + words[-1]
+def _either(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return "".join(names)
+    return ", ".join(names[:-1]) + " or " + names[-1]

@@ -82,11 +82,11 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
         ):  # fmt: skip
             opened.append(os.open(f"/proc/{int(holder)}/fd/{fd}", flags | os.O_CLOEXEC))
     except (OSError, ValueError):
-        found = None
+        result = None
     else:
-        found = LanePipes(opened[0], opened[1], opened[2], pipes.token, pipes.device)
-        if is_open(found):
-            return found
+        result = LanePipes(opened[0], opened[1], opened[2], pipes.token, pipes.device)
+        if is_open(result):
+            return result
     for fd in opened:
         os.close(fd)
     return None
@@ -104,22 +104,22 @@ _NICE = "nice"
 
 def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return the variable by which a lane's process is told its surroundings."""
-    words = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
-    return {SURROUNDINGS: json.dumps(words)}
+    values = {_NICE: nice, **{key: lane.get(key, monitor.get(key)) for key in _CHECKED}}
+    return {SURROUNDINGS: json.dumps(values)}
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
     """Return how this process's surroundings differ from the expected ones: "nice value 15 in place of 0"."""
-    told = variables.pop(SURROUNDINGS, "")
-    if not told:
+    expected_json = variables.pop(SURROUNDINGS, "")
+    if not expected_json:
         return ()
-    found = []
-    for name, ought in json.loads(told).items():
+    result = []
+    for name, ought in json.loads(expected_json).items():
         has = os.getpriority(os.PRIO_PROCESS, 0) if name == _NICE else variables.get(name)
         if has != ought:
             what = "nice value" if name == _NICE else name
-            found.append(f"{what} {_shown(has)} in place of {_shown(ought)}")
-    return tuple(found)
+            result.append(f"{what} {_shown(has)} in place of {_shown(ought)}")
+    return tuple(result)
 
 
 def _shown(value: object) -> str:

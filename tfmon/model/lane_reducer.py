@@ -138,9 +138,11 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case Hello():
             stack = event.reports_stack
-            told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
+            reasons = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
             versions = {**state.versions, "python": event.python}
-            greeted = replace(state, pid=event.pid, versions=versions, not_measured=told, steps_before=state.steps)
+            greeted = replace(
+                state, pid=event.pid, versions=versions, not_measured=reasons, steps_before=state.steps
+            )
             return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
@@ -178,8 +180,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             text = f"several processes train at once, and the first alone is counted, {state.pid}; not: "
             return replace(state, not_measured={**state.not_measured, "processes": text + ", ".join(others)})
         case NotMeasured():
-            told = {**state.not_measured, event.what: event.reason}
-            return _without_unknown(replace(state, not_measured=told), event)
+            reasons = {**state.not_measured, event.what: event.reason}
+            return _without_unknown(replace(state, not_measured=reasons), event)
         case StepDescribed() if event.place not in state.places and len(state.places) < MOST_PLACES:
             then = replace(state, step=event.text, places=(*state.places, event.place))
             return marked(measured_again(then), event.at_ns, event.place) if state.places else then

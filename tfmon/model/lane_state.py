@@ -14,7 +14,7 @@ from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
-from tfmon.model.speed import Course, SpeedWatch
+from tfmon.model.speed import MemoryCourse, SpeedWatch
 from tfmon.model.window_sums import History, WindowSums, middle_ns
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
@@ -193,9 +193,9 @@ class LaneState:
     measurements: Measurements = field(default_factory=Measurements)
     speed: SpeedWatch = field(default_factory=SpeedWatch)
     """Its step time since its settings last changed, and when that changed by itself."""
-    memory: Course = field(default_factory=Course)
+    memory: MemoryCourse = field(default_factory=MemoryCourse)
     """Memory that its processes share with no other, while it raced."""
-    device_memory: Course = field(default_factory=Course)
+    device_memory: MemoryCourse = field(default_factory=MemoryCourse)
     """What the framework has allocated on its devices."""
     deaths: tuple[Death, ...] = ()
     """Its child processes that a signal ended."""

@@ -233,13 +233,13 @@ class Measurements:
 
     def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
         """Return the sum of steady windows by the number of the stretch each ends in, as far as `points` go."""
-        found: dict[int, SliceSpeed] = {}
+        result: dict[int, SliceSpeed] = {}
         for point in self.steady_points:
             number = point.at_ns // length_ns
-            before = found.get(number)
+            before = result.get(number)
             examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
-            found[number] = SliceSpeed(number, point.at_ns, examples + point.examples, span_ns + point.span_ns)
-        return {number: one for number, one in found.items() if one.examples > 0 and one.span_ns > 0}
+            result[number] = SliceSpeed(number, point.at_ns, examples + point.examples, span_ns + point.span_ns)
+        return {number: one for number, one in result.items() if one.examples > 0 and one.span_ns > 0}
 
     @property
     def steady_points(self) -> Sequence[Point]:

@@ -64,8 +64,8 @@ def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
     if isinstance(event, LanePrinted) and event.dropped_bytes:
         dropped = event.dropped_bytes + sum(line.dropped_bytes for line in log)
-        told = f"dropped {dropped:,} bytes in all, printed faster than they are shown"
-        new = (*new, LogLine(event.at_ns, "trouble", told, dropped))
+        dropped_text = f"dropped {dropped:,} bytes in all, printed faster than they are shown"
+        new = (*new, LogLine(event.at_ns, "trouble", dropped_text, dropped))
         log = tuple(line for line in log if not line.dropped_bytes)
     return (*log, *new)[-LOG_LINES:] if new else log
 
@@ -182,10 +182,10 @@ def went_on(lane: LaneState) -> str:
 def why_unseen(command: str, *, loaded: bool) -> str:
     """Return why no step of a user's command was seen, as far as the command tells; `loaded`: tfmon was loaded."""
     try:
-        words = shlex.split(command)
+        argv = shlex.split(command)
     except ValueError:
-        words = command.split()
-    for before, word in zip(["", *words], words, strict=False):
+        argv = command.split()
+    for before, word in zip(["", *argv], argv, strict=False):
         if Path(before).name == "env" and word in ("-i", "-", "--ignore-environment"):
             return f"`env {word}` takes away the variables by which tfmon is loaded"
         if re.fullmatch(r"-[a-zA-Z]*[IES][a-zA-Z]*", word) and Path(before).name.startswith("python"):

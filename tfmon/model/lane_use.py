@@ -230,5 +230,5 @@ class GpuUse:
 
 def counted(names: Sequence[str]) -> str:
     """Return the names of GPUs in a row, such as "2x NVIDIA H200" for two alike."""
-    found = ((names.count(name), name) for name in dict.fromkeys(names))
-    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in found)
+    result = ((names.count(name), name) for name in dict.fromkeys(names))
+    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in result)

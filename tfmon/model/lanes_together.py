@@ -30,14 +30,14 @@ def contrast(specs: Sequence[LaneSpec]) -> frozenset[str]:
 def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
     """Return the knobs in which lanes differ now, as reported or else by their specs; the contrast's first."""
     started = contrast([lane.spec for lane in lanes])
-    found = []
+    result = []
     for knob in {knob: None for lane in lanes for knob in lane.in_effect}:
         values = [lane.in_effect[knob] for lane in lanes if knob in lane.in_effect]
         unknown = len(values) < len(lanes)
         if len(set(map(distinct, values))) > 1 or (unknown and knob in started):
-            found.append(knob)
+            result.append(knob)
     order = {knob.name: place for place, knob in enumerate(race.knobs)}
-    return tuple(sorted(found, key=lambda knob: (knob not in started, order.get(knob, len(order)), knob)))
+    return tuple(sorted(result, key=lambda knob: (knob not in started, order.get(knob, len(order)), knob)))
 
 
 def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Collision:
 
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
     """Return the collisions of lanes of one machine, each once; not those inside a view."""
-    found: dict[str, Collision] = {}
+    result: dict[str, Collision] = {}
     for one, other in combinations(lanes, 2):
         view = views.get(one.spec.host)
         if view is None or one.spec.host != other.spec.host:
@@ -113,8 +113,8 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
                 if view.kind != IN_PLACE:
                     continue
                 name, helps = str(PurePath(path).relative_to(view.folder)), NONE if view.reason else OWN
-            found.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
-    return [*found.values(), *(own for lane in lanes for own in _own_ports(lane, lanes))]
+            result.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
+    return [*result.values(), *(own for lane in lanes for own in _own_ports(lane, lanes))]
 
 
 def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
@@ -129,9 +129,9 @@ def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collisio
 
 def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[str]:
     """Return a line for each collision; a few of many."""
-    found = collisions(lanes, views)
-    lines = [f"{one.text}: {one.helps}" for one in found[:MOST]]
-    return lines + ([f"{len(found) - MOST} more are used by several lanes"] if len(found) > MOST else [])
+    result = collisions(lanes, views)
+    lines = [f"{one.text}: {one.helps}" for one in result[:MOST]]
+    return lines + ([f"{len(result) - MOST} more are used by several lanes"] if len(result) > MOST else [])
 
 
 def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:

@@ -57,8 +57,8 @@ def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None
 
     Source: /proc/meminfo, `MemTotal` and `MemAvailable`.
     """
-    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read_text(meminfo), re.MULTILINE))
-    return (1024 * int(found["MemTotal"]), 1024 * int(found["MemAvailable"])) if len(found) == 2 else None
+    result = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB$", read_text(meminfo), re.MULTILINE))
+    return (1024 * int(result["MemTotal"]), 1024 * int(result["MemAvailable"])) if len(result) == 2 else None
 
 
 def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[int, int]:
@@ -79,11 +79,11 @@ def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[
 
 def _limit(folder: Path) -> float | None:
     """Return the limit that one group sets, in cores."""
-    words = read_text(folder / "cpu.max").split()
-    if not words:
-        words = [read_text(folder / "cpu.cfs_quota_us").strip(), read_text(folder / "cpu.cfs_period_us").strip()]
+    fields = read_text(folder / "cpu.max").split()
+    if not fields:
+        fields = [read_text(folder / "cpu.cfs_quota_us").strip(), read_text(folder / "cpu.cfs_period_us").strip()]
     try:
-        quota, period = int(words[0]), int(words[1])
+        quota, period = int(fields[0]), int(fields[1])
     except (ValueError, IndexError):  # "max", or no such file
         return None
     return quota / period if quota > 0 and period > 0 else None
@@ -206,10 +206,10 @@ class MemoryKills:
             pass  # there are no more
         finally:
             os.close(log)
-        found = _KILLED.findall(b"".join(records).decode("utf-8", "replace"))
-        if not found:
+        result = _KILLED.findall(b"".join(records).decode("utf-8", "replace"))
+        if not result:
             return ""
-        pid, name, kib = found[-1]
+        pid, name, kib = result[-1]
         return f"; its log says: process {pid} ({name}), with {int(kib) / 2**20:.2f} GiB"
 
     def _read(self) -> tuple[int | None, int | None]:

@@ -112,14 +112,14 @@ Lanes: TypeAlias = tuple[LaneState, ...]
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
     """Return the place of the period that the same key press ended, by changing the knob of another lane."""
     asked_ns = lane.requested[change.knob].at_ns if change.knob in lane.requested else at_ns
-    found = None
+    result = None
     for place in reversed(range(len(periods))):
         one = periods[place]
         if one.until_ns < asked_ns or any(other.lane == change.lane for other in one.changes):
             break
         if any(other.knob == change.knob for other in one.changes):
-            found = place
-    return found
+            result = place
+    return result
 
 
 def _with(periods: Periods, place: int, period: Period) -> Periods:

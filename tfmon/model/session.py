@@ -210,9 +210,9 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, training=training), lanes=lanes)
         case TreeSample():
             sliced = in_slices(known.race, known.lanes) or bool(known.race.exclusive)
-            told = known.lane(event.lane)
-            lane = take_tree_sample(told, event, sliced=sliced, cores=known.machine_of(told).cores)
-            return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
+            sampled = known.lane(event.lane)
+            lane = take_tree_sample(sampled, event, sliced=sliced, cores=known.machine_of(sampled).cores)
+            return replace(known, lanes=tuple(lane if one is sampled else one for one in known.lanes))
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
             return replace(known, experiment=event.experiment, tuned=tuned)

@@ -107,11 +107,11 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
 
     Raises: SpecError for an unknown device or no possible host, KnobError for a knob or a value that is not there.
     """
-    first, *words = [part.strip() for part in text.split(",")]
+    first, *assignments = [part.strip() for part in text.split(",")]
     host, slash, device = first.rpartition("/")
     if slash:
         check_host(host)
-    return LaneSpec(_device(device), parse_settings(knobs, [word for word in words if word]), host=host)
+    return LaneSpec(_device(device), parse_settings(knobs, [word for word in assignments if word]), host=host)
 
 
 def _device(text: str) -> str:
@@ -194,20 +194,20 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
-    words = [spec.place, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
+    parts = [spec.place, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
     if spec.number:
-        words.append(f"#{spec.number}")
-    return " ".join(words)
+        parts.append(f"#{spec.number}")
+    return " ".join(parts)
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
     """Write only what tells a lane apart, for narrow places: "batch 256, graph off", or else its place."""
     values = {**spec.settings, **settings}
-    told = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
-    words = [value if value.endswith("float16") else f"{name} {value}" for name, value in told]
+    shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
+    parts = [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]
     elsewhere = spec.kind == "gpu" or spec.host or spec.devices > 1
-    words = [spec.place, *words] if elsewhere or not words else words
-    return ", ".join(words) + (f" #{spec.number}" if spec.number else "")
+    parts = [spec.place, *parts] if elsewhere or not parts else parts
+    return ", ".join(parts) + (f" #{spec.number}" if spec.number else "")
 
 
 # ---------------- lanes on several devices: the examples of a step, and what they cannot train under
@@ -253,10 +253,10 @@ def obstacle(settings: Settings, devices: int) -> str:
 
 def counted(names: Iterable[str]) -> str:
     """Return which of these names counts devices: `gpus`, `cpus` or ""; raises KnobError for both."""
-    found = [name for name in names if name in KINDS]
-    if len(set(found)) > 1:
+    result = [name for name in names if name in KINDS]
+    if len(set(result)) > 1:
         raise KnobError("gpus and cpus are on different devices; sweep one of them")
-    return found[0] if found else ""
+    return result[0] if result else ""
 
 
 def devices_of(settings: Settings, kind: str = "") -> int:

@@ -39,7 +39,7 @@ LATE_NS = 1_500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class StepBlock:
     """Some steady windows in a row."""
 
     since_ns: int
@@ -62,14 +62,14 @@ class Block:
         return math.log(self.span_ns / self.steps), math.log(self.median_ns)
 
     @property
-    def closed(self) -> Block:
+    def closed(self) -> StepBlock:
         """The block with its median in the place of its step times."""
         median_ns = quantile_ns(self.histogram, 0.5) or self.span_ns / self.steps
         return replace(self, median_ns=median_ns, histogram={})
 
-    def joined(self, later: Block) -> Block:
+    def joined(self, later: StepBlock) -> StepBlock:
         """Return this block and the one after it as one."""
-        return Block(
+        return StepBlock(
             self.since_ns,
             later.at_ns,
             self.span_ns + later.span_ns,
@@ -89,7 +89,7 @@ class Level:
     since_ns: int
     step: int
     """The first of its steps."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[StepBlock, ...]
     """Some of them, evenly spread."""
 
 
@@ -109,22 +109,22 @@ class Bet:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class BlockScale:
     """The blocks of one length since the last change, and the bets on them."""
 
-    known: tuple[Block, ...] = ()
+    known: tuple[StepBlock, ...] = ()
     """Those before a bet that runs, evenly spread."""
     every: int = 1
     seen: int = 0
-    pending: tuple[Block, ...] = ()
+    pending: tuple[StepBlock, ...] = ()
     """The latest, on which a bet runs."""
     number: int = 0
     """Blocks in all."""
     bets: tuple[Bet, ...] = (Bet(),) * len(BETS)
     """On what `BETS` says."""
-    open: Block | None = None
+    open: StepBlock | None = None
 
-    def plus(self, block: Block, length_ns: int, margin: float) -> Scale:
+    def plus(self, block: StepBlock, length_ns: int, margin: float) -> BlockScale:
         """Return the scale after some windows."""
         block = block if self.open is None else self.open.joined(block)
         if block.span_ns < length_ns:
@@ -143,7 +143,7 @@ class Scale:
             seen += 1
             if len(known) >= MOST_BLOCKS:
                 known, every = known[::2], 2 * every
-        return Scale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
+        return BlockScale(known, every, seen, pending[len(pending) - kept :], self.number + 1, bets)
 
     @property
     def alarm(self) -> Bet | None:
@@ -152,27 +152,27 @@ class Scale:
         return best if best.gain >= math.log(LIMIT) else None
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StepBlock, ...]:
         """All that are kept, oldest first."""
         return (*self.known, *self.pending)
 
-    def since(self, at_ns: int) -> Scale:
+    def since(self, at_ns: int) -> BlockScale:
         """Return the scale with the blocks from a moment on alone."""
         blocks = tuple(one for one in self.blocks if one.since_ns >= at_ns)
-        return Scale(blocks, 1, len(blocks), (), len(blocks), (Bet(0.0, len(blocks)),) * len(BETS))
+        return BlockScale(blocks, 1, len(blocks), (), len(blocks), (Bet(0.0, len(blocks)),) * len(BETS))
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedWatch:
     """The speed of a lane since its settings last changed, in levels."""
 
-    scales: tuple[Scale, ...] = (Scale(),) * len(SCALES)
+    scales: tuple[BlockScale, ...] = (BlockScale(),) * len(SCALES)
     levels: tuple[Level, ...] = ()
     """Those that are over, oldest first."""
     since_ns: int = 0
     step: int = 0
     """Where the present level began; 0 for the first."""
-    late: tuple[Block, ...] = ()
+    late: tuple[StepBlock, ...] = ()
     """Windows that a late reading may still discard."""
     readings: Mapping[str, float] = field(default_factory=dict)
     """The latest, by name."""
@@ -184,7 +184,7 @@ class SpeedWatch:
         if not window.steps:
             return self
         since_ns, first = window.at_ns - window.span_ns, step - window.steps + 1
-        block = Block(
+        block = StepBlock(
             since_ns,
             window.at_ns,
             window.span_ns,
@@ -200,7 +200,7 @@ class SpeedWatch:
             watch, late = watch._counted(late[0]), late[1:]
         return replace(watch, late=late)
 
-    def _counted(self, block: Block) -> SpeedWatch:
+    def _counted(self, block: StepBlock) -> SpeedWatch:
         scales = tuple(
             one.plus(block, length_ns, margin)
             for one, (length_ns, margin) in zip(self.scales, SCALES, strict=True)
@@ -234,7 +234,7 @@ class SpeedWatch:
         return replace(self, readings=known)
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[StepBlock, ...]:
         """The blocks of the present level, evenly spread."""
         return self.scales[0].blocks
 
@@ -243,7 +243,7 @@ MOST_SAMPLES = 96
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class MemoryCourse:
     """Samples of a quantity over time; when there are too many, every second one is dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
@@ -257,14 +257,14 @@ class Course:
         """When the latest sample was taken."""
         return self.latest[0] if self.latest is not None else None
 
-    def plus(self, at_ns: int, value: float) -> Course:
+    def plus(self, at_ns: int, value: float) -> MemoryCourse:
         """Return the course with one more sample."""
         points, every = self.points, self.every
         if not self.seen % every:
             points = (*points, (at_ns, value))
         if len(points) >= MOST_SAMPLES:
             points, every = points[::2], 2 * every
-        return Course(points, every, self.seen + 1, (at_ns, value))
+        return MemoryCourse(points, every, self.seen + 1, (at_ns, value))
 
 
 def _share(before: Sequence[float], now: float) -> float:

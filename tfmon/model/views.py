@@ -110,8 +110,8 @@ def open_place(view: View) -> None:
         path.mkdir(mode=0o700)
     if view.kind != COPY:  # an overlay shows what its upper folder is like
         if os.geteuid() == 0:
-            found = Path(view.folder).stat()
-            os.chown(place / WRITTEN, found.st_uid, found.st_gid)
+            result = Path(view.folder).stat()
+            os.chown(place / WRITTEN, result.st_uid, result.st_gid)
         shutil.copystat(view.folder, place / WRITTEN)
 
 
@@ -159,8 +159,8 @@ def tidy(place: Path, view: View) -> None:
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
     with contextlib.suppress(OSError):
-        found = path.lstat()
-        return found.st_mode, found.st_size, found.st_mtime_ns
+        result = path.lstat()
+        return result.st_mode, result.st_size, result.st_mtime_ns
     return None
 
 
@@ -169,10 +169,10 @@ def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
     for root, folders, files in os.walk(written):
         for path in (Path(root, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
-                found = path.lstat()
-                if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
-                    yield str(path.relative_to(written)), found.st_size
-                elif stat.S_ISCHR(found.st_mode):
+                result = path.lstat()
+                if stat.S_ISREG(result.st_mode) or stat.S_ISLNK(result.st_mode):
+                    yield str(path.relative_to(written)), result.st_size
+                elif stat.S_ISCHR(result.st_mode):
                     yield str(path.relative_to(written)), None
 
 
@@ -220,8 +220,8 @@ def entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 def _edited(view: View, since_s: float) -> Iterator[str]:
     own = os.path.dirname(view.store)  # noqa: PTH120 - of recordings and stores
-    for path, found in entries(Path(view.folder)):
-        changed = stat.S_ISREG(found.st_mode) and found.st_ctime > since_s and not path.startswith(own)
+    for path, result in entries(Path(view.folder)):
+        changed = stat.S_ISREG(result.st_mode) and result.st_ctime > since_s and not path.startswith(own)
         if changed and not is_locked(Path(path)):  # as the recording of the race is
             yield os.path.relpath(path, view.folder)
 

@@ -144,8 +144,8 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
 def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
     """Return the AMD GPUs, or why none of them can be used."""
     if wheel is not None and not wheel.rocm:
-        found = f"there is an AMD GPU, but this TensorFlow ({wheel.distribution}) is not built for ROCm"
-        return GpuSearch(reason=found, hint="install tensorflow-rocm as AMD's ROCm documentation says")
+        result = f"there is an AMD GPU, but this TensorFlow ({wheel.distribution}) is not built for ROCm"
+        return GpuSearch(reason=result, hint="install tensorflow-rocm as AMD's ROCm documentation says")
     if name := visibility.amd_variable:
         reason = f"of AMD GPUs, tfmon does not know which ones {name} leaves"
         return GpuSearch(reason=reason, hint=f"unset {name}; --lane gpu:N names one")
@@ -266,5 +266,5 @@ def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
         finally:
             probe.close()
 
-    found = within(timeout_s, work)
-    return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if found is None else found
+    result = within(timeout_s, work)
+    return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if result is None else result

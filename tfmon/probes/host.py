@@ -268,8 +268,8 @@ class HostProbe:
             load = self._load()
         except (OSError, ValueError) as error:
             names = ("cpu_pct", "memory_used_bytes", "memory_total_bytes", "others_cpu_pct", "steal_pct")
-            told = str(error) if isinstance(error, NoReadingError) else type(error).__name__
-            readings |= dict.fromkeys(names, Missing(f"the system reports none: {told}"))
+            reason = str(error) if isinstance(error, NoReadingError) else type(error).__name__
+            readings |= dict.fromkeys(names, Missing(f"the system reports none: {reason}"))
         else:
             cpu_pct = percent(self._busy.per_s(load.busy_s, at_ns))
             stolen = NO_STOLEN if load.stolen_s is None else percent(self._stolen.per_s(load.stolen_s, at_ns))
@@ -290,9 +290,9 @@ class HostProbe:
         begun_ns = self._clock_ns()
         if self._processes is None or not self._trees or (not fresh and begun_ns < self._scan_at_ns):
             return
-        found = find_trees(self._processes.rows(), [tree.pid for tree in self._trees.values()])
+        result = find_trees(self._processes.rows(), [tree.pid for tree in self._trees.values()])
         for tree in self._trees.values():
-            tree.adopt(found[tree.pid])
+            tree.adopt(result[tree.pid])
         ended_ns = self._clock_ns()
         pause_ns = max(int(SCAN_EVERY_S * 1e9), SCAN_SHARE * (ended_ns - begun_ns))
         # Half a tick early counts as due: an early tick must not delay the scan by a whole one.

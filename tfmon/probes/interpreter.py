@@ -207,12 +207,12 @@ def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
 
 def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
     """Return the files on an import path that hide TensorFlow."""
-    found: list[str] = []
+    result: list[str] = []
     for folder in path:
         if (Path(folder) / "tensorflow/__init__.py").is_file() and not find_shadows(folder):
             break
-        found.extend(find_shadows(folder))
-    return tuple(found)
+        result.extend(find_shadows(folder))
+    return tuple(result)
 
 
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
@@ -258,8 +258,8 @@ def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> W
     else:
         described = _described(str(python), timeout_s)
         version, path = ".".join(map(str, described.version)), list(described.path)
-    found = find_wheel(path)
-    return None if found is None else replace(found, python=version)
+    result = find_wheel(path)
+    return None if result is None else replace(result, python=version)
 
 
 @functools.lru_cache(maxsize=8)

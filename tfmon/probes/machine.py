@@ -166,11 +166,11 @@ def read_load(proc: Path | None = None) -> Load:
         times = need_psutil().cpu_times()
         seconds = {name: getattr(times, name) for name in _TIMES if hasattr(times, name)}
     else:
-        words = _read(proc, "stat").split("\n", 1)[0].split()
-        if words[:1] != ["cpu"]:
+        fields = _read(proc, "stat").split("\n", 1)[0].split()
+        if fields[:1] != ["cpu"]:
             raise NoReadingError("/proc/stat has no line for all cores")
         tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
-        seconds = {name: int(ticks) * tick_s for name, ticks in zip(_TIMES, words[1:], strict=False)}
+        seconds = {name: int(ticks) * tick_s for name, ticks in zip(_TIMES, fields[1:], strict=False)}
     busy_s = sum(seconds.get(name, 0.0) for name in _BUSY)
     return Load(busy_s, total - available, total, seconds.get("steal"))
 
@@ -182,8 +182,8 @@ def read_memory(proc: Path | None = None) -> tuple[int, int]:
     Source: `limits.read_memory`; elsewhere psutil `virtual_memory()`.
     """
     if proc is None and sys.platform != "linux":
-        told = need_psutil().virtual_memory()
-        return int(told.total), int(told.available)
+        system = need_psutil().virtual_memory()
+        return int(system.total), int(system.available)
     memory = limits.read_memory((proc or Path("/proc")) / "meminfo")
     if memory is None:
         raise NoReadingError("/proc/meminfo does not say how much memory is available")
@@ -253,8 +253,8 @@ class Disturbances:
         """Units: percent of the last 10 s, as the kernel averages it."""
         try:
             with open(f"{self._root}/proc/pressure/{kind}", encoding="ascii") as file:  # noqa: PTH123 - quicker
-                words = file.readline().split()
-            return float(words[1].removeprefix("avg10="))
+                fields = file.readline().split()
+            return float(fields[1].removeprefix("avg10="))
         except (OSError, IndexError, ValueError):  # no such file, or accounting is switched off
             return Missing("this system does not account for pressure")
 
@@ -272,8 +272,8 @@ class _Throttling:
         """Return the throttled share of the periods in percent, of the group hit hardest."""
         if self._lanes != frozenset(lanes):
             self._lanes = frozenset(lanes)
-            found = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
-            self._folders = tuple(read_throttling(tuple(dict.fromkeys(found))))
+            result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
+            self._folders = tuple(read_throttling(tuple(dict.fromkeys(result))))
         shares: list[float] = []
         missing: Missing = NO_GROUP
         for folder, counts in read_throttling(self._folders).items():

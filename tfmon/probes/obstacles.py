@@ -169,17 +169,17 @@ def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
     """
     if value is None:
         return list(range(len(uuids)))
-    words = [word.strip() for word in value.split(",")]
-    by_number = is_number(words[0])
+    names = [word.strip() for word in value.split(",")]
+    by_number = is_number(names[0])
     places: list[int] = []
-    for word in words:
+    for word in names:
         if by_number:
-            found = [int(word)] if is_number(word) and int(word) < len(uuids) else []
+            result = [int(word)] if is_number(word) and int(word) < len(uuids) else []
         else:
-            found = [place for place, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)]
-        if len(found) != 1:
+            result = [place for place, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)]
+        if len(result) != 1:
             break
-        places += found
+        places += result
     return places if len(set(places)) == len(places) else []
 
 
@@ -192,10 +192,10 @@ def visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
     """Return the places in `uuids` of the instances that the variable names, up to the first one not there."""
     places: list[int] = []
     for word in (word.strip() for word in value.split(",")):
-        found = [place for place, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)]
-        if len(found) != 1:
+        result = [place for place, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)]
+        if len(result) != 1:
             break
-        places += found
+        places += result
     return list(dict.fromkeys(places))
 
 

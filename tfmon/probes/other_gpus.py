@@ -164,7 +164,7 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
     Source: /sys/class/kfd/kfd/topology/nodes, which lists processors, too; /sys/class/drm.
     """
     nodes = sorted((root / _NODES).glob("[0-9]*"), key=lambda node: int(node.name) if is_number(node.name) else 0)
-    found: list[tuple[Gpu, Path]] = []
+    result: list[tuple[Gpu, Path]] = []
     for node in nodes:
         listed = re.findall(r"^(\w+) (\d+)$", read_text(node / "properties"), re.MULTILINE)
         facts = {name: int(value) for name, value in listed}
@@ -173,8 +173,8 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
             name = read_text(folder / "product_name").strip() or "AMD GPU"
             unique = facts.get("unique_id", 0)
             uuid = f"AMD-{unique:016x}" if unique else f"AMD-{node.name}"
-            found.append((Gpu(len(found), uuid, name, physical_gpu=len(found)), folder))
-    return found
+            result.append((Gpu(len(result), uuid, name, physical_gpu=len(result)), folder))
+    return result
 
 
 class AmdProbe(_Probe):

@@ -114,8 +114,8 @@ class LinuxProcesses:
                 continue
             pid = int(name)
             row = self._table.get(pid)
-            if row is None and (found := _stat(self._root, name)) is not None:
-                fields = found[1]
+            if row is None and (result := _stat(self._root, name)) is not None:
+                fields = result[1]
                 started_s = int(fields[19]) * self._tick_s
                 row = Row(pid, int(fields[1]), int(fields[2]), int(fields[3]), started_s)
             if row is not None:
@@ -125,10 +125,10 @@ class LinuxProcesses:
 
     def usage(self, pid: int) -> Usage | None:
         """Read one process; None if it is gone."""
-        found = _stat(self._root, pid)
-        if found is None:
+        result = _stat(self._root, pid)
+        if result is None:
             return None
-        fields = found[1]
+        fields = result[1]
         ended = fields[0] in (b"Z", b"X", b"x")
         private: Reading = ENDED
         if not ended:
@@ -327,8 +327,8 @@ class ProcessNames:
         except OSError:
             return None
         argv = (_read(f"{self._proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")
-        found = None if argv else _stat(self._proc, pid)
-        command = (argv if found is None else found[0]).decode("utf-8", "replace")
+        result = None if argv else _stat(self._proc, pid)
+        command = (argv if result is None else result[0]).decode("utf-8", "replace")
         return ProcessName(self._user_of(owner), one_line(command, LONGEST), self._is_ours(pid))
 
     def _is_ours(self, pid: int) -> bool:
@@ -336,10 +336,10 @@ class ProcessNames:
         for _ in range(_MOST_PARENTS):
             if pid == self._own_pid:
                 return True
-            found = _stat(self._proc, pid) if pid > 1 else None
-            if found is None:
+            result = _stat(self._proc, pid) if pid > 1 else None
+            if result is None:
                 return False
-            pid = int(found[1][1])
+            pid = int(result[1][1])
         return False
 
 

@@ -46,13 +46,13 @@ def why_no_copy(folder: str, base: Path, most_bytes: int) -> str:
     """Return why a folder cannot be copied for each lane; empty where it can."""
     if Path(folder) in base.parents:
         return "it has the recordings"
-    found = list(entries(Path(folder)))
-    if len(found) == MOST_ENTRIES:
+    result = list(entries(Path(folder)))
+    if len(result) == MOST_ENTRIES:
         return f"more than {MOST_ENTRIES:,} files"
-    for path, status in found:
+    for path, status in result:
         if not stat.S_ISLNK(status.st_mode) and not os.access(path, os.R_OK):
             return f"{path} cannot be read"
-    size = sum(status.st_size for _, status in found)
+    size = sum(status.st_size for _, status in result)
     return f"{size / 2**20:,.0f} MiB, view_copy={most_bytes >> 20} MiB" if size > most_bytes else ""
 
 
@@ -98,7 +98,7 @@ def why_no_overlay(folder: str, base: Path) -> str:
 def _foreign(folder: str) -> str:
     """Return which file or folder of another user or group this user may write; empty for none."""
     ids = os.geteuid(), os.getegid()
-    for path, found in entries(Path(folder)):
-        if (found.st_uid, found.st_gid) != ids and not stat.S_ISLNK(found.st_mode) and os.access(path, os.W_OK):
+    for path, result in entries(Path(folder)):
+        if (result.st_uid, result.st_gid) != ids and not stat.S_ISLNK(result.st_mode) and os.access(path, os.W_OK):
             return f"{path} is of another user or group, which an overlay without root's rights cannot write"
     return ""

@@ -45,13 +45,13 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 def read_profile(path: Path, *, on_gpu: bool = False, note: str = "", chrome: str = "") -> Profile:
     """Return the profile in a `.xplane.pb` file, written to `chrome`, too, unless empty; raises TraceError."""
     space = read_space(path, everything if chrome else operations.tells)
-    found, unwritten = profile_of(space, on_gpu=on_gpu), ""
+    result, unwritten = profile_of(space, on_gpu=on_gpu), ""
     if chrome:
         try:
             write_chrome(space, Path(chrome))
         except TraceError as error:
             unwritten = f"There is no whole trace for Chrome: {error.message}."
-    return replace(found, notes=tuple(filter(None, (note, unwritten, *found.notes))))
+    return replace(result, notes=tuple(filter(None, (note, unwritten, *result.notes))))
 
 
 def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:
@@ -170,8 +170,8 @@ def _repeats(builds: Sequence[FunctionBuild]) -> tuple[Repeat, ...]:
     repeats = []
     for function in dict.fromkeys(one.function for one in builds):
         costs = [one.cost_ps for one in builds if one.function == function]
-        told = [cost for cost in costs if cost]
-        cost_ns = sum(told) / len(told) / 1000 if told else Missing("the trace does not tell its cost")
+        known = [cost for cost in costs if cost]
+        cost_ns = sum(known) / len(known) / 1000 if known else Missing("the trace does not tell its cost")
         repeats.append(Repeat(function, len(costs), cost_ns))
     return tuple(sorted(repeats, key=lambda repeat: (-repeat.count, repeat.function)))
 

@@ -47,8 +47,8 @@ class GpuTrace:
 def read(space: Space) -> list[GpuTrace]:
     """Return the GPUs that did anything."""
     planes = [plane for plane in space.planes if plane.name.startswith(_PLANE)]
-    found = [_read(plane) for plane in planes]
-    return [gpu for gpu in found if gpu.kernels or gpu.h2d or gpu.d2h]
+    result = [_read(plane) for plane in planes]
+    return [gpu for gpu in result if gpu.kernels or gpu.h2d or gpu.d2h]
 
 
 def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
@@ -132,8 +132,8 @@ def _way(event: TraceEvent) -> str:
     """Return whether it is a copy from the host (h2d) or to the host (d2h); empty for all else."""
     if not event.name.lower().startswith("memcpy"):
         return ""
-    told = _KIND.search(str(event.stats.get(_DETAILS, "")))
-    kinds = {event.name[len("Memcpy") :].strip().upper(), told[1].upper() if told else ""}
+    match = _KIND.search(str(event.stats.get(_DETAILS, "")))
+    kinds = {event.name[len("Memcpy") :].strip().upper(), match[1].upper() if match else ""}
     return "h2d" if kinds & set(_TO_DEVICE) else "d2h" if kinds & set(_TO_HOST) else ""
 
 

@@ -121,7 +121,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
 def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
     """Return the time from the beginning of each step to that of its call, in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
-    return unite((start, call.start_ps) for start, found in firsts for call in found)
+    return unite((start, call.start_ps) for start, result in firsts for call in result)
 
 
 def host_lines(space: Space) -> list[TraceLine]:
@@ -145,11 +145,11 @@ def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
 
 def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     """Return those of a line's events that lie in no other one of them."""
-    found: list[TraceEvent] = []
+    result: list[TraceEvent] = []
     for event in events:
-        if not found or event.start_ps >= found[-1].end_ps:
-            found.append(event)
-    return found
+        if not result or event.start_ps >= result[-1].end_ps:
+            result.append(event)
+    return result
 
 
 def _lying_in(events: list[TraceEvent], start_ps: int, end_ps: int) -> list[TraceEvent]:
@@ -168,17 +168,17 @@ def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
 
 def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     """Find what XLA compiled: all of its work within one call is one compilation."""
-    found = outermost(event for event in events if _COMPILE.fullmatch(event.name))
-    if not found:
+    result = outermost(event for event in events if _COMPILE.fullmatch(event.name))
+    if not result:
         return
     seen: set[int] = set()
     for call in outermost(event for event in events if CALL_STAT in event.stats):
-        own = _lying_in(found, call.start_ps, call.end_ps)
+        own = _lying_in(result, call.start_ps, call.end_ps)
         if own:
             seen.update(one.start_ps for one in own)
             times = unite((one.start_ps, one.end_ps) for one in own)
             yield FunctionBuild(call.name, (call.start_ps, call.end_ps), total(times))
-    for one in found:
+    for one in result:
         if one.start_ps not in seen:
             match = _FUNCTION.search(f"{one.name} {one.stats.get('name', '')}")
             name = (match[1] if match else "") or "a function"

@@ -61,21 +61,21 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     The step's operations are those of functions that the loop's thread called in a step, and of the functions that
     these called in turn; what a pipeline computes at the same time does not belong to the step.
     """
-    found = Executed()
+    result = Executed()
     starts = [start for start, _ in loop.calls]
     for line in lines:
-        _read(line, loop, starts, found)
-    step, fresh = set(found.roots), found.roots
+        _read(line, loop, starts, result)
+    step, fresh = set(result.roots), result.roots
     while fresh:
-        fresh = {callee for caller in fresh for callee in found.callees.get(caller, ())} - step
+        fresh = {callee for caller in fresh for callee in result.callees.get(caller, ())} - step
         step |= fresh
-    outside = [run for function, run in found.runs if function not in step and run.type in PYTHON]
-    found.python_ps = sum(run.end_ps - run.start_ps for run in outside) if outside else None
-    found.step[:0] = [run for function, run in found.runs if function in step]
-    return found
+    outside = [run for function, run in result.runs if function not in step and run.type in PYTHON]
+    result.python_ps = sum(run.end_ps - run.start_ps for run in outside) if outside else None
+    result.step[:0] = [run for function, run in result.runs if function in step]
+    return result
 
 
-def _read(line: TraceLine, loop: LoopThread, starts: list[int], found: Executed) -> None:
+def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Executed) -> None:
     """Add what ran on a thread; `starts` are the beginnings of the calls."""
     is_loop = line is loop.line
     began, ended = loop.window[0]
@@ -102,20 +102,20 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], found: Executed)
         if name == PROCESS:
             processes.append(event)
             function = stats.get("id")
-            found.functions[function] = found.functions.get(function, 0) + end - start
+            executed.functions[function] = executed.functions.get(function, 0) + end - start
         elif name == RUN:
             if processes:
-                found.callees.setdefault(processes[-1].stats.get("id"), set()).add(stats.get("id"))
+                executed.callees.setdefault(processes[-1].stats.get("id"), set()).add(stats.get("id"))
             elif is_loop and _holds(loop.calls, starts, start):
-                found.roots.add(stats.get("id"))
+                executed.roots.add(stats.get("id"))
         elif _HLO in stats:
             if _holds(loop.calls, starts, start):
                 hlo = str(stats[_HLO])
-                found.step.append(add(event, hlo, hlo_type(hlo)))
+                executed.step.append(add(event, hlo, hlo_type(hlo)))
         elif processes:
             named = parse(name)
             if named is not None:
-                found.runs.append((processes[-1].stats.get("id"), add(event, *named)))
+                executed.runs.append((processes[-1].stats.get("id"), add(event, *named)))
         elif is_loop and loop.eager:
             if name.startswith(EAGER):
                 singles.append(event)
@@ -123,7 +123,7 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], found: Executed)
                 single = singles[-1].name
                 if not single.startswith(_NOT_SINGLE) and _holds(loop.calls, starts, start):
                     kind = single.removeprefix(EAGER)
-                    found.step.append(add(event, kind, kind))
+                    executed.step.append(add(event, kind, kind))
 
 
 def _holds(times: Times, starts: list[int], at_ps: int) -> bool:
@@ -184,12 +184,12 @@ def stages(
         stage = together.setdefault(_ROUND.sub("", path), _Work())
         stage.self_ps += one.self_ps
         stage.elements += one.elements
-    found = [
+    result = [
         Stage(stage_name(path), one.self_ps / 1000 / steps, one.elements / steps)
         for path, one in together.items()
         if one.self_ps > 0
     ]
-    return tuple(sorted(found, key=lambda stage: (-stage.busy_ns, stage.name)))
+    return tuple(sorted(result, key=lambda stage: (-stage.busy_ns, stage.name)))
 
 
 def stage_name(path: str) -> str:

@@ -250,10 +250,10 @@ def _line(
 
 def _stats(event: Any, names: Mapping[int, str]) -> dict[str, Stat]:  # noqa: ANN401
     """Return the stats of an event, without bytes, which are compiled programs."""
-    found: dict[str, Stat] = {}
+    result: dict[str, Stat] = {}
     for stat in event.stats:
         kind = stat.WhichOneof("value")
         if kind is not None and kind != "bytes_value":
             value = getattr(stat, kind)
-            found[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
-    return found
+            result[names.get(stat.metadata_id, "")] = names.get(value, "") if kind == "ref_value" else value
+    return result

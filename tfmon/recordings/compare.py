@@ -88,9 +88,9 @@ def _change(one: LaneFigures, other: LaneFigures, prior: BetweenProcesses | None
 
     The slices of two races are not paired, so each race has its own mean of logs with its interval.
     """
-    found = change_of([(one.measured, other.measured)], prior)
-    if found is not None:
-        return found
+    result = change_of([(one.measured, other.measured)], prior)
+    if result is not None:
+        return result
     old, new = one.examples_per_s, other.examples_per_s
     return Change(new / old, None, None) if old and new else None
 
@@ -278,27 +278,27 @@ def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: floa
     for one, pair in pairs:
         obstacles += _obstacles(one.first, one.second, pair)
     lane, reason = pairs[0][1].second.name, "; ".join(dict.fromkeys(obstacles))
-    found = change_of(measured, pairs[0][0].second.between, looks)
-    if reason or found is None or found.low is None or found.high is None:
-        ratio = found.ratio if found is not None else None
+    result = change_of(measured, pairs[0][0].second.between, looks)
+    if reason or result is None or result.low is None or result.high is None:
+        ratio = result.ratio if result is not None else None
         return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
-    how = "slower" if found.ratio < 1 else "faster"
-    said = f"{100 * abs(found.ratio - 1):.1f} % {how}"
-    said += f" (95 % CI {100 * (found.low - 1):+.1f} to {100 * (found.high - 1):+.1f} %)"
+    how = "slower" if result.ratio < 1 else "faster"
+    said = f"{100 * abs(result.ratio - 1):.1f} % {how}"
+    said += f" (95 % CI {100 * (result.low - 1):+.1f} to {100 * (result.high - 1):+.1f} %)"
     said += f", {count} races each" if count > 1 else ""
     cores = pairs[0][0].first.machines[pairs[0][1].first.host].cores
     before, after = ([one[place] for one in measured] for place in (0, 1))
     of_baseline, told_of_baseline = _explained(after, before, cores, "baseline")
     of_run, told_of_run = _explained(before, after, cores, "run")
     said += told_of_baseline + told_of_run
-    width = 1 - found.low / of_baseline / found.ratio
-    needed = math.ceil(1_000 * max(width, 1 - found.ratio)) / 1_000
-    figures = found.ratio, found.low, found.high
-    if found.high * of_run < 1 - limit:
+    width = 1 - result.low / of_baseline / result.ratio
+    needed = math.ceil(1_000 * max(width, 1 - result.ratio)) / 1_000
+    figures = result.ratio, result.low, result.high
+    if result.high * of_run < 1 - limit:
         return LaneGate(lane, SLOWER, said, *figures)
-    if width <= limit and found.ratio >= 1 - limit:
+    if width <= limit and result.ratio >= 1 - limit:
         return LaneGate(lane, NOT_SLOWER, said, *figures)
-    why = "others may explain it" if found.high < 1 - limit else "too noisy" if width > limit else "too close"
+    why = "others may explain it" if result.high < 1 - limit else "too noisy" if width > limit else "too close"
     reason = f"{why}: {f'{100 * needed:.1f} %' if needed < 1 else 'nothing'} can be told; {said}"
     return LaneGate(lane, CANNOT_TELL, reason, *figures, needed)
 

@@ -92,12 +92,12 @@ def change_of(
         machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
         reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
         value = second[0].value - first[0].value
-        found = Shift(value, value - reach, value + reach)
+        result = Shift(value, value - reach, value + reach)
     elif min(len(first), len(second)) >= LEAST_RACES:
-        found = shift([one.value for one in first], [one.value for one in second], looks.error)
+        result = shift([one.value for one in first], [one.value for one in second], looks.error)
     else:
         return None
-    return Change(*map(math.exp, found))
+    return Change(*map(math.exp, result))
 
 
 def _mean_cores(readings: Sequence[Reading]) -> Reading:
@@ -182,8 +182,8 @@ class RaceFigures:
     @classmethod
     def of(cls, id: str, header: Header, end: Snapshot) -> RaceFigures:
         """Return those of a recorded race; `end` is what was known at its end."""
-        found = find_verdict(end)
-        low, high = (found.interval.low, found.interval.high) if found.interval is not None else (None, None)
+        result = find_verdict(end)
+        low, high = (result.interval.low, result.interval.high) if result.interval is not None else (None, None)
         return cls(
             id=id,
             scenario=header.scenario,
@@ -196,7 +196,7 @@ class RaceFigures:
             contended=end.race.mode == CONCURRENT and end.machines < len(end.lanes),
             between=end.race.between,
             lanes=tuple(LaneFigures.of(lane, end) for lane in end.lanes),
-            lead=Lead(found.winner, found.ratio, low, high),
+            lead=Lead(result.winner, result.ratio, low, high),
         )
 
 
@@ -216,26 +216,26 @@ def read_race(path: Path) -> tuple[RaceFigures, bool]:
 
 def read_races(folder: Path) -> list[tuple[RaceFigures, bool]]:
     """Return every race of a folder as `read_race` does, by the names of their files; raises RecordingError."""
-    found = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
-    if not found:
+    result = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
+    if not result:
         raise RecordingError(
             f"the folder {folder} has no race", "it holds recordings, or results of tfmon race --json"
         )
-    return [read_race(path) for path in found]
+    return [read_race(path) for path in result]
 
 
-def read_json(told: Any, id: str, where: str) -> RaceFigures:  # noqa: ANN401 - whatever a file holds
+def read_json(document: Any, id: str, where: str) -> RaceFigures:  # noqa: ANN401 - whatever a file holds
     """Return the race of a JSON result that is read; raises RecordingError, which names `where` it was."""
-    if isinstance(told, dict) and isinstance(told.get("result"), dict):
-        told = told["result"]
-    if not isinstance(told, dict) or "lanes" not in told or "verdict" not in told:
+    if isinstance(document, dict) and isinstance(document.get("result"), dict):
+        document = document["result"]
+    if not isinstance(document, dict) or "lanes" not in document or "verdict" not in document:
         raise RecordingError(f"{where} is JSON, but no result of a race", WRITES_ONE)
-    if told.get("schema") != SCHEMA:
-        by = f"schema {told.get('schema')!r}, by tfmon {told.get('tfmon')!r}"
+    if document.get("schema") != SCHEMA:
+        by = f"schema {document.get('schema')!r}, by tfmon {document.get('tfmon')!r}"
         raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race again with this version")
     try:
-        found: RaceFigures = codec.read(told.get("figures"), RaceFigures)
-        return replace(found, id=id)
+        result: RaceFigures = codec.read(document.get("figures"), RaceFigures)
+        return replace(result, id=id)
     except codec.CodecError as error:
         raise RecordingError(f"{where} is not a result that can be compared: {error}", WRITES_ONE) from None
 

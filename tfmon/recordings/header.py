@@ -154,13 +154,13 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
     """Return the last line of a race that is over."""
-    found = analyse(known)
+    result = analyse(known)
     return Closed(
         at_ns=at_ns,
         events=events,
         seconds=raced_s(known),
-        verdict=found.outcome,
-        ratio=found.verdict.ratio,
+        verdict=result.outcome,
+        ratio=result.verdict.ratio,
         tensorflow=next((one for lane in known.lanes if (one := lane.versions["tensorflow"])), None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),

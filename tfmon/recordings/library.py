@@ -64,7 +64,7 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     for path in _files(keep.parent):
         with contextlib.suppress(OSError):
             sizes[path] = path.stat()
-    total = sum(found.st_size for found in sizes.values())
+    total = sum(result.st_size for result in sizes.values())
     for path in sorted(sizes, key=lambda path: (sizes[path].st_mtime_ns, path.name)):
         if total <= limit_bytes:
             return True
@@ -111,16 +111,16 @@ class RecordedRun:
 
 def runs() -> list[RecordedRun]:
     """Return all recordings in the folder by their start, the oldest first; only their first lines are read."""
-    found = []
+    result = []
     for path in _files(folder()):
         with contextlib.suppress(FileNotFoundError):  # packed or deleted meanwhile
-            found.append(_run(path))
+            result.append(_run(path))
 
     def began(run: RecordedRun) -> tuple[float, str]:
         header = run.header
         return run.modified_s if header is None else header.wall_s(header.started_ns), run.path.name
 
-    return sorted(found, key=began)
+    return sorted(result, key=began)
 
 
 def run_id(path: Path) -> str:
@@ -150,14 +150,14 @@ def find(word: str) -> Path:
         return over[-back].path
     known = sorted(_files(folder()))
     exact = [path for path in known if run_id(path) == word]
-    found = exact or [path for path in known if path.name.startswith(word)]
-    if not found:
+    result = exact or [path for path in known if path.name.startswith(word)]
+    if not result:
         raise RecordingError(f"there is no recording {word}", f"tfmon runs lists those in {folder()}")
-    if len(found) > 1:
+    if len(result) > 1:
         raise RecordingError(
-            f"{len(found)} recordings begin with {word!r}", ", ".join(run_id(path) for path in found[-4:])
+            f"{len(result)} recordings begin with {word!r}", ", ".join(run_id(path) for path in result[-4:])
         )
-    return found[0]
+    return result[0]
 
 
 def delete(path: Path) -> None:

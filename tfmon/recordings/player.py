@@ -101,10 +101,10 @@ class Player:
         """Go to just before the next mark, or the one before."""
         now_ns = self._now_ns + MARK_LEAD_NS
         if direction > 0:
-            found = [mark.at_ns for mark in self._marks if mark.at_ns > now_ns][:1]
+            result = [mark.at_ns for mark in self._marks if mark.at_ns > now_ns][:1]
         else:
-            found = [mark.at_ns for mark in self._marks if mark.at_ns < now_ns][-1:]
-        for at_ns in found:
+            result = [mark.at_ns for mark in self._marks if mark.at_ns < now_ns][-1:]
+        for at_ns in result:
             self.go_to(at_ns - MARK_LEAD_NS)
 
     def change_speed(self, direction: int) -> None:

@@ -170,9 +170,9 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
 
 def _rows(series: Sequence[Series]) -> list[Spec]:
     return [
-        {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": words, "d": note}
+        {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": text, "d": note}
         for one in series
-        for at, value, words, note in one.points
+        for at, value, text, note in one.points
     ]
 
 
@@ -235,7 +235,7 @@ def _lines(
 
 def chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
     """Return a chart of these layers, as wide as the page has room."""
-    words = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
+    label_style = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
     lines = {"gridColor": "var(--grid)", "domainColor": "var(--axis)", "tickColor": "var(--axis)"}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
@@ -249,7 +249,7 @@ def chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
         "config": {
             "background": "transparent",
             "font": "system-ui, sans-serif",
-            "axis": {**words, **lines, "labelFontSize": 11, "titleFontSize": 12},
+            "axis": {**label_style, **lines, "labelFontSize": 11, "titleFontSize": 12},
             "view": {"stroke": None},
         },
     }

@@ -117,12 +117,12 @@ _HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip"
 _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
 
-def hosts_to_text(found: Sequence[Surveyed], here: Machine) -> str:
+def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
     """Return a table of the hosts that can be used, a line for each other one, and what to know about them."""
-    usable = [one for one in found if not one.error]
+    usable = [one for one in surveys if not one.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []
-    for one in found:
+    for one in surveys:
         if one.error:
             lost += [
                 f"{one.host.name} cannot be used: {one_line(one.error)}",
@@ -174,9 +174,9 @@ def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
             yield f"{' and '.join(names)}: one machine; their lanes take turns"
 
 
-def hosts_to_json(found: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
+def hosts_to_json(surveys: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
     """Return the hosts as plain values."""
-    return {**head(), "hosts": [_host_json(one, here) for one in found]}
+    return {**head(), "hosts": [_host_json(one, here) for one in surveys]}
 
 
 def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:

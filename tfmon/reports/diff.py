@@ -71,25 +71,25 @@ def to_text(comparison: Comparison, gate: Gate | None = None) -> str:
     return text.write(describe(comparison, gate), brief=True, last=True)
 
 
-def describe(found: Comparison, gate: Gate | None = None) -> Report:
+def describe(comparison: Comparison, gate: Gate | None = None) -> Report:
     """Return how much faster each lane was, what differed, and what a gate says of it, in sections."""
-    races = (("first", found.first), ("second", found.second))
+    races = (("first", comparison.first), ("second", comparison.second))
     sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
     same = Note("scenario, knobs, versions, machine and environment are the same")
     answer = [Note(gate.text, VERDICT)] if gate is not None else []
     title = " and ".join(dict.fromkeys(race.scenario for _, race in races))
-    notes = [*found.unpaired, *found.notes]
+    notes = [*comparison.unpaired, *comparison.notes]
     return Report(
         f"{title}: two races compared",
         [
             Section("", (Table(sides, left=range(3)),)),
-            Section("Compared", (_ratios(found), Lines(notes))),
-            Section("What differed", (_differences(found) or same,)),
+            Section("Compared", (_ratios(comparison), Lines(notes))),
+            Section("What differed", (_differences(comparison) or same,)),
         ],
         answer,
         " → ".join(f"{race.id} ({_when(race)})" for _, race in races),
         hosts=host_names(one for _, race in races for one in race.machines.items()),
-        data=to_json(found, gate),
+        data=to_json(comparison, gate),
     )
 
 
@@ -97,25 +97,25 @@ def _when(race: RaceFigures) -> str:
     return race.started[:16].replace("T", " ")
 
 
-def _ratios(found: Comparison) -> Table:
+def _ratios(comparison: Comparison) -> Table:
     rows = [["examples/s", "first", "second", "second / first", ""]]
-    for pair in found.lanes:
+    for pair in comparison.lanes:
         name = " / ".join(dict.fromkeys((pair.first.name, pair.second.name)))
         speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
         cells = ["n/a" if one is None else units.rate(one) for one in speeds]
         rows.append([name, *cells, *_change_cells(pair.change)])
-    if found.verdict is not None:
-        rows.append(["ratio of the lanes", "", "", *_change_cells(found.verdict)])
+    if comparison.verdict is not None:
+        rows.append(["ratio of the lanes", "", "", *_change_cells(comparison.verdict)])
     return Table(rows, left=(0, 4))
 
 
-def _differences(found: Comparison) -> Table | None:
+def _differences(comparison: Comparison) -> Table | None:
     rows = [["different", "", "first", "second"]]
     about = ""
-    for one in found.differences:
+    for one in comparison.differences:
         rows.append([one.about if one.about != about else "", one.what, one.first, one.second])
         about = one.about
-    return Table(rows, left=range(4)) if found.differences else None
+    return Table(rows, left=range(4)) if comparison.differences else None
 
 
 def _change_cells(change: Change | None) -> list[str]:

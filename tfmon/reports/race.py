@@ -58,26 +58,26 @@ _OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(script|trainer|lanes|hosts)/\w+\.py
 OUTPUT_LINES = 12
 
 
-def to_text(found: Analysis) -> str:
+def to_text(analysis: Analysis) -> str:
     """Return the result as plain text, the verdict last."""
-    return "\n".join([text.write(report(found), brief=True, last=True), *recording_lines(found.snapshot)])
+    return "\n".join([text.write(report(analysis), brief=True, last=True), *recording_lines(analysis.snapshot)])
 
 
 def report(
-    found: Analysis,
+    analysis: Analysis,
     header: Header | None = None,
     course: Course | None = None,
     again: str = "",
     examined: Diagnosis | None = None,
 ) -> Report:
     """Return all that is known of a race: of a recorded one with its `header`, and its `course` over time."""
-    snapshot = found.snapshot
+    snapshot = analysis.snapshot
     names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
     keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
-    changed = (*series.crossover(found), *series.tuning(found), _history(found))
+    changed = (*series.crossover(analysis), *series.tuning(analysis), _history(analysis))
     tried = Section("What was tried and changed", changed)
-    result = Section("Result", list(_result(found)))
-    limits = [line for one in found.lanes for line in _limits(snapshot, one)]
+    result = Section("Result", list(_result(analysis)))
+    limits = [line for one in analysis.lanes for line in _limits(snapshot, one)]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
         when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
@@ -85,14 +85,14 @@ def report(
     return Report(
         title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
         when=", ".join(when),
-        answer=list(_answer(found, torn=course is not None and course.torn)),
+        answer=list(_answer(analysis, torn=course is not None and course.torn)),
         sections=[
-            *((tried, result) if found.is_series else (result,)),
+            *((tried, result) if analysis.is_series else (result,)),
             Section("What limits the lanes", (Lines(limits),)),
             *(over_time.sections(course, names, keys) if course is not None else ()),
-            *steps.sections(found),
-            *(() if found.is_series else (tried,)),
-            Section("How it was measured", (Lines(list(_method(found))),)),
+            *steps.sections(analysis),
+            *(() if analysis.is_series else (tried,)),
+            Section("How it was measured", (Lines(list(_method(analysis))),)),
             Section("Settings", (_settings(snapshot, header), *repeated(again)), long=True),
             Section("Machine and versions", (_machines(snapshot, header), *examination), long=True),
         ],
@@ -105,44 +105,44 @@ def report(
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
     """Return the report of a recording, and whether that is cut off; the doctor examines `host`, this machine."""
     course = gather(path)
-    found, header = analyse(course.end), course.header
+    result, header = analyse(course.end), course.header
     try:
-        command = again(found)
+        command = again(result)
     except TfmonError as error:
         command = f"no command line can: {error.line}"
     here = host and course.end.machine.hostname == host
     examined = run_checks(sys.executable, imports=False) if here else None
-    data = {**to_json(found, header), "recording": path.name}
-    return replace(report(found, header, course, command, examined), data=data), course.torn
+    data = {**to_json(result, header), "recording": path.name}
+    return replace(report(result, header, course, command, examined), data=data), course.torn
 
 
 # ---------------------------------------------------------------- the result
 
 
-def _answer(found: Analysis, *, torn: bool) -> Iterator[Note | Code]:
+def _answer(analysis: Analysis, *, torn: bool) -> Iterator[Note | Code]:
     """Yield what came of the race: the answer of its experiment, or the verdict; and what limits that."""
-    snapshot, verdict, race = found.snapshot, found.verdict, found.snapshot.race
-    notes = list(series.answer(found))
+    snapshot, verdict, race = analysis.snapshot, analysis.verdict, analysis.snapshot.race
+    notes = list(series.answer(analysis))
     if not notes:
-        earlier = found.earlier if len(snapshot.lanes) > 1 else ""
-        notes = [Note(line, VERDICT) for line in (earlier, found.answer) if line]
+        earlier = analysis.earlier if len(snapshot.lanes) > 1 else ""
+        notes = [Note(line, VERDICT) for line in (earlier, analysis.answer) if line]
         notes += map(Note, verdict.ranked)
     yield from notes
-    limits = "" if found.is_series else verdict.note
+    limits = "" if analysis.is_series else verdict.note
     yield from (Note(line) for line in (*finish_lines(snapshot), *race.differs, limits, race.interrupted) if line)
     if torn:
         yield Note("The recording is cut off at its end; this is what it holds.", TROUBLE)
 
 
-def _result(found: Analysis) -> Iterator[Block]:
+def _result(analysis: Analysis) -> Iterator[Block]:
     """Yield the figures of every lane, and why lanes failed."""
-    snapshot = found.snapshot
-    columns = [one for one in _COLUMNS if any(one[1](lane) is not None for lane in found.lanes)]
+    snapshot = analysis.snapshot
+    columns = [one for one in _COLUMNS if any(one[1](lane) is not None for lane in analysis.lanes)]
     rows = [["lane", *(title for title, _, _ in columns)]]
-    for one in found.lanes if columns else ():
+    for one in analysis.lanes if columns else ():
         cells = ["n/a" if of(one) is None else write(one) for _, of, write in columns]
         rows.append([snapshot.called(one.lane), *cells])
-    values = [[None, *(of(one) for _, of, _ in columns)] for one in found.lanes]
+    values = [[None, *(of(one) for _, of, _ in columns)] for one in analysis.lanes]
     brief = [0, *(place for place, column in enumerate(columns, 1) if column[0] not in _LONG)]
     if columns:
         yield Table(rows, "Steady state: discarded windows do not count", values=values, brief=brief)
@@ -181,21 +181,21 @@ def _of_the_script(output: Sequence[str]) -> list[str]:
     return lines
 
 
-def _limits(snapshot: Snapshot, found: LaneAnalysis) -> Iterator[str]:
-    bottleneck, name = found.bottleneck, snapshot.called(found.lane)
+def _limits(snapshot: Snapshot, analysis: LaneAnalysis) -> Iterator[str]:
+    bottleneck, name = analysis.bottleneck, snapshot.called(analysis.lane)
     if bottleneck is not None:
         yield f"{name}: {bottleneck.text}"
         yield from (f"{name}: {line}" for line in bottleneck.also)
         yield from (f"{name}: may help: {one.text} ({one.purpose})" for one in bottleneck.advice[:1])
 
 
-def _loss_text(found: LaneAnalysis) -> str:
-    losses = (found.lane.losses.first, found.lane.losses.last)
+def _loss_text(analysis: LaneAnalysis) -> str:
+    losses = (analysis.lane.losses.first, analysis.lane.losses.last)
     return " → ".join("n/a" if loss is None else units.loss(loss) for loss in losses)
 
 
-def _memory_text(found: LaneAnalysis) -> str:
-    memory, most = found.lane.memory_bytes, known(found.lane.tree.peak_private_bytes)
+def _memory_text(analysis: LaneAnalysis) -> str:
+    memory, most = analysis.lane.memory_bytes, known(analysis.lane.tree.peak_private_bytes)
     if isinstance(memory, Missing):
         return "n/a"
     above = most is not None and most > NOTABLE_PEAK * memory
@@ -230,10 +230,10 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 """Columns that a terminal has no room for."""
 
 
-def _history(found: Analysis) -> Table | None:
-    if found.is_series and len(found.history) < 3:
+def _history(analysis: Analysis) -> Table | None:
+    if analysis.is_series and len(analysis.history) < 3:
         return None  # it would say the same as the table of what was tried
-    rows = [row.cells(found.snapshot) for row in found.history]
+    rows = [row.cells(analysis.snapshot) for row in analysis.history]
     left = (0, 1, 2, 3, 5)
     return Table([HEADS, *rows], "Every change, and the verdict from then on", left=left) if rows else None
 
@@ -241,9 +241,9 @@ def _history(found: Analysis) -> Table | None:
 # ---------------------------------------------------------------- how it was measured
 
 
-def _method(found: Analysis) -> Iterator[str]:
+def _method(analysis: Analysis) -> Iterator[str]:
     """Yield how the lanes shared the machine, what counts, and what the interval is made for."""
-    snapshot, verdict = found.snapshot, found.verdict
+    snapshot, verdict = analysis.snapshot, analysis.verdict
     race, lanes = snapshot.race, snapshot.lanes
     if len(lanes) > 1 and race.mode == TURNS:
         rounds = len({one.round for lane in lanes for one in lane.slices})
@@ -253,10 +253,10 @@ def _method(found: Analysis) -> Iterator[str]:
         )
     elif len(lanes) > 1:
         yield "all lanes trained at once and shared the cores: their figures are contended"
-    for one in found.lanes:
+    for one in analysis.lanes:
         if one.windows:
             yield f"{snapshot.called(one.lane)}: {one.measured_text}; {one.discarded_text}"
-    if verdict.interval is not None and not found.is_series:
+    if verdict.interval is not None and not analysis.is_series:
         low, high = verdict.interval.low, verdict.interval.high
         yield (
             f"95 % confidence interval of the ratio: {units.ratio_in(verdict.interval.value, low, high)[1]}, "

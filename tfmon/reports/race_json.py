@@ -32,14 +32,14 @@ _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "o
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
-def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
+def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
     """Return the result as plain values; with the header of the race, also when and under what it was raced.
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
-    snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
-    seconds, limits = raced_s(snapshot), "" if found.is_series else verdict.note
+    snapshot, verdict, machine = analysis.snapshot, analysis.verdict, analysis.snapshot.machine
+    seconds, limits = raced_s(snapshot), "" if analysis.is_series else verdict.note
     return {
         **head(),
         "scenario": snapshot.race.scenario,
@@ -59,7 +59,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             {"name": one.name, "text": one.text, "helps": one.helps}
             for one in collisions(snapshot.lanes, snapshot.race.views)
         ],
-        "lanes": [_lane(snapshot, lane) for lane in found.lanes],
+        "lanes": [_lane(snapshot, lane) for lane in analysis.lanes],
         "verdict": {
             **_verdict(snapshot, verdict),
             "winner": snapshot.lane(verdict.winner).title if verdict.winner is not None else None,
@@ -78,9 +78,9 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
                 for rank in verdict.ranking
                 for lane in [snapshot.lane(rank.lane)]
             ],
-            "text": ". ".join([found.answer + (f" ({limits})" if limits else ""), *snapshot.race.differs]),
+            "text": ". ".join([analysis.answer + (f" ({limits})" if limits else ""), *snapshot.race.differs]),
             "ranked": list(verdict.ranked),
-            "earlier": found.earlier or None,
+            "earlier": analysis.earlier or None,
             "finish": list(finish_lines(snapshot)),
         },
         "history": [
@@ -93,10 +93,10 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
                 **estimate_json("effect", row.effect),
                 "verdict": _verdict(snapshot, row.verdict) if row.verdict else None,
             }
-            for row in found.history
+            for row in analysis.history
         ],
-        "crossover": crossover_json(found),
-        "tuning": tuning_json(found),
+        "crossover": crossover_json(analysis),
+        "tuning": tuning_json(analysis),
         **recording_json(snapshot),
         "figures": codec.plain(RaceFigures.of("", header, snapshot)) if header else None,
     }
@@ -114,8 +114,8 @@ def _host(state: HostState) -> dict[str, Any]:
     }
 
 
-def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
-    lane, bottleneck = found.lane, found.bottleneck
+def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
+    lane, bottleneck = analysis.lane, analysis.bottleneck
     shares = bottleneck.shares if bottleneck else None
     missing: dict[str, str] = {}
 
@@ -178,7 +178,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "examples_per_s": number(
             "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
         ),
-        "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
+        "examples_per_s_ci95": named("examples_per_s_ci95", interval(analysis.speed), FEW_SLICES),
         "step_ms": {
             f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100), no_step)
             for percent in (50, 95, 99)

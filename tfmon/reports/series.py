@@ -11,7 +11,7 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series import SeriesCurve, SeriesTable, draw_curve
 from tfmon.analysis.series_tables import crossover_table, progress_text, ratio_texts, sweep_table, tuning_table
-from tfmon.analysis.sweep import BASELINE, OPEN, Found, SweepRow, rank
+from tfmon.analysis.sweep import BASELINE, OPEN, Ranking, SweepRow, rank
 from tfmon.lanes.remote.host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
 from tfmon.model.series import SweepPlan
@@ -81,16 +81,16 @@ def _chart(curve: SeriesCurve) -> Chart:
 # ---------------------------------------------------------------- of a race
 
 
-def answer(found: Analysis) -> Iterator[Note | Code]:
+def answer(analysis: Analysis) -> Iterator[Note | Code]:
     """Yield what came of the crossover or the tuning of a race; nothing where it answers another question, too."""
-    table = (crossover_table(found) or tuning_table(found)) if found.is_series else None
+    table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None
     if table is not None:
         yield from _told(table, VERDICT)
 
 
-def crossover(found: Analysis) -> tuple[Block, ...]:
+def crossover(analysis: Analysis) -> tuple[Block, ...]:
     """Return the curve of the last crossover with its table; nothing where there was none."""
-    table = crossover_table(found)
+    table = crossover_table(analysis)
     if table is None:
         return ()
     rows = table_of(table)
@@ -98,13 +98,13 @@ def crossover(found: Analysis) -> tuple[Block, ...]:
     return (*(drawn or [rows]), Lines([f"{line.id}: {line.name}" for line in table.curves[0].lines]))
 
 
-def tuning(found: Analysis) -> tuple[Block, ...]:
+def tuning(analysis: Analysis) -> tuple[Block, ...]:
     """Return the changes that were tried, what each gained, and the best; nothing where there were none."""
-    table = tuning_table(found)
+    table = tuning_table(analysis)
     if table is None:
         return ()
     tried = (table_of(table),) if table.rows else ()
-    return (*tried, *([] if found.is_series else _told(table)))
+    return (*tried, *([] if analysis.is_series else _told(table)))
 
 
 def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
@@ -119,40 +119,40 @@ LEARNS = "* trains differently from the baseline (other {}): a faster step is no
 """Stands below a table in which a row is marked."""
 
 
-def to_text(found: Found, file: str = "") -> str:
+def to_text(ranking: Ranking, file: str = "") -> str:
     """Return the answer and the ranking, the best combination first, as plain text."""
-    written = text.write(describe(found), brief=True)
+    written = text.write(describe(ranking), brief=True)
     if not file:
         return written
     again = [f"saved in {file}"]
-    if any(row.outcome == OPEN for row in found.rows):
+    if any(row.outcome == OPEN for row in ranking.rows):
         again.append(f"tfmon sweep --resume {file} continues it")
     return f"{written}\n\n{'; '.join(again)}"
 
 
-def describe(found: Found, began: str = "") -> Report:
-    """Return the result of a sweep: its ranking, the ratio over its knobs, how and where it was measured."""
-    plan, table = found.state.plan, sweep_table(found)
+def describe(ranking: Ranking, began: str = "") -> Report:
+    """Return the result of a sweep: its table_block, the ratio over its knobs, how and where it was measured."""
+    plan, table = ranking.state.plan, sweep_table(ranking)
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
     where = f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"
-    marked = [row for row in found.rows if row.ratio is not None and row.outcome != BASELINE]
+    marked = [row for row in ranking.rows if row.ratio is not None and row.outcome != BASELINE]
     learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
     note = [LEARNS.format(" or ".join(learns))] if learns else []
-    ranking = table_of(table, "Ratio: throughput over that of the baseline on the same device")
+    table_block = table_of(table, "Ratio: throughput over that of the baseline on the same device")
     return Report(
-        f"{plan.scenario}: a sweep of {len(found.rows)} combinations",
+        f"{plan.scenario}: a sweep of {len(ranking.rows)} combinations",
         [
-            Section("", (Note(where), Note(progress_text(found)))),
-            Section("Ranking", (ranking, Lines(note))),
+            Section("", (Note(where), Note(progress_text(ranking)))),
+            Section("Ranking", (table_block, Lines(note))),
             Section("Over the knobs", list(charts_of(table)), long=True),
-            Section("How it was measured", (Lines(list(_method(found))),), long=True),
+            Section("How it was measured", (Lines(list(_method(ranking))),), long=True),
             Section("Settings", (_knobs(plan), *repeated(command_line(plan))), long=True),
-            Section("Machine and versions", (_machines(found),), long=True),
+            Section("Machine and versions", (_machines(ranking),), long=True),
         ],
         [*(Note(line, VERDICT) for line in table.answer), *(Note(line, TROUBLE) for line in table.troubles)],
         began[:16].replace("T", " "),
         hosts=_hosts(plan),
-        data=sweep_to_json(found),
+        data=sweep_to_json(ranking),
     )
 
 
@@ -170,8 +170,8 @@ def _hosts(plan: SweepPlan) -> set[str]:
     return {*(name for name in names if name not in kinds), *(one.hostname for one in plan.hardware.values())}
 
 
-def _method(found: Found) -> Iterator[str]:
-    plan = found.state.plan
+def _method(ranking: Ranking) -> Iterator[str]:
+    plan = ranking.state.plan
     yield (
         "each combination was raced in turns against the baseline on the same device, in visits with fresh "
         f"processes of both, until its ratio was known to within ±{100 * plan.until_ci:g} % or it had been "
@@ -180,13 +180,13 @@ def _method(found: Found) -> Iterator[str]:
     if not plan.everything:
         yield "what could not win any more was stopped early: its interval is wider"
     for kind in plan.kinds:
-        choices = found.choices[kind]
+        choices = ranking.choices[kind]
         yield (
             f"{kind}: the best is chosen from {units.several(choices, 'combination')}, and every interval is "
             f"always valid: each may miss the truth in 1 of {20 * choices} sweeps"
         )
-    raced_s = sum(row.combination.measured_s for row in found.rows)
-    visits = sum(row.combination.visits for row in found.rows)
+    raced_s = sum(row.combination.measured_s for row in ranking.rows)
+    visits = sum(row.combination.visits for row in ranking.rows)
     yield f"raced for {units.clock(raced_s)} in all, in {units.several(visits, 'visit')}"
 
 
@@ -211,10 +211,10 @@ def _knobs(plan: SweepPlan) -> Table:
     return Table(rows, "What is swept is marked", left=range(3), marked=range(1, len(plan.over) + 1))
 
 
-def _machines(found: Found) -> Table:
+def _machines(ranking: Ranking) -> Table:
     """Return each place with its device, its machine and the versions there."""
-    plan = found.state.plan
-    figures = (row.combination.figures for row in found.rows)
+    plan = ranking.state.plan
+    figures = (row.combination.figures for row in ranking.rows)
     versions = {one.place: versions_text(one.versions) for one in figures if one is not None}
     rows = [["", ""]]
     for place in dict.fromkeys(plan.places):
@@ -229,18 +229,18 @@ def _name(row: SweepRow) -> str:
     return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.combination.settings.items())
 
 
-def progress_line(found: Found) -> str:
+def progress_line(ranking: Ranking) -> str:
     """Say in one line how far it is, what is measured, and the best so far."""
-    now = [f"{_name(row)} on {row.place}" for row in found.rows if row.place]
-    bests = [found.best(kind) for kind in found.state.plan.kinds]
+    now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
+    bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
-    return "   ".join([progress_text(found), *now[:2], *best])
+    return "   ".join([progress_text(ranking), *now[:2], *best])
 
 
-def happened(before: Found, found: Found) -> Iterator[str]:
+def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
     """Yield a line for each combination that is settled since, and for each process and place that is lost."""
-    several = len(found.state.plan.kinds) > 1
-    for old, row in zip(before.rows, found.rows, strict=True):
+    several = len(ranking.state.plan.kinds) > 1
+    for old, row in zip(before.rows, ranking.rows, strict=True):
         name = _name(row) + (f" on {row.combination.kind}" if several else "")
         lost = row.combination.deaths[len(old.combination.deaths) :]
         again = lost[:-1] if row.combination.failed else lost
@@ -248,6 +248,6 @@ def happened(before: Found, found: Found) -> Iterator[str]:
         if old.outcome == OPEN != row.outcome:
             ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
             yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
-    for place, why in found.state.lost.items():
+    for place, why in ranking.state.lost.items():
         if place not in before.state.lost:
             yield f"{place} is not used any more: {why}"

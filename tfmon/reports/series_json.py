@@ -6,25 +6,25 @@ from typing import Any
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series_tables import answer, scaling_of
-from tfmon.analysis.sweep import Found, SweepRow
+from tfmon.analysis.sweep import Ranking, SweepRow
 from tfmon.analysis.tuning import change_text
 from tfmon.model.readings import Estimate
 from tfmon.model.series import CrossoverState
 from tfmon.reports import estimate_json, head, lane_json, ratio_json, recording_json, scaling_json
 
 
-def series_to_json(found: Analysis) -> dict[str, Any]:
+def series_to_json(analysis: Analysis) -> dict[str, Any]:
     """Return the result of the crossover or the tuning that a race was there for as plain values."""
-    part = crossover_json(found) or tuning_json(found) or {}
-    return {**head(), "scenario": found.snapshot.race.scenario, **part, **recording_json(found.snapshot)}
+    part = crossover_json(analysis) or tuning_json(analysis) or {}
+    return {**head(), "scenario": analysis.snapshot.race.scenario, **part, **recording_json(analysis.snapshot)}
 
 
-def crossover_json(found: Analysis) -> dict[str, Any] | None:
+def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
     """Return the curve of the crossover of a race; None where the last series is none.
 
     Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
     """
-    snapshot, state, curve = found.snapshot, found.snapshot.experiment, found.curve
+    snapshot, state, curve = analysis.snapshot, analysis.snapshot.experiment, analysis.curve
     if not isinstance(state, CrossoverState) or curve is None:
         return None
     lanes = [snapshot.lane(name) for name in state.lanes]
@@ -57,12 +57,12 @@ def crossover_json(found: Analysis) -> dict[str, Any] | None:
     }
 
 
-def tuning_json(found: Analysis) -> dict[str, Any] | None:
+def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
     """Return the attempts of the tuning of a race; None where nothing was tuned. Gains are of throughput."""
-    state, best = found.snapshot.tuned, found.tuning
+    state, best = analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
-    lane, bottleneck = found.lane(state.lane).lane, found.lane(state.lane).bottleneck
+    lane, bottleneck = analysis.lane(state.lane).lane, analysis.lane(state.lane).bottleneck
     return {
         "lane": lane_json(lane),
         "began_with": state.attempts[0].before if state.attempts else lane.settings,
@@ -78,7 +78,7 @@ def tuning_json(found: Analysis) -> dict[str, Any] | None:
             for attempt in state.attempts
         ],
         "best": {"settings": best.settings, "code": list(best.code), **_gain_json(best.speed_up)},
-        "text": found.tuned,
+        "text": analysis.tuned,
         "settings": lane.settings,
         "examples_per_s": lane.steady.examples_per_s,
         "bottleneck": bottleneck.kind if bottleneck else None,
@@ -92,9 +92,9 @@ def _gain_json(gain: Estimate | None) -> dict[str, Any]:
     return {**ratio_json("gain", gain), "pairs": gain.pairs if gain else None}
 
 
-def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
+def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
     """Return a sweep as plain values, the best combination first. Units: in the names."""
-    state, plan = found.state, found.state.plan
+    state, plan = ranking.state, ranking.state.plan
     return {
         **head(),
         "scenario": plan.scenario,
@@ -104,13 +104,14 @@ def sweep_to_json(found: Found, file: str = "") -> dict[str, Any]:
         "until_ci": plan.until_ci,
         "limit_s": plan.each_s,
         "all": plan.everything,
-        "text": answer(found),
+        "text": answer(ranking),
         "best": {
-            kind: None if (best := found.best(kind)) is None else best.combination.settings for kind in plan.kinds
+            kind: None if (best := ranking.best(kind)) is None else best.combination.settings
+            for kind in plan.kinds
         },
-        "scaling": [scaling_json(one) for one in scaling_of(found)],
-        "combinations": [combination_json(row) for row in found.ranked],
-        "settled": found.settled,
+        "scaling": [scaling_json(one) for one in scaling_of(ranking)],
+        "combinations": [combination_json(row) for row in ranking.ranked],
+        "settled": ranking.settled,
         "lost_places": state.lost,
         "interrupted": state.ended or None,
         "file": file or None,

@@ -33,9 +33,9 @@ BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
-def sections(found: Analysis) -> Sequence[Section]:
+def sections(analysis: Analysis) -> Sequence[Section]:
     """Return the section about the steps; it has nothing before a lane is in steady state."""
-    return (Section("Steps", (_step_times(found), _where_time_goes(found)), long=True),)
+    return (Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True),)
 
 
 def _key(lane: LaneState) -> str:
@@ -47,8 +47,8 @@ def full_name(lane: LaneState) -> str:
     return f"{lane.spec.id} {lane.title}".strip()
 
 
-def _step_times(found: Analysis) -> Chart | None:
-    snapshot = found.snapshot
+def _step_times(analysis: Analysis) -> Chart | None:
+    snapshot = analysis.snapshot
     counted = [lane for lane in snapshot.lanes if lane.steady.histogram]
     if not counted:
         return None
@@ -83,12 +83,12 @@ def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]
         yield float(f"{(edges[0] * edges[1]) ** 0.5:.5g}"), round(share, 4), f"{share:.2g} %", note
 
 
-def _where_time_goes(found: Analysis) -> Chart | None:
-    attributed = [(one.lane, one.bottleneck.shares) for one in found.lanes if one.bottleneck is not None]
+def _where_time_goes(analysis: Analysis) -> Chart | None:
+    attributed = [(one.lane, one.bottleneck.shares) for one in analysis.lanes if one.bottleneck is not None]
     if not attributed:
         return None
     bars: list[tuple[str, str, str, float]] = []
-    split = [(lane, found.snapshot.called(lane), _parts(shares)) for lane, shares in attributed]
+    split = [(lane, analysis.snapshot.called(lane), _parts(shares)) for lane, shares in attributed]
     for lane, name, parts in split:
         bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
     shown = [part for part in PARTS if any(one[2] == part for one in bars)]

@@ -190,8 +190,8 @@ class _MarkdownWriter:
                 yield from self._fenced(block.text)
             case Items():
                 for one in block.items:
-                    told = ": ".join(filter(None, (self._text(one.title), self._text(one.text))))
-                    yield f"- **{self._text(one.label)}** {told}"
+                    title_text = ": ".join(filter(None, (self._text(one.title), self._text(one.text))))
+                    yield f"- **{self._text(one.label)}** {title_text}"
                     yield from (f"  - {self._text(detail)}" for detail in one.details)
                 yield ""
             case Table():

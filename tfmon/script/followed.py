@@ -64,11 +64,11 @@ class LoopReport:
             epochs_done=self._epoch - 1,
         )
 
-    def examples(self, found: int | str) -> int:
-        """Return the examples to tell of a step; 0 where they are not known, and keep the reason."""
-        if isinstance(found, str):
-            self.doubts["examples"] = self.doubts.get("examples") or found
-        return 0 if isinstance(found, str) or "examples" in self._told else found
+    def examples(self, counted: int | str) -> int:
+        """Return the examples of a step; 0 where they are unknown, and keep the reason."""
+        if isinstance(counted, str):
+            self.doubts["examples"] = self.doubts.get("examples") or counted
+        return 0 if isinstance(counted, str) or "examples" in self._told else counted
 
     def doubt(self, reason: str, *parts: str) -> None:
         """Have nothing told of the steps, or of these parts of what is."""

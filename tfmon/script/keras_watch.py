@@ -327,10 +327,10 @@ def _loss_of(result: Any) -> Any:  # noqa: ANN401
 
 
 def _numbers(logs: dict[str, Any]) -> dict[str, float]:
-    found = {}
+    result = {}
     for name, value in logs.items():
         try:
-            found[str(name)] = float(value)
+            result[str(name)] = float(value)
         except (TypeError, ValueError):
             continue
-    return found
+    return result

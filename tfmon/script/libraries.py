@@ -68,8 +68,8 @@ def _sees_gpu() -> bool:
 def _is_in_use() -> bool:
     """Return whether the script has had TensorFlow look for devices, which starts CUDA; Keras may only load it."""
     context = sys.modules.get("tensorflow.python.eager.context")
-    found = getattr(getattr(context, "_context", None), "_physical_devices", None)
-    return found is not None
+    result = getattr(getattr(context, "_context", None), "_physical_devices", None)
+    return result is not None
 
 
 def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:  # noqa: ANN401

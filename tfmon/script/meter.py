@@ -178,11 +178,11 @@ class Meter(LaneControl):
 
     def count(self) -> None:
         """Count the times of the last steps into the window; a sampled step may be the only one that is new."""
-        clock, told, missed = self.clock, self._uncounted, self.confirm()
+        clock, seen, missed = self.clock, self._uncounted, self.confirm()
         clock.done += missed
-        if missed and told:
-            written, steps = clock.kept, max(0, min(told + missed, clock.room))
-            each_ns = sum(clock.times[written : written + told]) // max(1, steps)
+        if missed and seen:
+            written, steps = clock.kept, max(0, min(seen + missed, clock.room))
+            each_ns = sum(clock.times[written : written + seen]) // max(1, steps)
             clock.times[written : written + steps] = array("q", [each_ns] * steps)
             self._uncounted = steps
         clock.count(self._uncounted)

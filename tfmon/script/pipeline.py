@@ -61,10 +61,10 @@ FILES.add(__file__)
 def settings_of(dataset: Any) -> dict[str, KnobValue]:  # noqa: ANN401
     """Return the values of the knobs that a dataset itself has; without a batch size that cannot be changed."""
     threads = int(dataset.options().threading.private_threadpool_size or 0) or "auto"
-    found: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
+    result: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
     with contextlib.suppress(KnobError):
-        found[BATCH_SIZE.name] = batch_of(dataset)
-    return found
+        result[BATCH_SIZE.name] = batch_of(dataset)
+    return result
 
 
 def prefetch_of(dataset: Any) -> KnobValue:  # noqa: ANN401

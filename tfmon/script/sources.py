@@ -130,12 +130,12 @@ def examples_of(pulled: Counter[Pull], given: Counter[Given], updates: int) -> i
     for dims, calls in given.items():
         if not dims and updates > 1 and len(given) > 1:
             continue  # one optimizer of a round is given the batch, another makes its own
-        found = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
-        if len(found) != 1:
+        result = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
+        if len(result) != 1:
             if not dims:
                 return NOT_SEEN if pulled else NOTHING_READ
             return OTHER_ROWS if pulled else "the step is given parts of different size"
-        (rows,) = found
+        (rows,) = result
         total += rows * calls
         each.add(rows)
     most = sum(max(rows, default=0) * times for (_, rows), times in pulled.items())

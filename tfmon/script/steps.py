@@ -309,14 +309,14 @@ class StepWatcher(Followed):
             loss = None
         if not self._in_graph:
             examples = LOOP_IN_GRAPH if steps > 1 else examples_of(pulled, given, self.updates)
-        told = self.report.examples(examples)
+        examples_done = self.report.examples(examples)
         self.report.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
         if not self.rounds.settled and self.rounds.leader is None:
-            self._past.add(pulled, given, told)
+            self._past.add(pulled, given, examples_done)
         elif self._past.steps:
             self._past = Past()
         input_ns = sum(source.wait_ns for source in self._fed if source.first_ns >= self._began_ns)
-        self.lane.end_step(steps=steps, loss=loss, examples=told, input_ns=input_ns, ended_ns=ended_ns)
+        self.lane.end_step(steps=steps, loss=loss, examples=examples_done, input_ns=input_ns, ended_ns=ended_ns)
         self._tell(sure=self.rounds.settled or self.rounds.leader is not None)
         self.forget()
 

@@ -70,10 +70,10 @@ class EagerHooks:
 
     def watch_optimizers(self, keras: Any) -> None:  # noqa: ANN401
         """Watch the optimizers of a Keras, whichever it is."""
-        found = [keras.optimizers.Optimizer, getattr(keras.optimizers, "LossScaleOptimizer", None)]
-        found.append(getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
-        found.append(getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None))
-        for optimizer in found:
+        result = [keras.optimizers.Optimizer, getattr(keras.optimizers, "LossScaleOptimizer", None)]
+        result.append(getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None))
+        result.append(getattr(getattr(keras.optimizers, "legacy", None), "Optimizer", None))
+        for optimizer in result:
             for kind in getattr(optimizer, "__mro__", ())[:-1]:
                 name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
                 if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):

@@ -122,8 +122,8 @@ class Capture:
 
     def _files(self) -> set[tuple[Path, int]]:
         """Return the profiles in the folder, and when each was written."""
-        found = self._folder.glob("plugins/profile/*/*.xplane.pb")
-        return {(path, path.stat().st_mtime_ns) for path in found}
+        result = self._folder.glob("plugins/profile/*/*.xplane.pb")
+        return {(path, path.stat().st_mtime_ns) for path in result}
 
 
 def _words(error: Exception) -> str:
@@ -162,12 +162,12 @@ class ComputingShares:
 
         `calls_ns` is the duration of a call in each of the latest steady windows.
         """
-        found = self._found.get(_key(settings))
-        if found is None or not self._on_cpu:
+        result = self._found.get(_key(settings))
+        if result is None or not self._on_cpu:
             return self._on_cpu
-        if len(calls_ns) < WINDOWS or not found.call_ns or found.taken >= MOST_PROFILES:
+        if len(calls_ns) < WINDOWS or not result.call_ns or result.taken >= MOST_PROFILES:
             return False
-        return not found.call_ns / UNLIKE <= statistics.median(calls_ns) <= found.call_ns * UNLIKE
+        return not result.call_ns / UNLIKE <= statistics.median(calls_ns) <= result.call_ns * UNLIKE
 
     def of(self, settings: Settings) -> float | None:
         """Return the share of a call's time in which an operation ran, 0 to 1; None for unknown."""
@@ -176,8 +176,8 @@ class ComputingShares:
     def record(self, settings: Settings, trace: Path | None, steps: int) -> None:
         """Record what a profile of this many steps says; None if none could be taken."""
         before = self._found.get(_key(settings))
-        found = UNKNOWN if trace is None else read(trace, steps)
-        self._found[_key(settings)] = replace(found, taken=before.taken + 1) if before is not None else found
+        result = UNKNOWN if trace is None else read(trace, steps)
+        self._found[_key(settings)] = replace(result, taken=before.taken + 1) if before is not None else result
 
     def shorten(self, settings: Settings, steps: int) -> tuple[int, str]:
         """Return how many of the requested steps a profile can have, and for fewer the reason, for the user."""

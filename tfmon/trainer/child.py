@@ -199,10 +199,10 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise Failure(OUT_OF_MEMORY, f"out of memory: {explain(error, path)}", LOWER_THE_BATCH) from error
     except Exception as error:
-        found = error.__traceback__  # from the user's file on
-        while found is not None and Path(found.tb_frame.f_code.co_filename) != path:
-            found = found.tb_next
-        traceback.print_exception(error.with_traceback(found or error.__traceback__))
+        result = error.__traceback__  # from the user's file on
+        while result is not None and Path(result.tb_frame.f_code.co_filename) != path:
+            result = result.tb_next
+        traceback.print_exception(error.with_traceback(result or error.__traceback__))
         raise Failure("scenario", explain(error, path)) from error
 
 
@@ -227,8 +227,8 @@ def _place_of(text: str, path: Path) -> str:
     """Return the file and line of the method that a text begins with, as `data`; empty where it names none."""
     named = re.match(r"`(\w+)`", text)
     lines = enumerate(linecache.getlines(str(path)), 1)
-    found = [number for number, line in lines if named and re.match(rf"\s+def {named[1]}\(", line)]
-    return f"{path.name}:{found[0]}: " if found else f"{path.name}: " if named else ""
+    result = [number for number, line in lines if named and re.match(rf"\s+def {named[1]}\(", line)]
+    return f"{path.name}:{result[0]}: " if result else f"{path.name}: " if named else ""
 
 
 def _essence(error: BaseException) -> str:
@@ -236,11 +236,11 @@ def _essence(error: BaseException) -> str:
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):
-        found = [place for place, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b.*:", line)]
-        place = found[-1] if found else 0
+        result = [place for place, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b.*:", line)]
+        place = result[-1] if result else 0
         if "Exception encountered when calling" in lines[place] and place + 1 < len(lines):
             return f"{name}: {re.sub(_COLOURS, '', lines[place + 1])}"  # Keras says what is wrong in bold
-        if found:
+        if result:
             return lines[place]
     if lines and lines[0] == "Graph execution error:":
         frames = [number for number, line in enumerate(lines) if line.startswith('File "')]

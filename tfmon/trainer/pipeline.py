@@ -213,5 +213,5 @@ def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
 
 def free_bytes() -> int | None:
     """Return how many bytes can be allocated without swapping; None for unknown."""
-    found = limits.read_memory()
-    return None if found is None else limits.limited_memory(*found)[1]
+    result = limits.read_memory()
+    return None if result is None else limits.limited_memory(*result)[1]

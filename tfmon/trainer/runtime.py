@@ -134,10 +134,10 @@ def gpu_uuids(count: int = 1) -> tuple[str, ...]:
         cuda = ctypes.CDLL("libcuda.so.1")
         if cuda.cuInit(0):
             return ()
-        found = [_uuid(cuda, index) for index in range(count)]
+        result = [_uuid(cuda, index) for index in range(count)]
     except (OSError, AttributeError):
         return ()
-    return tuple(one for one in found if one) if all(found) else ()
+    return tuple(one for one in result if one) if all(result) else ()
 
 
 def _uuid(cuda: ctypes.CDLL, index: int) -> str:

@@ -188,12 +188,12 @@ def load(path: Path) -> type[Scenario]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    found = [
+    result = [
         value
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Scenario) and value.__module__ == spec.name
     ]
-    if len(found) != 1:
-        names = ", ".join(value.__name__ for value in found) or "none"
+    if len(result) != 1:
+        names = ", ".join(value.__name__ for value in result) or "none"
         raise ScenarioError(f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {names}")
-    return found[0]
+    return result[0]

@@ -245,14 +245,14 @@ def _difference(before: list[Any], after: list[Any]) -> str:
         if old == new:
             continue
         name = getattr(new, "name", None)
-        words = f"argument {name}" if name else f"argument {position}"
+        argument = f"argument {name}" if name else f"argument {position}"
         shapes = getattr(old, "shape", None), getattr(new, "shape", None)
         if None not in shapes and shapes[0] != shapes[1]:
-            return f"{words} had the shape {shapes[0]}, then {shapes[1]}"
+            return f"{argument} had the shape {shapes[0]}, then {shapes[1]}"
         types: list[Any] = [getattr(old, "dtype", None), getattr(new, "dtype", None)]
         if None not in types and types[0] != types[1]:
-            return f"{words} was {types[0].name}, then {types[1].name}"
+            return f"{argument} was {types[0].name}, then {types[1].name}"
         if isinstance(new, bool | int | float | str):
-            return f"{words} was the Python value {old!r}, then {new!r}"
-        return f"{words} changed"
+            return f"{argument} was the Python value {old!r}, then {new!r}"
+        return f"{argument} changed"
     return ""

@@ -28,7 +28,7 @@ MESSAGE_S = 5.0
 FOREVER_NS = 2**63
 READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
 
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 Ending: TypeAlias = Literal["quit", "forced", "signal"]
 """How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
 
@@ -244,8 +244,8 @@ class Monitor:
 
     def work(
         self,
-        do: Callable[[], Found],
-        then: Callable[[Found], object] | None = None,
+        do: Callable[[], Value],
+        then: Callable[[Value], object] | None = None,
         failed: Callable[[str], object] | None = None,
     ) -> None:
         """Call `do` in a thread, then `then` with its result, or `failed` with the line of a TfmonError."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series_tables import doing_text
-from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep import Ranking
 from tfmon.model.knobs import BATCH_SIZE, Knob, KnobValue, short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import Controls, Experiments, ReplayControls, RunInfo
@@ -122,7 +122,7 @@ class Source:
     """Why no key can change anything; empty where keys can."""
     playback: ReplayControls | None = None
     """Moves through a recording; None where nothing is played."""
-    sweep: Callable[[], Found | None] = lambda: None
+    sweep: Callable[[], Ranking | None] = lambda: None
     """Returns what is known of a sweep; None for a race."""
     unsaved: Callable[[], str] = str
     """Returns why what a sweep measured is not saved; empty while all is well."""
@@ -214,12 +214,12 @@ def titles(lanes: Sequence[LaneState]) -> str:
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
     """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again."""
     smaller = knob.name == "batch_size" and direction < 0
-    found = []
+    result = []
     for lane in lanes:
         out_of_memory = lane.trouble is not None and lane.trouble.kind == OUT_OF_MEMORY
         if not lane.over or (may_start_again(lane) and (focused or (out_of_memory and smaller))):
-            found.append(lane)
-    return found
+            result.append(lane)
+    return result
 
 
 def may_start_again(lane: LaneState) -> bool:

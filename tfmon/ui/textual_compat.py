@@ -26,7 +26,7 @@ from tfmon.model.threads import start_thread
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: the terminal shows what is between them at once."""
 Result = TypeVar("Result")
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class TerminalOutput:
@@ -118,7 +118,7 @@ class TerminalApp(App[Result]):
             self.call_later(self.refresh)
 
     def work(
-        self, do: Callable[[], Found], then: Callable[[Found], object], failed: Callable[[str], object]
+        self, do: Callable[[], Value], then: Callable[[Value], object], failed: Callable[[str], object]
     ) -> None:
         """Call `do` in a thread, then `then` with its result in the app's, or `failed` with the error's line."""
 
@@ -183,9 +183,9 @@ class PatientSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what can be read, at once if there is something."""
-        found = super().select(IDLE_S if self._quiet > LOOKS and timeout else timeout)
-        self._quiet = 0 if found else self._quiet + 1
-        return found
+        result = super().select(IDLE_S if self._quiet > LOOKS and timeout else timeout)
+        self._quiet = 0 if result else self._quiet + 1
+        return result
 
 
 IDLE_S = 0.3

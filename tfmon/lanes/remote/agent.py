@@ -203,9 +203,9 @@ class Agent:
             do(lane)
 
     def _start(self, frame: Frame) -> None:
-        words = json.loads(frame.payload)
+        payload = json.loads(frame.payload)
         try:
-            lane = start_lane(frame.number, words, self._outbox)
+            lane = start_lane(frame.number, payload, self._outbox)
         except OSError as error:
             answer = {"error": error.strerror or str(error), "number": error.errno}
         else:
@@ -241,14 +241,14 @@ class Agent:
         path.write_bytes(content)
 
     def _ask(self, frame: Frame) -> None:
-        def answer(found: dict[str, Any]) -> None:
-            self._outbox.put(Kind.ANSWER, frame.number, json.dumps(found).encode())
+        def answer(result: dict[str, Any]) -> None:
+            self._outbox.put(Kind.ANSWER, frame.number, json.dumps(result).encode())
 
         def work() -> None:
             from tfmon.lanes.remote.questions import answer as find
 
             question = json.loads(frame.payload)
-            answer(find(question["question"], question["words"]))
+            answer(find(question["question"], question["arguments"]))
 
         start_thread("tfmon-answer", work, lambda reason: answer({"error": reason}))
 

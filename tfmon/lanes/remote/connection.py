@@ -100,12 +100,12 @@ class Connection:
 
     # ---------------------------------------------------------------- questions and readings
 
-    def ask(self, question: str, timeout_s: float = ASK_S, **words: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Return the answer of `hosts.questions` there. It blocks; not for the thread of the sink.
 
         Raises: TfmonError where there is no answer; the text says why.
         """
-        return self._connected().ask(question, words, timeout_s)
+        return self._connected().ask(question, arguments, timeout_s)
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
         """Have the agent read the machine and these GPUs from now on, also after the next connection."""
@@ -132,7 +132,7 @@ class Connection:
         nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
         if nice is not None:  # the launcher changes what the lane should have
             environment = {**environment, **expected(nice, os.environ, environment)}
-        words: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "name": lane.spec.name,
             "environment": environment,
             "python": "",
@@ -144,11 +144,11 @@ class Connection:
         scenario = ""
         if plan.command:
             command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
-            words.update(command=asdict(command), folder=working_folder())
+            payload.update(command=asdict(command), folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)
         process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line.link, sink, ended)
-        line.begin(process, words, START_S)
+        line.begin(process, payload, START_S)
         return process
 
     @staticmethod
@@ -206,18 +206,18 @@ def survey(hosts: Sequence[Host]) -> list[Surveyed]:
 
     Thread: any; takes a second or two, and as long as the launcher of a host tries to reach it.
     """
-    told: list[list[Event]] = [[] for _ in hosts]
-    connections = [Connection(host, events.append) for host, events in zip(hosts, told, strict=True)]
+    seen: list[list[Event]] = [[] for _ in hosts]
+    connections = [Connection(host, events.append) for host, events in zip(hosts, seen, strict=True)]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:
         try:
-            return list(pool.map(_survey, connections, told))
+            return list(pool.map(_survey, connections, seen))
         except BaseException:  # Ctrl+C: nobody waits for a host any more
             for connection in connections:
                 connection.close()
             raise
 
 
-def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
+def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
     host = connection.host
     try:
         connection.ensure()
@@ -226,7 +226,7 @@ def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
         return Surveyed(host, error=error.message, hint=error.hint)
     finally:
         connection.close()
-    link = next((event for event in reversed(told) if isinstance(event, LinkMeasured)), None)
+    link = next((event for event in reversed(seen) if isinstance(event, LinkMeasured)), None)
     return Surveyed(host, machine=machine, python=connection.greeting.python, link=link)
 
 
@@ -235,7 +235,7 @@ def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()
-        words = {"imports": imports, "folder": working_folder(), "python": python}
-        return read_doctor_answer(connection.ask("doctor", DOCTOR_S, **words))
+        arguments = {"imports": imports, "folder": working_folder(), "python": python}
+        return read_doctor_answer(connection.ask("doctor", DOCTOR_S, **arguments))
     finally:
         connection.close()

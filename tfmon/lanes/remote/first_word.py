@@ -9,9 +9,9 @@ import os
 import sys
 
 
-def say(marker: str, **words: object) -> None:
+def say(marker: str, **fields: object) -> None:
     """Write one line of JSON behind the marker."""
-    line = (marker + " " + json.dumps(words) + "\n").encode("ascii")
+    line = (marker + " " + json.dumps(fields) + "\n").encode("ascii")
     while line:
         line = line[os.write(1, line) :]
 

@@ -56,13 +56,13 @@ class Reservation:
 
     def placed(self, said: Sequence[str]) -> Reservation:
         """Return the reservation as it is after the bridge has told where it is."""
-        found = told(said).get("placed", {})
-        if not found:
+        result = last_report(said).get("placed", {})
+        if not result:
             return self
-        return replace(self, **{key: found[key] for key in ("node", "visible", "nice", "name")})
+        return replace(self, **{key: result[key] for key in ("node", "visible", "nice", "name")})
 
 
-def told(said: Sequence[str]) -> Mapping[str, Any]:
+def last_report(said: Sequence[str]) -> Mapping[str, Any]:
     """Return the bridge's last words among the lines of its stderr; empty for none."""
     from tfmon.lanes.remote.ray_cluster import SIGN  # late: every command loads this module
 
@@ -105,8 +105,8 @@ def is_ray(host: str) -> bool:
 
 def word_of(host: str) -> str:
     """Return the kind of GPU or the node that a name asks for; empty for any."""
-    _, *words = host.split(":")
-    return ":".join(word for word in words if word and not word.isdigit())
+    _, *parts = host.split(":")
+    return ":".join(word for word in parts if word and not word.isdigit())
 
 
 def read_hosts(table: object) -> tuple[Mapping[str, Host], list[str]]:

@@ -87,19 +87,19 @@ class HostedLane(Child):
         self._outbox.put(Kind.ENDED, self.number, ENDED.pack(code, at_ns))
 
 
-def start_lane(number: int, words: dict[str, Any], outbox: Outbox) -> HostedLane:
+def start_lane(number: int, payload: dict[str, Any], outbox: Outbox) -> HostedLane:
     """Start the process of a lane; raises OSError where it does not start."""
-    environment = dict(words["environment"])
-    if words["path_first"]:
+    environment = dict(payload["environment"])
+    if payload["path_first"]:
         own = str(Path(sys.executable).parent)
         environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
-    script = Path(words["script"]) if words["script"] else BOOTSTRAP
+    script = Path(payload["script"]) if payload["script"] else BOOTSTRAP
     command = None
-    if words["command"]:
-        view = words["command"].pop("view")
-        command = Command(**words["command"], view=View(**view) if view else None)
-    folder = words["folder"]
+    if payload["command"]:
+        view = payload["command"].pop("view")
+        command = Command(**payload["command"], view=View(**view) if view else None)
+    folder = payload["folder"]
     if folder and not Path(folder).is_dir():
         raise NotADirectoryError(0, f"there is no folder {folder}")
     launched = launch(Path(sys.executable), environment, script, command, folder=folder, guarded=True)
-    return HostedLane(number, words["name"], launched, outbox, own_command=command is not None)
+    return HostedLane(number, payload["name"], launched, outbox, own_command=command is not None)

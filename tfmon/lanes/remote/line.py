@@ -146,11 +146,11 @@ class HostLine:
         """Return a number that no lane and no question has."""
         return next(self._numbers)
 
-    def begin(self, process: RemoteProcess, words: dict[str, Any], patience_s: float) -> None:
+    def begin(self, process: RemoteProcess, payload: dict[str, Any], patience_s: float) -> None:
         """Have the agent start a process; raises OSError when it did not start."""
         self._processes[process.number] = process
         try:
-            answer = self._call(process.number, Kind.START, json.dumps(words).encode(), patience_s)
+            answer = self._call(process.number, Kind.START, json.dumps(payload).encode(), patience_s)
             if "error" in answer:
                 raise OSError(answer["number"], clean(answer["error"], 200))
             process.pid = answer["pid"]
@@ -160,9 +160,9 @@ class HostLine:
             if not process.pid:
                 self._processes.pop(process.number, None)
 
-    def ask(self, question: str, words: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, question: str, arguments: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the agent's answer; raises TfmonError where it has none."""
-        payload = json.dumps({"question": question, "words": words}).encode()
+        payload = json.dumps({"question": question, "arguments": arguments}).encode()
         return self._call(self.next_number(), Kind.ASK, payload, timeout_s)
 
     def hold(self) -> None:

@@ -33,21 +33,21 @@ EVERY_S = 1.0
 Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
-def answer(question: str, words: Mapping[str, Any]) -> Answer:
+def answer(question: str, arguments: Mapping[str, Any]) -> Answer:
     """Answer a question about this machine, or with an `error` in one line. Thread: any; may take seconds."""
     known = _QUESTIONS.get(question)
     if known is None:
         return {"error": f"its tfmon does not know the question {question!r}"}
     try:
-        return known(**words)
+        return known(**arguments)
     except Exception as error:  # noqa: BLE001 - the monitor shows it
         return {"error": f"the question {question!r} failed: {type(error).__name__}: {error}"}
 
 
-def read_part(found: Answer, name: str, kind: type[Part]) -> Part:
+def read_part(answer: Answer, name: str, kind: type[Part]) -> Part:
     """Return a part of an answer, of that type; raises HostError where it is something else."""
     try:
-        part: Part = read(found.get(name), kind, strict=False)
+        part: Part = read(answer.get(name), kind, strict=False)
     except CodecError as error:
         raise HostError(f"an answer of the agent cannot be read: {error}") from None
     return part
@@ -77,9 +77,9 @@ def _look(gpus: object = ()) -> Answer:
     return {"samples": plain(look(read(gpus, tuple[Gpu, ...], strict=False)))}
 
 
-def read_look_answer(found: Answer, host: str) -> tuple[GpuSample, ...]:
+def read_look_answer(answer: Answer, host: str) -> tuple[GpuSample, ...]:
     """Return the samples of an answer to `look`, with the host's name."""
-    samples: tuple[GpuSample, ...] = read_part(found, "samples", tuple[GpuSample, ...])
+    samples: tuple[GpuSample, ...] = read_part(answer, "samples", tuple[GpuSample, ...])
     return tuple(replace(sample, host=host) for sample in samples)
 
 
@@ -101,9 +101,9 @@ def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_firs
     return {"missing": missing, "digests": {name: digest(Path(folder) / name) for name in paths}}
 
 
-def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
+def read_differing_answer(answer: Answer, folder: str) -> tuple[str, ...]:
     """Return the files that are there with another content than here, of an answer to `paths`."""
-    digests: dict[str, str] = read_part(found, "digests", dict[str, str])
+    digests: dict[str, str] = read_part(answer, "digests", dict[str, str])
     return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
 
 
@@ -132,12 +132,12 @@ def _doctor(
     return {"facts": plain(facts), "seconds": time.monotonic() - begun}
 
 
-def read_doctor_answer(found: Answer) -> Diagnosis:
+def read_doctor_answer(answer: Answer) -> Diagnosis:
     """Return the report on the facts of an answer to `doctor`."""
     from tfmon.doctor.facts import Facts
     from tfmon.doctor.report import report_on
 
-    return report_on(read_part(found, "facts", Facts), read_part(found, "seconds", float))
+    return report_on(read_part(answer, "facts", Facts), read_part(answer, "seconds", float))
 
 
 _QUESTIONS: dict[str, Callable[..., Answer]] = {

@@ -55,12 +55,12 @@ class RayCluster:
     def nodes(self) -> tuple[RayNode, ...]:
         """Return the nodes that are alive; raises HostError where the cluster cannot be used."""
         try:
-            found: tuple[RayNode, ...] = read(
+            result: tuple[RayNode, ...] = read(
                 self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False
             )
         except CodecError as error:
             raise HostError(f"the bridge to Ray said what cannot be read: {error}") from error
-        return found
+        return result
 
     def workers(self, place: str) -> int:
         """Return for how many such places there is room now, on the CPU one a node; raises TfmonError."""
@@ -68,17 +68,17 @@ class RayCluster:
             spec = parse_lane(place, ())
         except SpecError as error:
             raise UsageError(str(error)) from error
-        asked = self._reservation(word_of(spec.host), gpus_needed([spec]))
-        return int(self._ask("rooms", asked))
+        reservation = self._reservation(word_of(spec.host), gpus_needed([spec]))
+        return int(self._ask("rooms", reservation))
 
     def _reservation(self, word: str, gpus: int) -> Reservation:
         return Reservation(self.python, self.address, word, gpus, self.cpus)
 
-    def _ask(self, what: str, asked: Reservation) -> Any:  # noqa: ANN401 - JSON
+    def _ask(self, what: str, reservation: Reservation) -> Any:  # noqa: ANN401 - JSON
         """Return what the bridge says to one question; see `ray_bridge`."""
         try:
             done = subprocess.run(
-                asked.command(what),
+                reservation.command(what),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=ASK_S,

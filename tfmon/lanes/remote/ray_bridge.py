@@ -1,12 +1,12 @@
 """The bridge to a Ray cluster: reaches a node as `ssh` reaches a host. Nothing else in tfmon loads Ray here.
 
-    python ray_bridge.py lane WORDS COMMAND…    run a command on a node, and pass its stdin and stdout
-    python ray_bridge.py nodes WORDS            say in one line of JSON which nodes there are
-    python ray_bridge.py rooms WORDS            say how many such reservations have room now
+    python ray_bridge.py lane RESERVATION COMMAND…    run a command on a node, and pass its stdin and stdout
+    python ray_bridge.py nodes RESERVATION            say in one line of JSON which nodes there are
+    python ray_bridge.py rooms RESERVATION            say how many such reservations have room now
 
-WORDS is a JSON object: see `Reservation.command`. Any Python that has Ray runs it, so it imports the standard
-library and its siblings only, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
-sees. The bridge's own words are lines of JSON on stderr behind `tfmon: `.
+RESERVATION is a JSON object: see `Reservation.command`. Any Python that has Ray runs it, so it imports only the
+standard library and its siblings, and stays readable for Python 3.9. What Ray prints goes into a file that nobody
+reads. The bridge's own messages are lines of JSON on stderr behind `tfmon: `.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Channel:
             os.dup2(printed.fileno(), 1)
             os.dup2(printed.fileno(), 2)
 
-    def tell(self, **words: object) -> None:
+    def tell(self, **fields: object) -> None:
         """Say something to the monitor. Thread: any."""
-        write(self.error_fd, (SIGN + json.dumps(words) + "\n").encode())
+        write(self.error_fd, (SIGN + json.dumps(fields) + "\n").encode())
 
     def fail(self, refusal: Refusal) -> NoReturn:
         """Say why this ends, and end. Thread: any."""
@@ -183,7 +183,7 @@ class RayLane:
 
     def __init__(self, channel: Channel, words: dict[str, Any], command: list[str]) -> None:
         """Connect to the cluster."""
-        self._channel, self._words, self._command = channel, words, command
+        self._channel, self._reservation, self._command = channel, words, command
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         # Before Ray sets its own.
         self._given = {key: os.environ[key] for key in words["variables"] if key in os.environ}
@@ -203,17 +203,17 @@ class RayLane:
 
     def _begin(self) -> dict[str, Any]:
         """Start the command, once there is room for it, and return where it is."""
-        ray, words = self._ray, self._words
+        ray, reservation = self._ray, self._reservation
         for left in range(TRIES - 1, -1, -1):
-            possible = matching(list_nodes(ray), words)
+            possible = matching(list_nodes(ray), reservation)
             shell = self._reserve(possible)
             try:
                 start = shell.start.remote(self._command, self._given, self._nice)
-                placed: dict[str, Any] = ray.get(start, timeout=words["wait_s"])
+                placed: dict[str, Any] = ray.get(start, timeout=reservation["wait_s"])
             except ray.exceptions.GetTimeoutError as error:
                 known = {node["id"] for node in possible}
                 latest = [node for node in list_nodes(ray) if node["id"] in known]
-                raise lacking(latest, words, words["wait_s"]) from error
+                raise lacking(latest, reservation, reservation["wait_s"]) from error
             except ray.exceptions.RayError as error:
                 if not left or isinstance(error, ray.exceptions.RayTaskError):
                     cause = getattr(error, "cause", None) or error
@@ -222,7 +222,7 @@ class RayLane:
                 names = {node["id"]: node["name"] for node in possible}
                 self._node_id = placed["node"]
                 self._node = names.get(self._node_id, self._node_id)
-                if words["visible"] in (None, placed["visible"]):
+                if reservation["visible"] in (None, placed["visible"]):
                     self._shell = shell
                     return placed
                 ray.kill(shell)
@@ -231,15 +231,21 @@ class RayLane:
 
     def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
         """Return an actor that is about to be made on one of the possible nodes."""
-        ray, words = self._ray, self._words
+        ray, reservation = self._ray, self._reservation
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        options: dict[str, Any] = {"num_cpus": words["cpus"], "num_gpus": words["gpus"], "max_restarts": 0}
+        options: dict[str, Any] = {
+            "num_cpus": reservation["cpus"],
+            "num_gpus": reservation["gpus"],
+            "max_restarts": 0,
+        }
         if len(possible) == 1:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(possible[0]["id"], soft=False)
         else:
             options["scheduling_strategy"] = "SPREAD"
-            kinds = [kind for node in possible for kind in node["kinds"] if kind.lower() == words["word"].lower()]
+            kinds = [
+                kind for node in possible for kind in node["kinds"] if kind.lower() == reservation["word"].lower()
+            ]
             options["resources"] = {f"accelerator_type:{kind}": 0.001 for kind in kinds[:1]}
         # Ray's workers have a nice value of 15 otherwise, and lanes inherit it.
         options["runtime_env"] = {"env_vars": {"RAY_worker_niceness": str(self._nice)}}
@@ -307,15 +313,17 @@ class RayLane:
 
 def main() -> None:
     """Do what the command line says."""
-    what, words, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
+    what, reservation, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
     if what == "lane":
         start_thread("tfmon-monitor", channel.end_with_monitor, channel.fail_thread)
     try:
         if what == "lane":
-            RayLane(channel, words, sys.argv[3:]).run()
+            RayLane(channel, reservation, sys.argv[3:]).run()
         else:
-            nodes = list_nodes(connect(channel.fail, words))
-            write(channel.out_fd, json.dumps(nodes if what == "nodes" else free_rooms(nodes, words)).encode())
+            nodes = list_nodes(connect(channel.fail, reservation))
+            write(
+                channel.out_fd, json.dumps(nodes if what == "nodes" else free_rooms(nodes, reservation)).encode()
+            )
     except Refusal as refusal:
         channel.fail(refusal)
     except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it

@@ -38,9 +38,9 @@ class Refusal(Exception):
         self.error, self.hint = error, hint
 
 
-def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
+def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
     """Return Ray, connected; `fail` ends the process where it does not answer; raises Refusal for none."""
-    given = words["address"] or os.environ.get("RAY_ADDRESS", "")
+    given = reservation["address"] or os.environ.get("RAY_ADDRESS", "")
     address = "" if given == "auto" else given
     named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
     slow = Refusal(f"{named} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
@@ -113,9 +113,9 @@ def load() -> Any:  # noqa: ANN401
 def refused(named: str, error: Exception) -> Refusal:
     """Return the reason for which a cluster did not take this process."""
     text = str(error)
-    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
-    if len(found) == 2:
-        (theirs, their_python), (ours, our_python) = found
+    result = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
+    if len(result) == 2:
+        (theirs, their_python), (ours, our_python) = result
         return Refusal(
             f"{named} runs Ray {theirs} with Python {their_python}; this is Ray {ours} with Python {our_python}",
             "--ray-python names a Python with the cluster's versions; the lanes keep theirs",
@@ -129,8 +129,8 @@ def first_line(error: Exception) -> str:
     """Return the first line of one of Ray's errors that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
-    told = [line for line in lines if not line.startswith(facts)]
-    return (told or [type(error).__name__])[0][:200]
+    lines_that_say = [line for line in lines if not line.startswith(facts)]
+    return (lines_that_say or [type(error).__name__])[0][:200]
 
 
 def has_left(ray: Any, node_id: str) -> bool:  # noqa: ANN401
@@ -148,13 +148,13 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         from ray._private.state import available_resources_per_node
 
         free = available_resources_per_node()
-    found = []
+    result = []
     for node in ray.nodes():
         if not node["Alive"]:
             continue
         has = node["Resources"]
         left = free.get(node["NodeID"])
-        found.append(
+        result.append(
             {
                 "type": "RayNode",
                 "id": node["NodeID"],
@@ -169,30 +169,30 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
                 "free_gpus": left.get("GPU", 0) if left is not None else None,
             }
         )
-    return sorted(found, key=lambda node: (node["name"], node["id"]))
+    return sorted(result, key=lambda node: (node["name"], node["id"]))
 
 
-def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the nodes that a reservation could be on; raises Refusal where there is none."""
-    word, gpus, cpus = words["word"], words["gpus"], words["cpus"]
+    word, gpus, cpus = reservation["word"], reservation["gpus"], reservation["cpus"]
     have = have_text(nodes)
-    found = [node for node in nodes if words["node"] in ("", node["id"])]
-    if not found:
+    result = [node for node in nodes if reservation["node"] in ("", node["id"])]
+    if not result:
         raise Refusal("the node of this lane is no longer in the cluster", NODE_GONE_HINT)
     if word:
-        called = [node for node in found if word in (node["name"], node["address"], node["hostname"], node["id"])]
+        called = [node for node in result if word in (node["name"], node["address"], node["hostname"], node["id"])]
         # Ray can be told one node by its name; a machine may be several.
         called.sort(key=lambda node: node["free_gpus" if gpus else "free_cpus"] or 0)
-        found = called[-1:] or [node for node in found if word.lower() in map(str.lower, node["kinds"])]
-        if not found:
+        result = called[-1:] or [node for node in result if word.lower() in map(str.lower, node["kinds"])]
+        if not result:
             names = ", ".join(list(dict.fromkeys(node["name"] for node in nodes))[:MOST_NAMES])
             raise Refusal(f"no node is called {word} or has such a GPU; {have} on {names}")
     for what, amount, key in (("GPU", gpus, "gpus"), ("CPU", cpus, "cpus")):
-        found = [node for node in found if node[key] >= amount]
-        if not found:
+        result = [node for node in result if node[key] >= amount]
+        if not result:
             needed = f"a {what}" if amount == 1 else f"{amount:g} {what}s"
             raise Refusal(f"no node{' ' + word if word else ''} has {needed}; {have}")
-    return found
+    return result
 
 
 def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
@@ -202,28 +202,28 @@ def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
         if node["gpus"]:
             kind = "/".join(node["kinds"]) or "GPU"
             kinds[kind] = kinds.get(kind, 0) + node["gpus"]
-    words = [f"{number:g} × {kind}" for kind, number in sorted(kinds.items())]
+    parts = [f"{number:g} × {kind}" for kind, number in sorted(kinds.items())]
     cpus = sum(node["cpus"] for node in nodes)
-    return "there are: " + ", ".join([*words, f"{cpus:g} CPU{'' if cpus == 1 else 's'}"])
+    return "there are: " + ", ".join([*parts, f"{cpus:g} CPU{'' if cpus == 1 else 's'}"])
 
 
-def free_rooms(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> int:
+def free_rooms(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> int:
     """Return how many such reservations have room, on the CPU one a node; raises Refusal where none ever has."""
     rooms = 0
-    for node in matching(nodes, words):
-        room = int(node["gpus"]) if words["gpus"] else 1
+    for node in matching(nodes, reservation):
+        room = int(node["gpus"]) if reservation["gpus"] else 1
         for key in ("gpus", "cpus"):
             free = node[key] if node["free_" + key] is None else node["free_" + key]
-            if words[key]:
-                room = min(room, int(free / words[key]))
+            if reservation[key]:
+                room = min(room, int(free / reservation[key]))
         rooms += room
     return rooms
 
 
-def lacking(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any], waited_s: float) -> Refusal:
+def lacking(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any], waited_s: float) -> Refusal:
     """Return why a reservation got no room for so long."""
     for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
-        amount = words[key]
+        amount = reservation[key]
         known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]
         if amount and len(known) == len(nodes) and all(free < amount for free in known):
             free, total = sum(known), sum(node[key] for node in nodes)

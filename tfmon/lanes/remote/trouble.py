@@ -7,7 +7,7 @@ import re
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.process import signal_name
-from tfmon.lanes.remote.host import Host, told
+from tfmon.lanes.remote.host import Host, last_report
 from tfmon.model.codec import clean
 
 OLDEST_PYTHON = (3, 10)
@@ -56,7 +56,7 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     text = "\n".join(said)
     # ssh knows under which name and port, and in which file, the key is.
     forget = re.search(r"ssh-keygen -f .*", text)
-    words = {
+    texts = {
         "host": host.name,
         "said": _last(said),
         "forget": _cut(forget[0]) if forget else f"ssh-keygen -R {host.name.rpartition('@')[2]}",
@@ -66,15 +66,15 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     if _by_ssh(host):
         for sign, message, hint in _SSH:
             if sign in text:
-                return HostError(message.format(**words), hint.format(**words))
+                return HostError(message.format(**texts), hint.format(**texts))
         if code == 255:
-            why = words["said"] or "ssh ended without a word"
+            why = texts["said"] or "ssh ended without a word"
             return HostError(f"{host.name} cannot be reached: {why}", f"`ssh {host.name} true` tries it")
     if code in (126, 127):
-        why = words["said"] or f"exit code {code}"
+        why = texts["said"] or f"exit code {code}"
         return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
     # A banner of sshd comes as ssh's own word: what the shell printed stands before it.
-    why = " · ".join(filter(None, (_last(printed.splitlines()), words["said"]))) or "nothing was said"
+    why = " · ".join(filter(None, (_last(printed.splitlines()), texts["said"]))) or "nothing was said"
     hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
     return HostError(f"{host.name} {how_ended(code)} before Python began: {why}", hint)
 
@@ -104,9 +104,9 @@ def no_python(host: Host) -> HostError:
 
 def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
     """Return the error for a Python that is too old."""
-    found, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_PYTHON))
+    result, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_PYTHON))
     return HostError(
-        f"{path} on {host.name} is Python {found}; lanes need {oldest} or newer",
+        f"{path} on {host.name} is Python {result}; lanes need {oldest} or newer",
         other_python(host),
     )
 
@@ -159,7 +159,7 @@ def bridge_failed(said: list[str], otherwise: str) -> HostError:
 
 def of_bridge(said: list[str]) -> HostError | None:
     """Return why the bridge to Ray ends, where it says so itself."""
-    own = told(said)
+    own = last_report(said)
     if not own.get("error"):
         return None
     return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))

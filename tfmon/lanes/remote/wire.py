@@ -92,11 +92,11 @@ class Wire:
         """Start the launcher; raises TfmonError where it did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
-        words = words_of(host)
+        argv = words_of(host)
         try:
             # A session of its own: neither Ctrl+C nor Ctrl+Z reaches it, and it can ask nothing at the terminal.
             self.popen = subprocess.Popen(
-                words,
+                argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -104,7 +104,7 @@ class Wire:
                 start_new_session=True,
             )
         except OSError as error:
-            raise no_launcher(host, words[0], error) from error
+            raise no_launcher(host, argv[0], error) from error
         assert self.popen.stdin and self.popen.stdout and self.popen.stderr
         self.in_fd = self.popen.stdin.fileno()
         self.out_fd = self.popen.stdout.fileno()
@@ -163,14 +163,14 @@ class Wire:
             *lines, rest = self.received.split(b"\n")
             for number, line in enumerate(lines):
                 # What is printed without a line's end stands before the marker.
-                before, found, word = line.partition(marker)
-                self._printed = (self._printed + (before if found else line + b"\n"))[-KEPT_BYTES:]
-                if found:
+                before, result, word = line.partition(marker)
+                self._printed = (self._printed + (before if result else line + b"\n"))[-KEPT_BYTES:]
+                if result:
                     self.received = b"\n".join([*lines[number + 1 :], rest])
                     with contextlib.suppress(ValueError):
-                        words = json.loads(word)
-                        if isinstance(words, dict):
-                            return words
+                        fields = json.loads(word)
+                        if isinstance(fields, dict):
+                            return fields
                     raise no_agent(self.host, "its word cannot be read")
             self.received = rest[-KEPT_BYTES:]
             if not self._out_open:
@@ -298,8 +298,8 @@ def packed() -> bytes:
 def files() -> dict[str, Path]:
     """Return the files of the zip by their name in it."""
     paths = [path for name in SHIPPED for path in (PACKAGE / f"{name}.py", *(PACKAGE / name).rglob("*.py"))]
-    found = {str(path.relative_to(PACKAGE.parent)): path for path in paths if path.is_file()}
+    result = {str(path.relative_to(PACKAGE.parent)): path for path in paths if path.is_file()}
     nvml = importlib.util.find_spec("pynvml")  # one file, which a host need not have
     if nvml is not None and nvml.origin:
-        found["pynvml.py"] = Path(nvml.origin)
-    return found
+        result["pynvml.py"] = Path(nvml.origin)
+    return result

@@ -101,18 +101,18 @@ class GpmMeter:
 
     def _between(self, before: Any, after: Any) -> Readings | NvmlFailure:  # noqa: ANN401 - from pynvml
         module = self._whole.module
-        asked = module.c_nvmlGpmMetricsGet_t()
-        asked.version, asked.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, 2
-        asked.sample1, asked.sample2 = before, after
-        asked.metrics[0].metricId, asked.metrics[1].metricId = _BUSY, _MULTIPROCESSORS
-        answer = self._whole.library("nvmlGpmMetricsGet", asked)
+        known = module.c_nvmlGpmMetricsGet_t()
+        known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, 2
+        known.sample1, known.sample2 = before, after
+        known.metrics[0].metricId, known.metrics[1].metricId = _BUSY, _MULTIPROCESSORS
+        answer = self._whole.library("nvmlGpmMetricsGet", known)
         if isinstance(answer, NvmlFailure):
             # The two samples do not belong together, as after a change of the instances.
             return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
-        for metric in (asked.metrics[0], asked.metrics[1]):
+        for metric in (known.metrics[0], known.metrics[1]):
             if metric.nvmlReturn == 0 and math.isfinite(metric.value):
                 return load(min(100.0, max(0.0, float(metric.value))), _NO_MAXIMUM, "gpm")
-        return NvmlFailure(int(asked.metrics[0].nvmlReturn) or NOT_FOUND)
+        return NvmlFailure(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
 
 
 NOT_ATTACHED = "not read yet"

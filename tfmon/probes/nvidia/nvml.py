@@ -148,15 +148,15 @@ def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
     count = nvml.call("nvmlDeviceGetCount")
     if isinstance(count, NvmlFailure):
         return [], count
-    found: list[Listed] = []
+    result: list[Listed] = []
     failure: NvmlFailure | None = None
     for index in range(count):
         listed = _identify(nvml, index, nvml.call("nvmlDeviceGetHandleByIndex", index), "NVIDIA GPU")
         if isinstance(listed, NvmlFailure):
             failure = listed
         else:
-            found.append(listed)
-    return found, failure
+            result.append(listed)
+    return result, failure
 
 
 def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:  # noqa: ANN401 - opaque
@@ -172,8 +172,8 @@ def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:  #
         nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
         for slot in range(0 if isinstance(slots, NvmlFailure) else slots)
     )
-    found = [_identify(nvml, gpu.index, own, gpu.name, gpu.uuid) for own in handles]
-    return [one for one in found if not isinstance(one, NvmlFailure)]  # an empty slot fails
+    result = [_identify(nvml, gpu.index, own, gpu.name, gpu.uuid) for own in handles]
+    return [one for one in result if not isinstance(one, NvmlFailure)]  # an empty slot fails
 
 
 def _identify(

@@ -129,14 +129,14 @@ class ClockMeter:
 
 def explain(bits: int, *, below: bool) -> tuple[ClockReason, ...]:
     """Return the driver's bits in words; `below` says that the clock is well below its highest."""
-    found: list[ClockReason] = []
+    result: list[ClockReason] = []
     for bit, (text, level) in _REASONS.items():
         if bits & bit:
-            found.append(ClockReason(text, WARNING if bit == POWER_CAP and below else level))
+            result.append(ClockReason(text, WARNING if bit == POWER_CAP and below else level))
     other = bits & ~sum(_REASONS)
     if other:
-        found.append(ClockReason(f"for a reason this tfmon does not know ({other:#x})", INFO))
-    return tuple(found)
+        result.append(ClockReason(f"for a reason this tfmon does not know ({other:#x})", INFO))
+    return tuple(result)
 
 
 # ---------------- the driver's XID messages

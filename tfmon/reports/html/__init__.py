@@ -115,15 +115,15 @@ class _HtmlWriter:
 
     def _tag(self, name: str, /, *children: str, **attributes: str | bool) -> Html:
         """Return an element; `_` in the name of an attribute is `-`, and one at its end is dropped."""
-        words = [name]
+        parts = [name]
         for key, value in attributes.items():
             key = key.rstrip("_").replace("_", "-")
             if value is True:
-                words.append(key)
+                parts.append(key)
             elif isinstance(value, str) and value:
-                words.append(f'{key}="{html.escape(self._hide(value))}"')
+                parts.append(f'{key}="{html.escape(self._hide(value))}"')
         inner = "".join(map(self._text, children))
-        return Html(f"<{' '.join(words)}>" + ("" if name in _ALONE else f"{inner}</{name}>"))
+        return Html(f"<{' '.join(parts)}>" + ("" if name in _ALONE else f"{inner}</{name}>"))
 
     def _text(self, text: str) -> Html:
         return text if isinstance(text, Html) else Html(html.escape(self._hide(text)))
@@ -314,12 +314,12 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
     return hide
 
 
-def _without_key(found: re.Match[str]) -> str:
+def _without_key(word: re.Match[str]) -> str:
     """Return a long word, hidden where letters and digits take turns as in a key, and not as in a name."""
-    kinds = [(one.isdigit(), one.isupper()) for one in found[0]]
+    kinds = [(one.isdigit(), one.isupper()) for one in word[0]]
     changes = sum(one != other for one, other in itertools.pairwise(kinds))
     random = sum(digit for digit, _ in kinds) >= LEAST_DIGITS and changes >= LEAST_CHANGES * len(kinds)
-    return HIDDEN if random else found[0]
+    return HIDDEN if random else word[0]
 
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:

@@ -162,8 +162,8 @@ def effects(snapshot: Snapshot, view: Display) -> list[Row]:
     for knob in snapshot.race.knobs:
         if knob.name in _STEPPED:
             lanes = reachable(chosen, knob, 1, focused=view.focused is not None)
-            if words := effect(lanes, knob):
-                rows.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {words}", DIM)))
+            if text := effect(lanes, knob):
+                rows.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {text}", DIM)))
     return rows
 
 

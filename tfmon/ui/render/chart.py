@@ -46,7 +46,7 @@ def chart_rows(
     plain = (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
     span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
     own = " · own scale" if view.scale == OWN else ""
-    about = "" if plain else crop(f" {metric.words}{own}{span} ", cells)
+    about = "" if plain else crop(f" {metric.label}{own}{span} ", cells)
     shown = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
     ends = (f"{shown} before", "end") if snapshot.over else (f"{shown} ago", "now")
     foot = axis_row(lane.knob_marks, axis, ends)
@@ -103,11 +103,11 @@ def _area(
     return tuple(rows)
 
 
-def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
+def _said(text: str, cells: int, height: int) -> tuple[Row, ...]:
     label = " " * (LABEL_CELLS - 1) + "│"
     rows: list[Row] = [((label, DIM),) for _ in range(height)]
     if rows:
-        rows[height // 2] = ((label, DIM), (crop(f" {words}", cells), DIM))
+        rows[height // 2] = ((label, DIM), (crop(f" {text}", cells), DIM))
     return tuple(rows)
 
 
@@ -196,9 +196,9 @@ def _level(value: float | None, top: float, steps: int) -> int:
     return min(steps, max(1, round(value / top * steps)))
 
 
-def scale_label(words: str) -> str:
+def scale_label(text: str) -> str:
     """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, only the tick."""
-    return f"{words:>{LABEL_CELLS - 2}} ┤"
+    return f"{text:>{LABEL_CELLS - 2}} ┤"
 
 
 @functools.lru_cache(maxsize=64)
@@ -216,16 +216,16 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] 
         line[place] = "┬"
         taken[place] = True
     for place, text in reversed(shown):
-        words = f" {text} "
-        _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)
+        label = f" {text} "
+        _write(line, taken, place + 1, label) or _write(line, taken, place - len(label), label)
     _write(line, taken, 0, f"{left} ")
     return "".join(line)
 
 
-def _write(line: list[str], taken: list[bool], at: int, words: str) -> bool:
+def _write(line: list[str], taken: list[bool], at: int, text: str) -> bool:
     """Write words into a free stretch of the line; False if it is not free."""
-    if at < 0 or at + len(words) > len(line) or any(taken[at : at + len(words)]):
+    if at < 0 or at + len(text) > len(line) or any(taken[at : at + len(text)]):
         return False
-    line[at : at + len(words)] = words
-    taken[at : at + len(words)] = [True] * len(words)
+    line[at : at + len(text)] = text
+    taken[at : at + len(text)] = [True] * len(text)
     return True

@@ -159,9 +159,9 @@ class Hint:
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
     """Return the tabs with their keys, and where each is clicked; where there is no room, words go first."""
     shown = [tab for tab in TABS if tab in names]
-    parts = [_tab_spans(tab, current, keys, words=True) for tab in shown]
+    parts = [_tab_spans(tab, current, keys, named=True) for tab in shown]
     if sum(map(cells, parts)) > width:
-        parts = [_tab_spans(tab, current, keys, words=False) for tab in shown]
+        parts = [_tab_spans(tab, current, keys, named=False) for tab in shown]
     while sum(map(cells, parts)) > width and shown[0] != current and current in names:
         shown, parts = shown[1:], parts[1:]
     row: list[Span] = []
@@ -172,10 +172,10 @@ def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: 
     return fit(row, width), zones
 
 
-def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, words: bool) -> list[Span]:
+def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) -> list[Span]:
     """Return a tab with its key, in brackets if it is the current one, with its word or without."""
     here = tab == current
-    label = f" {tab}" if words or here else ""
+    label = f" {tab}" if named or here else ""
     key, style = key_of(TABS[tab], keys), STRONG if here else DIM
     return [("[" if here else " ", STRONG), (key, KEY), (label, style), ("]" if here else " ", STRONG)]
 

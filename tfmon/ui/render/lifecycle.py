@@ -34,8 +34,8 @@ def progress_rows(
         if first.startswith("connecting"):
             return [spread([(f"{first}…", STRONG)], [(units.seconds(for_s), STRONG)], width)]
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
-    at, words = [*STAGES].index(lane.phase), (first, *[*STAGES.values()][1:])
-    stage = f"{words[at]} · {int(for_s)} s"
+    at, texts = [*STAGES].index(lane.phase), (first, *[*STAGES.values()][1:])
+    stage = f"{texts[at]} · {int(for_s)} s"
     numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
     total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
@@ -43,7 +43,7 @@ def progress_rows(
     if height < LIST_ROWS:
         return [headline, foot][: max(1, height)]
     rows = [headline]
-    for place, said in enumerate(words):
+    for place, said in enumerate(texts):
         mark, style = ("✓", accent) if place < at else ("▸", strong(accent)) if place == at else ("·", DIM)
         rows.append(((f"  {mark} ", style), (said, TEXT if place == at else DIM)))
     return [*rows, foot]
@@ -53,8 +53,8 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
     """Return that a script runs and has not trained yet; after a while, what to do about it."""
     reason = lane.not_measured.get("steps", "")
     late = for_ns > NO_STEPS_NS or bool(reason)
-    words = "no steps seen" if late else "the script runs, no step seen yet…"
-    rows: list[Row] = [spread([(words, STRONG)], [(now_s, STRONG)], width)]
+    text = "no steps seen" if late else "the script runs, no step seen yet…"
+    rows: list[Row] = [spread([(text, STRONG)], [(now_s, STRONG)], width)]
     if late:
         rows += [((line, TEXT),) for line in wrap(reason or NO_STEPS_HINT, width, max(0, height - 1))]
     return rows[: max(1, height)]

@@ -46,7 +46,7 @@ class Pane:
     accent: str
     lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
-    found: LaneAnalysis
+    analysis: LaneAnalysis
     figure_cells: int
     """Cells of the widest throughput of any lane drawn large, so that no lane's is smaller than another's."""
     bottleneck_rows: int
@@ -85,7 +85,7 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
         body = figure_rows(pane, inner_width, large)
         if pane.snapshot.over:
             room = inner_height - large
-            rows, chart_height = last_figures(pane.found, inner_width, room, pane.accent, _LEAST_CHART + 2)
+            rows, chart_height = last_figures(pane.analysis, inner_width, room, pane.accent, _LEAST_CHART + 2)
         else:
             rows, chart_height = _rows_and_chart(pane, inner_width, inner_height)
         body += rows
@@ -97,8 +97,8 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
 
 def pane_of(analysis: Analysis, index: int, view: Display, width: int) -> Pane:
     """Return the data for the pane of the lane at that place; `width` is that inside its frame."""
-    found, verdict = analysis.lanes[index], analysis.verdict
-    lane = found.lane
+    result, verdict = analysis.lanes[index], analysis.verdict
+    lane = result.lane
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
     knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
@@ -109,7 +109,7 @@ def pane_of(analysis: Analysis, index: int, view: Display, width: int) -> Pane:
         view=view,
         accent=lane_style(index),
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
-        found=found,
+        analysis=result,
         figure_cells=max(len(large(units.rate(speed))[0]) for speed in speeds),
         bottleneck_rows=max(rows, default=1),
         knob_rows=max(knobs, default=1),
@@ -192,7 +192,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     shown, chart_height, bottleneck_rows, knob_rows = _planned(pane, height)
     for name in _ORDER:
         if name == "bottleneck" and name in shown:
-            wrapped = readings.bottleneck_rows(pane.found.bottleneck, width, bottleneck_rows)
+            wrapped = readings.bottleneck_rows(pane.analysis.bottleneck, width, bottleneck_rows)
             rows += (wrapped + [BLANK] * bottleneck_rows)[:bottleneck_rows]
         elif name == "knobs" and name in shown:
             rows += (readings.knobs_rows(pane.lane, width, knob_rows) + [BLANK] * knob_rows)[:knob_rows]
@@ -265,7 +265,7 @@ def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
 
 
 def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
-    lane, accent, bottleneck = pane.lane, pane.accent, pane.found.bottleneck
+    lane, accent, bottleneck = pane.lane, pane.accent, pane.analysis.bottleneck
     return {
         "step": lambda: readings.running_row(lane, pane.snapshot.at_ns, width),
         "time": lambda: readings.time_row(bottleneck.shares if bottleneck else None, width, accent),
@@ -286,7 +286,7 @@ _FIGURE_CELLS = len(large("8 888")[0])
 
 def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
-    lane, recent = pane.lane, pane.found.recent
+    lane, recent = pane.lane, pane.analysis.recent
     speed, steps = recent.examples_per_s, recent.steps_per_s
     still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or lane.stands_still_s(pane.snapshot.at_ns)
     resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or still_s is not None

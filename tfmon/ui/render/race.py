@@ -146,11 +146,11 @@ def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
     return rows
 
 
-def _lane_line(index: int, found: LaneAnalysis, snapshot: Snapshot, width: int) -> Row:
-    lane = found.lane
+def _lane_line(index: int, analysis: LaneAnalysis, snapshot: Snapshot, width: int) -> Row:
+    lane = analysis.lane
     spans: Row = (
         (f" {lane.spec.id} ", strong(lane_style(index))),
-        (_short_speed(found), STRONG),
+        (_short_speed(analysis), STRONG),
         (f"  {lane.phase}  ", TEXT),
     )
     room = width - cells(spans)
@@ -166,15 +166,15 @@ def one_line(analysis: Analysis, width: int) -> Row:
     snapshot, verdict = analysis.snapshot, analysis.verdict
     spans: list[tuple[str, str]] = []
     lead: list[tuple[str, str]] = []
-    for index, (lane, found) in enumerate(zip(snapshot.lanes, analysis.lanes, strict=True)):
-        spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(found) + " ", TEXT)]
+    for index, (lane, result) in enumerate(zip(snapshot.lanes, analysis.lanes, strict=True)):
+        spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(result) + " ", TEXT)]
         if lane.spec.name == verdict.winner and verdict.ratio is not None:
             lead.append((f" ▲ {lane.spec.id} {units.ratio(verdict.ratio)}", strong(lane_style(index))))
     return fit([*spans, *lead], width)
 
 
-def _short_speed(found: LaneAnalysis) -> str:
-    speed = found.recent.examples_per_s
+def _short_speed(analysis: LaneAnalysis) -> str:
+    speed = analysis.recent.examples_per_s
     if speed is None:
-        return found.lane.phase
+        return analysis.lane.phase
     return f"{units.short_count(speed)} ex/s"

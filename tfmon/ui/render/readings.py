@@ -269,10 +269,10 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row
     return next((labelled(label, (text, WARN)) for label, text in problems if text), BLANK)
 
 
-def bar(share: float | None, words: str, width: int, accent: str) -> Row:
+def bar(share: float | None, text: str, width: int, accent: str) -> Row:
     """Draw a bar, then words in a fixed place after it; without a share, only the words."""
-    tail = f" {words}"
+    tail = f" {text}"
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:
-        return ((words, TEXT),)
+        return ((text, TEXT),)
     return (*meter(share, length, banded(accent, share)), (tail, TEXT))

@@ -135,9 +135,9 @@ def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
 
 def beside(lead: Span, text: str, style: str, width: int, limit: int = 9) -> list[Row]:
     """Return a text in at most `limit` lines of at most `width` cells, beside what leads the first of them."""
-    words, look = lead
-    margin = (" " * cell_len(words), look)
-    lines = wrap(text, max(10, width - cell_len(words)), limit)
+    lead_text, look = lead
+    margin = (" " * cell_len(lead_text), look)
+    lines = wrap(text, max(10, width - cell_len(lead_text)), limit)
     return [(margin if place else lead, (line, style)) for place, line in enumerate(lines)]
 
 
@@ -177,11 +177,11 @@ def whole_words(text: str, width: int) -> str:
 
 def fitting_device(name: str, width: int) -> str:
     """Return the words of a processor's name that fit; nothing rather than its maker alone."""
-    words = name.split()
-    least = min(2, len(words))
-    while words and len(" ".join(words)) > width:
-        words.pop()
-    return " ".join(words) if len(words) >= least else ""
+    parts = name.split()
+    least = min(2, len(parts))
+    while parts and len(" ".join(parts)) > width:
+        parts.pop()
+    return " ".join(parts) if len(parts) >= least else ""
 
 
 # ---------------- numbers drawn large, of half blocks

@@ -33,7 +33,7 @@ class Metric:
     """One thing that the charts show."""
 
     id: str
-    words: str
+    label: str
     """Its name and unit on the screen."""
     of: Callable[[Stretch], float | None]
     sampled: bool = False

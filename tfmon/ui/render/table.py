@@ -60,15 +60,17 @@ class Order:
     down: bool = False
 
 
-def matches(text: str, words: str) -> bool:
+def matches(text: str, filter_text: str) -> bool:
     """Return whether a text contains every one of the words, in any case."""
     text = text.lower()
-    return all(word in text for word in words.lower().split())
+    return all(word in text for word in filter_text.lower().split())
 
 
-def arranged(entries: Sequence[Entry], words: str, order: Order) -> list[Entry]:
+def arranged(entries: Sequence[Entry], filter_text: str, order: Order) -> list[Entry]:
     """Return the entries that contain the words, sorted; those without a rank stand last."""
-    matching = [entry for entry in entries if matches(entry.text, words)] if words.strip() else list(entries)
+    matching = (
+        [entry for entry in entries if matches(entry.text, filter_text)] if filter_text.strip() else list(entries)
+    )
     column = order.column
     if column is None:
         return matching[::-1] if order.down else matching
@@ -80,7 +82,7 @@ def arranged(entries: Sequence[Entry], words: str, order: Order) -> list[Entry]:
     return known + [one for one in matching if rank(one) is None]
 
 
-def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
+def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
     """Return the entries that contain all the words, with the head of their section.
 
     A blank row ends a section; its first row is its head. A row that is indented deeper than the section's entries
@@ -98,8 +100,8 @@ def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
                 blocks[-1].append(row)
             else:
                 blocks.append([row])
-        kept = [block for block in blocks if matches(" ".join(plain(block)), words)]
-        if matches(" ".join(plain([head])), words):
+        kept = [block for block in blocks if matches(" ".join(plain(block)), filter_text)]
+        if matches(" ".join(plain([head])), filter_text):
             kept = blocks
         elif not kept:
             continue
@@ -208,7 +210,7 @@ def history_rows(analysis: Analysis, width: int) -> list[Row]:
         return [(("   no setting was changed yet", TEXT),)]
     sizes = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
     if sum(sizes) + 3 * len(sizes) > width:
-        return [row for at, *told in cells for row in entry(at, "   ".join(filter(None, told)), width, STRONG)]
+        return [row for at, *rest in cells for row in entry(at, "   ".join(filter(None, rest)), width, STRONG)]
     lines = ["   ".join(map(str.ljust, row, sizes)) for row in (heads, *cells)]
     return [((f" {line}", TEXT if place else DIM),) for place, line in enumerate(lines)]
 

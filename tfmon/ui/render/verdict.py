@@ -108,8 +108,8 @@ def awaited(analysis: Analysis) -> str:
         return f"{what}; no verdict while a lane is paused"
     if snapshot.race.exclusive:
         return f"{what}; the race continues after the experiment"
-    if told := unfinished(lanes, snapshot.at_ns)[0]:
-        what = told
+    if text := unfinished(lanes, snapshot.at_ns)[0]:
+        what = text
     left_s = seconds_to_verdict(snapshot, lanes)
     return what if left_s is None else f"{what}; verdict in about {max(1, math.ceil(left_s))} s"
 
@@ -276,10 +276,10 @@ def _recorded(snapshot: Snapshot) -> str:
 
 
 def last_figures(
-    found: LaneAnalysis, width: int, height: int, accent: str, least_chart: int
+    analysis: LaneAnalysis, width: int, height: int, accent: str, least_chart: int
 ) -> tuple[list[Row], int]:
     """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
-    lane, bottleneck, speed = found.lane, found.bottleneck, found.speed
+    lane, bottleneck, speed = analysis.lane, analysis.bottleneck, analysis.speed
     interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed else ""
     best = bottleneck.advice[0] if bottleneck and bottleneck.advice else None
     advice = f"may help: {best.text} ({best.purpose})" if best else ""
@@ -289,8 +289,8 @@ def last_figures(
 
     def measured(most: int) -> list[Row]:
         """Return the measured time of the lane and, where there is room, the discarded share."""
-        text = f"{found.measured_text}; {found.discarded_text}"
-        return lines(text if len(text) < width * most * 0.9 else found.measured_text, most, DIM)
+        text = f"{analysis.measured_text}; {analysis.discarded_text}"
+        return lines(text if len(text) < width * most * 0.9 else analysis.measured_text, most, DIM)
 
     parts: list[tuple[int, Callable[[int], list[Row]]]] = [
         (3, lambda most: lines(interval, most, DIM)),

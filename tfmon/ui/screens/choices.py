@@ -96,10 +96,10 @@ class Picker(ListPage, Dialog):
 
     def matching(self, every: Sequence[Entry]) -> list[Entry]:
         """Return the matching scenarios; unless sorted, matches in the name come first."""
-        found = super().matching(every)
-        if self.order.column is None and self.words:
-            found = sorted(found, key=lambda one: not matches(str(one.id), self.words))
-        return found
+        result = super().matching(every)
+        if self.order.column is None and self.filter_text:
+            result = sorted(result, key=lambda one: not matches(str(one.id), self.filter_text))
+        return result
 
     def own_hints(self) -> list[Hint]:
         return [Hint(("choose",), "race it", "choose"), Hint(("move.up", "move.down"), "choose; type to filter")]

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from tfmon.analysis.series import SeriesTable
 from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
-from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep import Ranking
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.series import KEPT, CrossoverState, Experiment, TuneState
@@ -245,13 +245,13 @@ class SweepPage(SeriesPage):
         self.if_free = self.curve is None
 
     @property
-    def found(self) -> Found:
+    def ranking(self) -> Ranking:
         """What is known of the sweep."""
         assert self.monitor.sweep is not None, "no sweep is shown"
         return self.monitor.sweep
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
-        return sweep_table(self.found, before)
+        return sweep_table(self.ranking, before)
 
     def lead(self, width: int) -> list[Row]:
         """Return that what was measured is not saved, if so."""
@@ -259,8 +259,8 @@ class SweepPage(SeriesPage):
         return [((f" {unsaved}", WARN),)] if unsaved else []
 
     def _title(self, width: int) -> Row:
-        title: Row = ((f" Sweep of {self.found.state.plan.scenario}", STRONG),)
-        return spread(title, ((f"{progress_text(self.found)} ", DIM),), width)
+        title: Row = ((f" Sweep of {self.ranking.state.plan.scenario}", STRONG),)
+        return spread(title, ((f"{progress_text(self.ranking)} ", DIM),), width)
 
     def own_hints(self) -> list[Hint]:
         curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self.table.curves else []
@@ -269,8 +269,8 @@ class SweepPage(SeriesPage):
     def hints(self) -> list[Hint]:
         if self.typing:
             return self.typing_hints()
-        leaves = "leave" if self.found.state.over else "end and keep"
-        shows_all = [Hint(("close",), "all", "all")] if self.words else []
+        leaves = "leave" if self.ranking.state.over else "end and keep"
+        shows_all = [Hint(("close",), "all", "all")] if self.filter_text else []
         return [
             *self.own_hints(),
             *shows_all,

@@ -122,8 +122,8 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
         ("Lane", _of_lane(lane), ()),
         ("Heartbeat", lifecycle.lines(lane, snapshot), ()),
     ]
-    if found := concerns(snapshot, lane):
-        sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in found), ()))
+    if result := concerns(snapshot, lane):
+        sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in result), ()))
     gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
     if lane.spec.host:
         sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane), ()))

@@ -43,7 +43,7 @@ class ScrollPage(Page):
     ]
     typing = False
     """Whether keys are characters of the filter now."""
-    words = ""
+    filter_text = ""
     wheel_rows = WHEEL_ROWS
 
     def __init__(self, monitor: Monitor) -> None:
@@ -58,13 +58,13 @@ class ScrollPage(Page):
 
     def _found(self, snapshot: Snapshot, width: int) -> list[Row]:
         rows = self.rows(snapshot, width)
-        return matching_rows(rows, self.words) if self.words.strip() else rows
+        return matching_rows(rows, self.filter_text) if self.filter_text.strip() else rows
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the rows that are in view."""
         rows = self._found(snapshot, width)
         head: list[Row] = []
-        if self.typing or self.words:
+        if self.typing or self.filter_text:
             head = [self.filter_row("" if rows else "nothing matches")]
         room = height - len(head)
         self._more = len(rows) > room
@@ -84,25 +84,25 @@ class ScrollPage(Page):
 
     def on_key(self, event: events.Key) -> None:
         """Take what is typed; Ctrl+U shows all again, also where the filter is kept."""
-        words = self.words
+        filter_text = self.filter_text
         if event.key == "ctrl+u":
-            words = ""
+            filter_text = ""
         elif not self.typing:
             return
         elif event.key == "backspace":
-            words = words[:-1]
+            filter_text = filter_text[:-1]
         elif event.is_printable and event.character is not None:
-            words += event.character
+            filter_text += event.character
         else:
             return
         event.stop()
-        self.filter_by(words)
+        self.filter_by(filter_text)
 
     def on_paste(self, event: events.Paste) -> None:
         """Take the first line of what is pasted."""
         if self.typing and event.text.strip():
             event.stop()
-            self.filter_by(self.words + event.text.strip().splitlines()[0])
+            self.filter_by(self.filter_text + event.text.strip().splitlines()[0])
 
     def action_filter(self) -> None:
         self.typing = True
@@ -117,23 +117,23 @@ class ScrollPage(Page):
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Close the page; a filter goes first."""
-        if (self.typing or self.words) and not type(self).typing:
+        if (self.typing or self.filter_text) and not type(self).typing:
             self.typing = False
             self.filter_by("")
         else:
             await super().action_dismiss(result)
 
-    def filter_by(self, words: str) -> None:
+    def filter_by(self, filter_text: str) -> None:
         """Show what contains these words."""
         self.start_over()
-        self.words = words
+        self.filter_text = filter_text
         self.redraw()
 
     def filter_row(self, count: str, note: str = "") -> Row:
         """Return the filter with how much it leaves."""
-        if not self.typing and not self.words:
+        if not self.typing and not self.filter_text:
             return ((f" {count}{note}", DIM),)
-        typed = f" / {self.words}{'▏' if self.typing else ''}"
+        typed = f" / {self.filter_text}{'▏' if self.typing else ''}"
         return ((typed, STRONG), (f"   {count}{note}", DIM))
 
     def typing_hints(self) -> list[Hint]:
@@ -144,7 +144,7 @@ class ScrollPage(Page):
         if self.typing and not type(self).typing:
             return self.typing_hints()
         hints = super().hints()
-        if self.words and not type(self).typing:
+        if self.filter_text and not type(self).typing:
             hints[-1] = Hint(("close",), "all", "dismiss")
         return hints
 
@@ -233,9 +233,9 @@ class ListPage(ScrollPage):
 
     def matching(self, every: Sequence[Entry]) -> list[Entry]:
         """Return the entries that match, sorted; done again only when something has changed."""
-        key = (id(every), len(every), self.words, self.order)
+        key = (id(every), len(every), self.filter_text, self.order)
         if key != self._arranged_by[:4]:
-            self._arranged = list(arranged(every, self.words, self.order))
+            self._arranged = list(arranged(every, self.filter_text, self.order))
             self._arranged_by = (*key, every)
         return self._arranged
 
@@ -244,12 +244,12 @@ class ListPage(ScrollPage):
         every = self.entries(snapshot)
         self.shown = self.matching(every)
         self._rows = []
-        count = f"{len(self.shown)} of {len(every)}" if self.words else str(len(every))
+        count = f"{len(self.shown)} of {len(every)}" if self.filter_text else str(len(every))
         ending = "" if len(every) == 1 else "es" if self.noun.endswith("s") else "s"
         rows: list[Row] = [self.filter_row(count, f" {self.noun}{ending}{self.note()}")]
         if not self.shown:
-            said = f"nothing matches “{self.words}”" if self.words and every else self.nothing
-            return [*rows, BLANK, ((f"   {said}", WARN if self.words else TEXT),)]
+            said = f"nothing matches “{self.filter_text}”" if self.filter_text and every else self.nothing
+            return [*rows, BLANK, ((f"   {said}", WARN if self.filter_text else TEXT),)]
         sizes = self._sizes = widths(self.columns, every, width)
         rows.append(head_row(self.columns, sizes, self.order))
         above = max(int(self.typing), height - 1)

@@ -130,10 +130,10 @@ def source_of(line: LogLine) -> tuple[Source, Level]:
     if line.kind != "printed":
         return "event", "error" if line.kind == "trouble" else ""
     text = line.text.lstrip()
-    if found := _GLOG.match(text):
-        return "tensorflow", _LEVELS.get(found[1], "")
-    if found := _LIBRARY.match(text):
-        word = (found[1] or ("W" if "arning" in text else "I"))[0].upper()
+    if result := _GLOG.match(text):
+        return "tensorflow", _LEVELS.get(result[1], "")
+    if result := _LIBRARY.match(text):
+        word = (result[1] or ("W" if "arning" in text else "I"))[0].upper()
         return "tensorflow", _LEVELS.get(word, "")
     if _ERROR.match(text):
         return "output", "error"

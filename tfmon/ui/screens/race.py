@@ -206,7 +206,7 @@ class RaceScreen(MonitorScreen):
         chosen = series.BY_ID[metric]
         lacking = [f"{lane.spec.id}: {series.absent(lane, chosen)}" for lane in snapshot.lanes]
         missing = [one for one in lacking if not one.endswith(": ")]
-        self.monitor.say(" · ".join([f"the charts show {chosen.words}", *missing]))
+        self.monitor.say(" · ".join([f"the charts show {chosen.label}", *missing]))
 
     def action_next_scale(self) -> None:
         scale = OWN if self.monitor.view.scale == SHARED else SHARED

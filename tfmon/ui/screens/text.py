@@ -201,7 +201,7 @@ class CopyPage(ScrollPage):
             rows += [BLANK, *indented(_COMMAND, STRONG, width), BLANK]
         rows += [((line, TEXT),) for line in continued(self._command, width)]
         rows += [*beside(("  there is none: ", WARN), self._problem, WARN, width, 3), BLANK]
-        return rows + [row for told in _TOLD for row in indented(told, DIM, width, 2)]
+        return rows + [row for sentence in _TOLD for row in indented(sentence, DIM, width, 2)]
 
 
 def verdict_lines(analysis: Analysis) -> list[str]:
@@ -218,9 +218,9 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 
 def continued(command: str, width: int) -> Sequence[str]:
     """Return a command in lines that a shell takes as one, broken between words and outside of quotes."""
-    words = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
+    parts = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
     lines: list[str] = []
-    for word in words:
+    for word in parts:
         if lines and len(lines[-1]) + 1 + len(word) + 2 <= width:
             lines[-1] += f" {word}"
         else:
