@@ -18,6 +18,7 @@ from tfmon.doctor.report import Diagnosis
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote.host import Host
 from tfmon.lanes.remote.trouble import HostError
+from tfmon.lanes.remote.wire import Greeting
 from tfmon.model.codec import plain, read
 from tfmon.model.events import LaneStarted
 from tfmon.model.race import Machine, Race
@@ -45,7 +46,7 @@ class FakeConnection:
     together: threading.Barrier | None
 
     def __init__(self, host: Host, sink) -> None:
-        self.host, self.sink, self.python = host, sink, "/there/python3"
+        self.host, self.sink, self.greeting = host, sink, Greeting(python="/there/python3")
         self.read: list[object] = []
 
     def ensure(self) -> None:
