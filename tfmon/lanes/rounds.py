@@ -18,7 +18,7 @@ class SliceBreak(NamedTuple):
     since_ns: int
     until_ns: int
     computing: bool
-    """Whether the step that it was in takes the same running time, see `RunningLanes.computes`."""
+    """Whether the step that it was in takes the same running time, see `RaceActions.computes`."""
 
 
 @dataclass(slots=True)

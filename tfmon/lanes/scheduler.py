@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tfmon.lanes.children import Children
 from tfmon.lanes.rounds import RoundOrder, Slice, SliceBreak
 from tfmon.lanes.spare import LEAST_ROUNDS
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
-
-if TYPE_CHECKING:
-    from tfmon.lanes.running import RunningLanes
 
 FIRST_ROUNDS = 8
 """The spare worker does not load between the first rounds: they bring the first verdict."""
@@ -25,6 +22,28 @@ COMPUTING_S, LONGEST_PART_S = 2.0, 16.0
 long as the one before, up to the second figure."""
 HUNG_EVERY = 32
 """In every such round an unresponsive lane is continued for a slice."""
+
+
+class RaceActions(Protocol):
+    """What is recorded of a decision."""
+
+    def started(self) -> None:
+        """Record that the lanes got the start signal."""
+
+    def granted(self, lane: str, beside: Sequence[str] = ()) -> None:
+        """Record whose slice begins, "" for nobody's, and which slices of other machines run on."""
+
+    def paused(self, lane: str) -> None:
+        """Record that a lane is paused which does not train at the moment."""
+
+    def renew(self, lanes: Sequence[str]) -> bool:
+        """Replace the processes of lanes by fresh ones, if that is due; return whether they are being replaced."""
+
+    def computes(self, lane: str) -> bool:
+        """Return whether a step of a lane takes the same running time if it is suspended in the middle."""
+
+    def patience_s(self, lane: str) -> float:
+        """Return after how many seconds a lane that has not ended its slice does something else than its steps."""
 
 
 class Scheduler:
@@ -50,7 +69,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, processes: Children, race: RunningLanes, clock_ns: Callable[[], int] = time.monotonic_ns
+        self, processes: Children, race: RaceActions, clock_ns: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._processes = processes
         self._race = race
