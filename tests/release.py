@@ -57,7 +57,7 @@ def build(folder: Path) -> None:
 
 def declared(root: Path) -> str:
     """Return the version, which stands in one place."""
-    found = re.search(r'^__version__ = "(.+)"$', (root / "tfmon" / "__init__.py").read_text("utf-8"), re.M)
+    found = re.search(r'^__version__ = "(.+)"$', (root / "tfmon" / "version.py").read_text("utf-8"), re.M)
     assert found is not None
     return found[1]
 

@@ -1,10 +1,11 @@
 """tfmon races TensorFlow training on the CPU and the GPU, live in a terminal, and says which is faster and why.
 
-This module imports nothing: training children load the package in any interpreter that has TensorFlow. What it
-offers to Python is loaded when it is first used.
+This module imports only its version: training children load the package in any interpreter that has TensorFlow.
+What it offers to Python is loaded when it is first used.
 """
 
-__version__ = "0.1.0"
+from tfmon.version import __version__ as __version__
+
 __all__ = [
     "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
     "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",

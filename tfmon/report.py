@@ -224,9 +224,9 @@ def _guard() -> Hooks:
 
 def _watched_step(examples: int, loss: object) -> Step:
     global _first, _last, _in_a_lane
-    from tfmon.script import process, watching
+    from tfmon.script import process, watched, watching
 
-    if not watching.watcher.off:
+    if not watched.watcher.off:
         watching.let_report()
     lane = process.join()
     if lane is None:

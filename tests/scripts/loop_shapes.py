@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.model.lane_events import StepDescribed
-from tfmon.script import watching
+from tfmon.script import watched, watching
 from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_eager import BOTH
@@ -36,7 +36,7 @@ watching.loaded(tf)
 import keras  # noqa: E402 - TensorFlow is watched before it is loaded
 
 watching.loaded(keras)
-watcher, hooks = watching.watcher, watching.hooks
+watcher, hooks = watched.watcher, watching.hooks
 
 BATCH = 32
 SHAPES: dict[str, tuple[Callable[[], None], dict[str, object]]] = {}

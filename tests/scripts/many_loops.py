@@ -33,7 +33,7 @@ from tfmon.model.lane_pipes import LanePipes
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
 from tfmon.model.spec import LaneSpec
-from tfmon.script import process, watching
+from tfmon.script import process, watched, watching
 from tfmon.script.knobs import LoopOptimizers
 from tfmon.script.lane import Lane
 from tfmon.script.steps import StepWatcher
@@ -440,8 +440,8 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
 
     process.join, join_before = join, process.join
     gc.collect()
-    StepWatcher.__init__(watching.watcher, watching._join)
-    watching._tensorflow.optimizers = LoopOptimizers()
+    StepWatcher.__init__(watched.watcher, watched._join)
+    watched.tensorflow.optimizers = LoopOptimizers()
     try:
         truth = work()
     finally:

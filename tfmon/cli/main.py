@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-import tfmon
 from tfmon.cli import export, machines, options, race, recordings, scenarios, series
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.version import __version__
 
 
 class Commands(click.Group):
@@ -32,7 +32,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(tfmon.__version__, prog_name="tfmon")
+@click.version_option(__version__, prog_name="tfmon")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Race TensorFlow training on the CPU and the GPU, live, and see which is faster and why.

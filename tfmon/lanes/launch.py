@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-import tfmon
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
 from tfmon.model.views import View, entry, open_place
 
-BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
-SITE = Path(tfmon.__file__).parent / "script" / "site"
+BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
+SITE = Path(__file__).parents[1] / "script" / "site"
 """The folder with the sitecustomize that loads tfmon into a user's Python."""
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7

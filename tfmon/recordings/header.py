@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-import tfmon
 from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
@@ -24,6 +23,7 @@ from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
+from tfmon.version import __version__
 
 SCHEMA = 4
 """Version of recordings and JSON objects; others are refused. New events, and fields with a default, need no new
@@ -133,7 +133,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
     named = {spec.host for spec in event.specs} - {""}
     return Header(
         schema=SCHEMA,
-        tfmon=tfmon.__version__,
+        tfmon=__version__,
         python=platform.python_version(),
         tensorflow=_installed_tensorflow() if python == Path(sys.executable) else None,
         started=datetime.now().astimezone().isoformat(timespec="milliseconds"),

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, cast, get_args
 
-import tfmon
 from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
@@ -33,6 +32,7 @@ from tfmon.recordings.header import (
     RecordingError,
     mark_of,
 )
+from tfmon.version import __version__
 
 LARGEST_BYTES = 4 * 2**30
 """Largest recording that is read, uncompressed: eight lanes for some forty hours."""
@@ -228,9 +228,9 @@ class Recording:
 
 
 def _written_by(version: str) -> str:
-    if version == tfmon.__version__:
+    if version == __version__:
         return ""
-    return f"it was written by tfmon {version}; this is {tfmon.__version__}"
+    return f"it was written by tfmon {version}; this is {__version__}"
 
 
 def _header(path: Path, line: bytes) -> Header:
@@ -247,7 +247,7 @@ def _header(path: Path, line: bytes) -> Header:
     if schema != str(SCHEMA):
         raise RecordingError(
             f"{path} is a recording of schema {schema}, by tfmon {by}; "
-            f"this is tfmon {tfmon.__version__}, which reads schema {SCHEMA}",
+            f"this is tfmon {__version__}, which reads schema {SCHEMA}",
             "replay it with the tfmon that wrote it, or race again",
         )
     try:

@@ -14,11 +14,11 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tfmon
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.series import Combination, Figures, SweepEvent, SweepPlan, SweepState, VisitEnded, after
 from tfmon.recordings import library
+from tfmon.version import __version__
 
 SCHEMA = 2
 SUFFIX = ".sweep"
@@ -93,7 +93,7 @@ def create(path: Path | None, state: SweepState, scenario: str = "") -> SweepFil
         raise UsageError(why, "--record names another file") from None
     began = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     file = SweepFile(path, descriptor)
-    file._add(codec.encode(SweepHeader(SCHEMA, tfmon.__version__, began, state.plan, state.combinations)))
+    file._add(codec.encode(SweepHeader(SCHEMA, __version__, began, state.plan, state.combinations)))
     if file.failure:
         file.close()
         path.unlink(missing_ok=True)

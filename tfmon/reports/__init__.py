@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-import tfmon
 from tfmon import units
 from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
@@ -22,6 +21,7 @@ from tfmon.model.readings import Estimate, ProcessName
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
 from tfmon.recordings.header import SCHEMA
+from tfmon.version import __version__
 
 DASH = "–"
 NoteKind: TypeAlias = Literal["", "verdict", "trouble", "quiet"]
@@ -150,7 +150,7 @@ class Report:
 
 def head() -> dict[str, Any]:
     """Return the keys that every object begins with."""
-    return {"schema": SCHEMA, "tfmon": tfmon.__version__}
+    return {"schema": SCHEMA, "tfmon": __version__}
 
 
 def interval(estimate: Estimate | None) -> list[float] | None:

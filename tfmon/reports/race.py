@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import tfmon
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse
 from tfmon.analysis.finish import finish_lines
@@ -51,6 +50,7 @@ from tfmon.reports.gather import Course, gather
 from tfmon.reports.html import other_processes
 from tfmon.reports.race_json import to_json
 from tfmon.reports.steps import full_name
+from tfmon.version import __version__
 
 NOTABLE_PEAK = 1.05
 """A peak of a lane's memory is told from this many times its mean on."""
@@ -296,7 +296,7 @@ def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     for host, state in snapshot.hosts.items():
         if host:
             rows += [[f"{name} of {host}", value] for name, value in machine_rows(state.machine)]
-    versions = f"{header.tfmon}, Python {header.python}" if header is not None else tfmon.__version__
+    versions = f"{header.tfmon}, Python {header.python}" if header is not None else __version__
     rows.append(["tfmon", versions])
     for lane in snapshot.lanes:
         on = snapshot.device_name(lane)

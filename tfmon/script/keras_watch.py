@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
-from tfmon.script import process, watching
+from tfmon.script import process, watched
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
 from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
-from tfmon.script.watching import watcher
+from tfmon.script.watched import watcher
 
 if TYPE_CHECKING:
     from tfmon.script.rounds import Updater
@@ -73,8 +73,8 @@ def _aside(*_args: object, **_more: object) -> Watching:
 def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:  # noqa: ANN401
     signature = inspect.signature(own)
 
-    def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        callback, pipeline = None, watching.pipeline if doing == "fit" else None
+    def with_callback(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        callback, pipeline = None, watched.pipeline if doing == "fit" else None
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -94,13 +94,13 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
                 if pipeline is not None:
                     pipeline.fits(one_iterator=False)
 
-    hook: Callable[..., Any] = hooks.around(_aside)(watched)
+    hook: Callable[..., Any] = hooks.around(_aside)(with_callback)
     return hook
 
 
 def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
     """Make each call an update of the loop around it."""
-    updater = watching.updater_of(model.optimizer)
+    updater = watched.updater_of(model.optimizer)
     if hooks.off or not watcher.update_begins():
         yield from _aside()
         return
@@ -214,7 +214,7 @@ class Watcher:
         steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
         self._per_call = max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
         self._timed = model.train_function = Timed(own, self)
-        self._updater = watching.updater_of(model.optimizer)
+        self._updater = watched.updater_of(model.optimizer)
 
     def _watch_calls(self) -> None:
         """Time a train function that a callback has made anew, too; compare with what the optimizer counts."""
@@ -229,8 +229,8 @@ class Watcher:
 
     def begin_call(self, iterator: object) -> None:
         """Record that the train function is called; its next pull is the step's."""
-        if watching.pipeline is not None:
-            watching.pipeline.keras_reads(iterator)
+        if watched.pipeline is not None:
+            watched.pipeline.keras_reads(iterator)
         self._lane.begin_step()
         if self._feed is not None:
             self._feed.follows = threading.get_ident()

@@ -12,31 +12,19 @@ import contextlib
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfmon.model.lane_pipes import is_open, read_pipes
 from tfmon.model.threads import start_hidden
-from tfmon.script import process
+from tfmon.script import process, watched
 from tfmon.script.hooking import hooks, wanted
-from tfmon.script.rounds import Updater
-from tfmon.script.steps import StepWatcher
-from tfmon.script.tf_feed import the_feed
-
-if TYPE_CHECKING:
-    from tfmon.script.lane import Lane
-    from tfmon.script.pipeline import Pipeline
-    from tfmon.script.tf_hooks import TensorFlowHooks
 
 REPORT = "Tell tfmon what a step is: report.step"
 KERAS = ("keras", "tf_keras")
-_tensorflow: TensorFlowHooks | None = None
-pipeline: Pipeline | None = None
-"""Knobs on the script's pipeline; None before TensorFlow is loaded."""
 
 
 def loaded(module: Any) -> None:  # noqa: ANN401
     """Watch a library that the script has just loaded."""
-    global _tensorflow, pipeline
     if module.__name__ == "tensorflow":
         from tfmon.trainer.runtime import split_cpu
 
@@ -50,59 +38,40 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         from tfmon.script.pipeline import Pipeline
         from tfmon.script.tf_hooks import TensorFlowHooks
 
-        _tensorflow = TensorFlowHooks(watcher, hooks)
-        watcher.all_seen = _all_seen
-        _tensorflow.install()
+        watched.tensorflow = TensorFlowHooks(watched.watcher, hooks)
+        watched.watcher.all_seen = _all_seen
+        watched.tensorflow.install()
         for name in KERAS:  # TensorFlow may have loaded it while it was loaded itself
             if hasattr(sys.modules.get(name), "optimizers"):
-                _tensorflow.watch_optimizers(sys.modules[name])
-        pipeline = Pipeline(hooks, process.joined, watcher)
-        watcher.trains = pipeline.reads.trains
+                watched.tensorflow.watch_optimizers(sys.modules[name])
+        watched.pipeline = pipeline = Pipeline(hooks, process.joined, watched.watcher)
+        watched.watcher.trains = pipeline.reads.trains
         atexit.register(hooks.guard(_unseen))
         pipeline.install()
-        os.register_at_fork(after_in_child=hooks.guard(watcher.retire))
+        os.register_at_fork(after_in_child=hooks.guard(watched.watcher.retire))
     if module.__name__ in ("tensorflow", "torch", "jax"):
         watch_other(module)
         return
     from tfmon.script.keras_watch import watch
 
     watch(module)
-    if _tensorflow is not None:
-        _tensorflow.watch_optimizers(module)
+    if watched.tensorflow is not None:
+        watched.tensorflow.watch_optimizers(module)
 
 
 def let_report() -> None:
     """Watch no loop any more: the script reports its steps itself."""
     lane = process.joined()
-    watcher.retire(reported=True)
-    if lane is not None and watcher.lane is not None:
+    watched.watcher.retire(reported=True)
+    if lane is not None and watched.watcher.lane is not None:
         lane.forget_start()
-
-
-def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
-    """Return what stands for an optimizer of Keras."""
-    return _tensorflow.updater_of([optimizer]) if _tensorflow is not None else Updater((), "the optimizer")
-
-
-def _join() -> Lane | None:
-    """Return this process's lane if it measures the calling thread."""
-    lane = process.join()
-    if lane is None or not lane.measures_this_thread:
-        return None
-    if _tensorflow is not None:
-        lane.samples_steps = True
-        lane.feed = the_feed()
-    if pipeline is not None:
-        pipeline.joined(lane)
-    lane.finish, lane.confirm = watcher.finish, watcher.confirm
-    return lane
 
 
 def _all_seen() -> None:
     """Offer the learning rate of what made the updates of the first steps."""
     lane = process.joined()
-    if lane is not None and _tensorflow is not None:
-        _tensorflow.optimizers.offer(lane)
+    if lane is not None and watched.tensorflow is not None:
+        watched.tensorflow.optimizers.offer(lane)
 
 
 def _not_reported(reason: str) -> None:
@@ -115,24 +84,23 @@ def _not_reported(reason: str) -> None:
 
 def _unseen() -> None:
     """Say at the end of a process in which no step was seen what was."""
-    if _tensorflow is None or watcher.off or process.joined() is not None:
+    if watched.tensorflow is None or watched.watcher.off or process.joined() is not None:
         return
-    if _tensorflow.optimizers.count:
+    if watched.tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
-    elif watcher.given:
-        times = watcher.given.total()
+    elif watched.watcher.given:
+        times = watched.watcher.given.total()
         _not_reported(f"gradients were computed {times} times, and no update was seen that uses them. {REPORT}")
 
 
 def _hooks_failed(reason: str) -> None:
-    watcher.retire()
+    watched.watcher.retire()
     lane = process.joined()
     if lane is not None:
         lane.cannot_know("steps", f"tfmon's hooks failed and were removed ({reason}); tfmon.report still works")
 
 
-watcher = StepWatcher(_join)
-hooks.failed, hooks.reset = _hooks_failed, watcher.forget
+hooks.failed, hooks.reset = _hooks_failed, watched.watcher.forget
 
 
 # ---------------- other libraries that train

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tfmon
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.frames import CHUNK_BYTES
 from tfmon.lanes.remote.host import Host
@@ -64,7 +63,7 @@ SHELL = "sh"
 PYTHONS = ("python3", "python")
 """Tried in this order where the settings name none."""
 FIRST_WORD = Path(__file__).with_name("first_word.py")
-PACKAGE = Path(tfmon.__file__).parent
+PACKAGE = Path(__file__).parents[2]
 SHIPPED = (
     *("__init__", "analysis/__init__", "analysis/rules", "errors", "report", "units"),
     *("doctor", "lanes", "model", "probes", "profile", "script", "trainer"),

@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import tfmon
 from tfmon.errors import UsageError
 from tfmon.model.gpu_others import names_in
 from tfmon.model.readings import ProcessName
 from tfmon.model.session import Snapshot
 from tfmon.reports import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 from tfmon.reports.charts import COLOURS, Spec
+from tfmon.version import __version__
 
 _HERE = Path(__file__).parent
 _ALONE = {"meta", "br", "input"}
@@ -93,7 +93,7 @@ class _HtmlWriter:
             self._tag("meta", charset="utf-8"),
             Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
             self._tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            self._tag("meta", name="generator", content=f"tfmon {tfmon.__version__}"),
+            self._tag("meta", name="generator", content=f"tfmon {__version__}"),
             self._tag("title", f"tfmon: {report.title}"),
             Html(f"<style>\n{style}</style>"),
         )
@@ -209,7 +209,7 @@ class _HtmlWriter:
 
     def _foot(self, data: dict[str, Any]) -> Html:
         shown = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
-        made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
+        made = f"Written by tfmon {__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
         if self._hide is not keep:
             what = "names of machines and users, for what other users run, and for what looks like a secret"
             made += f" {HIDDEN} stands for {what}."

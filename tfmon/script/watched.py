@@ -1,0 +1,42 @@
+"""What is watched in this process: its training loops, its TensorFlow and its pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfmon.script import process
+from tfmon.script.rounds import Updater
+from tfmon.script.steps import StepWatcher
+from tfmon.script.tf_feed import the_feed
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+    from tfmon.script.pipeline import Pipeline
+    from tfmon.script.tf_hooks import TensorFlowHooks
+
+tensorflow: TensorFlowHooks | None = None
+pipeline: Pipeline | None = None
+"""Knobs on the script's pipeline; None before TensorFlow is loaded."""
+
+
+def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
+    """Return what stands for an optimizer of Keras."""
+    return tensorflow.updater_of([optimizer]) if tensorflow is not None else Updater((), "the optimizer")
+
+
+def _join() -> Lane | None:
+    """Return this process's lane if it measures the calling thread."""
+    lane = process.join()
+    if lane is None or not lane.measures_this_thread:
+        return None
+    if tensorflow is not None:
+        lane.samples_steps = True
+        lane.feed = the_feed()
+    if pipeline is not None:
+        pipeline.joined(lane)
+    lane.finish, lane.confirm = watcher.finish, watcher.confirm
+    return lane
+
+
+watcher = StepWatcher(_join)
+"""The one watcher of all loops."""

@@ -1,0 +1,3 @@
+"""The version of tfmon. It imports nothing, so that every module may import it."""
+
+__version__ = "0.1.0"
