@@ -1,10 +1,8 @@
 """tfmon races TensorFlow training on the CPU and the GPU, live in a terminal, and says which is faster and why.
 
-This module imports only its version: training children load the package in any interpreter that has TensorFlow.
-What it offers to Python is loaded when it is first used.
+This module imports nothing: training children load the package in any interpreter that has TensorFlow. What it
+offers to Python is loaded when it is first used.
 """
-
-from tfmon.version import __version__ as __version__
 
 __all__ = [
     "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
@@ -17,9 +15,14 @@ if TYPE_CHECKING:
     from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.recordings.compare import Gate
+    from tfmon.version import __version__ as __version__
 else:  # a type checker is to see no more names than there are
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            import tfmon.version
+
+            return tfmon.version.__version__
         if name not in __all__:
             raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
         import tfmon.api.python

@@ -44,4 +44,4 @@ def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_pat
     wait_for(lambda: faulty_group.lane("cpu").heartbeat.stalled_since_ns is not None, what="a stall")
     faulty_group.kill("cpu")
     wait_for(lambda: faulty_group.lane("cpu").ended, what="its end")
-    assert "said nothing" in faulty_group.lane("cpu").trouble.message
+    assert "not a word for" in faulty_group.lane("cpu").trouble.message

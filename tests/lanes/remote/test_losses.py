@@ -84,7 +84,7 @@ def test_a_link_that_stalls_is_lost_here_and_ends_the_lanes_there(ssh, monkeypat
 
 
 def test_an_agent_that_fails_says_why_and_its_lanes_end(ssh, monkeypatch):
-    monkeypatch.setattr(wire, "packed", agents_code("words = json.loads(frame.payload)", "raise KeyError('oh')"))
+    monkeypatch.setattr(wire, "packed", agents_code("payload = json.loads(frame.payload)", "raise KeyError('oh')"))
     link = ssh.connect()
     with pytest.raises(ConnectionError, match=r"gpu2 is lost: it failed: .*KeyError"):
         link.start("a_listener")
