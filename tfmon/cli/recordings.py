@@ -82,7 +82,7 @@ def replay(
     sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
 
 
-@click.command()
+@click.command(short_help="List the recorded races, and the latest sweeps.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
