@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -121,7 +121,7 @@ def lane_rows(
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
         rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
-    sections: list[tuple[str, Lines, Sequence[GpuSample | HostSample]]] = [
+    sections: list[tuple[str, Iterable[tuple[str, str]], Sequence[GpuSample | HostSample]]] = [
         ("Lane", _of_lane(lane), ()),
     ]
     if beats := tuple(lifecycle.lines(lane, snapshot, keys=keys)):
