@@ -162,7 +162,7 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
         except OSError as error:
             message = f"{lane} of {run_id(path)}: {error.strerror}: {error.filename}"
             raise UsageError(message, "tfmon runs --files RUN lists them") from None
-        click.echo(f"{count} files of {lane} are in {target}")
+        click.echo(f"wrote {units.several(count, 'file')} of {lane} to {target}")
         return
     lines = [f"on {host}: {view.store}" for host, view in views.items() if host and view.store]
     for place in sorted(Path(here.store).glob("*")) if here.store else ():
