@@ -92,7 +92,7 @@ def find_scenario(name: str) -> ScenarioInfo:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
     own = name if re.fullmatch(r"\w[\w-]*", name) else "mine"
-    raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{own}.py")
+    raise UsageError(f"there is no scenario {name!r}", f"{hint}; a file of your own: ./{own}.py")
 
 
 def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:

@@ -125,6 +125,13 @@ class TestChanges:
         assert of(demo).news == ""
         assert of(demo).history[-1].what == "mode concurrent"
 
+    def test_a_change_of_a_lane_that_was_not_measured_before_says_so(self):
+        demo = Demo(mode=TURNS).go()
+        demo.apply("cpu", "prefetch", 2)
+        assert of(demo).news == "C prefetch off → 2: measured too briefly"
+        demo.race(5)
+        assert of(demo).news == "C prefetch off → 2: not measured before"
+
     def test_what_one_key_did_to_two_lanes_is_told_together(self):
         assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"
 

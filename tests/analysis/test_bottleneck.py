@@ -122,11 +122,17 @@ class TestLanes:
         assert kind_of(CASES["retracing"]).text == (
             "retracing: every step, 85 % of the time (train: argument 3 was 1, then 2)"
         )
-        assert kind_of(CASES["step"]).text.startswith("90 % in the training step; P breaks it down")
+        assert kind_of(CASES["step"]).text.startswith("90 % in the training step; a profile (P) breaks it down")
+
+    def test_a_script_without_tensorflow_is_not_advised_a_profile(self):
+        script = replace(lane(call_ns=900), command="python train.py")
+        assert kind_of(script).text == "90 % in the training step"
+        loaded = replace(script, versions={**script.versions, "tensorflow": "2.21.0"})
+        assert kind_of(loaded).text == "90 % in the training step; a profile (P) breaks it down"
 
     def test_a_step_of_a_scripts_own_loop_is_split_from_the_python_around_it_by_a_profile_alone(self):
         body = replace(lane(call_ns=1_000), step="train.py:9 `step(x)`")
-        assert kind_of(body).text == "100 % in the step and the Python around it; P breaks it down"
+        assert kind_of(body).text == "100 % in the step and the Python around it; a profile (P) breaks it down"
         profiled = replace(body, calling_share=0.16, computing_share=0.25)
         assert kind_of(profiled).text == "loop-bound: Python between the steps takes 84 % of the time"
         shares = shares_of(profiled)

@@ -243,7 +243,7 @@ def race():
         found = analyse(demo.session.snapshot())
         lines = finish_lines(found.snapshot)
         assert found.outcome.split(";")[0] == (
-            lines[0].split(" (")[0] if "sooner" in lines[0] else found.verdict.text
+            lines[0].split(" (")[0] if "finished the same" in lines[0] else found.verdict.text
         )
         return lines
 
@@ -269,6 +269,11 @@ def test_a_loss_that_is_lost_in_one_lane_is_a_difference_and_in_both_is_none(rac
     _, warning = race((41.2, 0.0), (18.0, math.nan))
     assert warning == "the loss of cpu #2 is no longer finite, and that of cpu #1 is: they train differently"
     assert len(race((41.2, math.nan), (18.0, math.inf))) == 1
+
+
+def test_scripts_that_took_the_same_time_did_not_finish_sooner(race):
+    (line,) = race((18.0, 0.4), (18.0001, 0.4))
+    assert line.startswith("cpu #1 and cpu #2 finished the same 3 epochs in the same time (cpu #1 18.0 s, ")
 
 
 def test_scripts_that_trained_nothing_did_not_finish_sooner():

@@ -34,8 +34,9 @@ def start(*words: object, program=("-m", "tfmon"), **more) -> subprocess.Popen[s
 def test_the_version_and_the_exit_codes_are_told(tfmon):
     assert tfmon("--version").out.split()[-1] == __version__
     text = " ".join(tfmon("-h").out.split())
-    for code in ("0 fine", "1 a lane failed", "2 wrong usage", "3 a device", "130 interrupted"):
+    for code in ("0 fine", "1 a lane failed", "2 wrong usage", "3 a device", "7 a lane has", "130 interrupted"):
         assert code in text
+    assert "..." not in text.partition("Commands:")[2], "what a command does is said in whole"
 
 
 @pytest.mark.parametrize("name", list(cli.commands))

@@ -97,6 +97,14 @@ class TestPhases:
         assert append_log(before.log, tree_sample()) is before.log
         assert replace(advance(before, SliceEnded(at_ns=1, round=1)), heartbeat=before.heartbeat) == before
 
+    @pytest.mark.parametrize(
+        ("tensorflow", "keras", "line"),
+        [("2.21.0", "3.15.1", "TensorFlow 2.21.0, Keras 3.15.1"), ("", "", "TensorFlow is not loaded")],
+    )
+    def test_the_log_says_what_is_loaded_or_that_a_script_has_no_tensorflow(self, tensorflow, keras, line):
+        event = replace(loaded(None), tensorflow=tensorflow, keras=keras, device_name="")
+        assert [one.text for one in append_log((), event)] == [line]
+
 
 class TestRestart:
     def test_only_the_spec_the_log_and_the_history_of_the_charts_survive_a_restart(self):

@@ -98,7 +98,7 @@ def test_what_noise_needs_is_a_limit_that_decides(header):
 def test_another_machine_or_contended_lanes_tell_nothing(header, first, second, said):
     gate = judge(compare(side(header, measured(1), **first), side(header, measured(0.5), **second)), 0.05)
     assert gate.kind == CANNOT_TELL
-    assert said in gate.text
+    assert said in gate.text and str(gate) == gate.text, "what a user prints is the answer"
 
 
 @pytest.mark.parametrize(

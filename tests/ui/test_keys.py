@@ -22,7 +22,7 @@ from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label, listed_keys
 from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.render.rows import cells, plain
@@ -218,6 +218,12 @@ def test_the_help_lists_every_key_and_fits():
             named = "Ctrl+X" if key.id == "quit" else label(key.keys)
             assert any(row.startswith(f"  {named} ") for row in shown), (width, key.id)
         assert width < 40 or max(map(cells, rows)) <= width
+
+
+def test_the_help_of_a_sweep_lists_no_keys_of_pages_that_it_has_not():
+    ids = {key.id for key in listed_keys(replay=False, sweep=True)}
+    assert {"sweep.curve", "sort", "filter", "move.down"} <= ids
+    assert not ids & {"lane.stack", "lane.kill", "log.view", "run.delete"}
 
 
 @pytest.fixture

@@ -139,6 +139,28 @@ async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_pause
         await until(pilot, lambda: REFUSAL not in shown(pilot))
 
 
+async def test_a_message_that_is_said_again_stays_as_long_as_the_first(player, monkeypatch):
+    timers = []
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        monkeypatch.setattr(pilot.app, "set_timer", lambda after_s, call: timers.append(call))
+        await press(pilot, "r", "r")
+        timers[0]()
+        await press(pilot)
+        assert REFUSAL in shown(pilot)
+        timers[1]()
+        await press(pilot)
+        assert REFUSAL not in shown(pilot)
+
+
+async def test_the_page_of_a_lane_names_no_keys_that_a_replay_has_not(player):
+    async with app_of(player).run_test(size=(120, 60)) as pilot:
+        await press(pilot, "right", "i")
+        assert "Heartbeat" in shown(pilot) and "last message" in shown(pilot)
+        assert "K ends this lane" not in shown(pilot)
+        await press(pilot, "i", "end", "i")
+        assert "Lane A" in shown(pilot) and "Heartbeat" not in shown(pilot), "no heading without a line"
+
+
 async def test_the_time_line_counts_as_the_header_does(player):
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, "end")

@@ -203,7 +203,9 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
             text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
         case "step":
             what = "step and the Python around it" if lane.step else "training step"
-            text = f"{evidence.step:.0f} % in the {what}; P breaks it down"
+            text = f"{evidence.step:.0f} % in the {what}"
+            if not lane.command or lane.versions["tensorflow"]:  # a profile is taken by TensorFlow
+                text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, evidence, _PHRASES)
     if shared := _shared(lane):

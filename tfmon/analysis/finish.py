@@ -101,6 +101,8 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     first, *_, last = sorted(lanes, key=lambda lane: lane.trained_ns)
     sooner = units.ratio(last.trained_ns / max(1, first.trained_ns))
     text = f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
+    if sooner == units.ratio(1):
+        text = f"{' and '.join(lane.title for lane in lanes)} finished the same {work} in the same time"
     if brief:
         return text
     times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)

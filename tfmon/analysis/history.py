@@ -65,6 +65,8 @@ class HistoryRow:
         effect = self.effect
         if effect is not None and (effect.clear_of(1) or effect.high < TOO_WIDE * effect.low):
             return gain_text(effect)
+        if self.before is None and self.after is not None:
+            return "not measured before"
         return "too early to say" if self.early else "measured too briefly"
 
     def cells(self, snapshot: Snapshot) -> tuple[str, ...]:

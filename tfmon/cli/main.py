@@ -47,7 +47,8 @@ def cli(ctx: click.Context) -> None:
       tfmon doctor                               why is my GPU not used?
 
     Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that a lane names is not there,
-    4 slower and 5 cannot tell (tfmon diff --slower-than), 6 no GPU became free (--wait-idle), 130 interrupted.
+    4 slower and 5 cannot tell (tfmon diff --slower-than), 6 no GPU became free (--wait-idle), 7 a lane has what
+    --fail-on names, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
         with race.race.make_context("race", [], parent=ctx) as race_context:
@@ -94,7 +95,7 @@ def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from tfmon.recordings import library
 
-    result = [CompletionItem("last", help="the race that ended last")]
+    result = [CompletionItem("last", help="the last race that is over")]
     for run in reversed(library.runs()):
         info = run.info()
         result.append(CompletionItem(info.id, help=info.outcome))

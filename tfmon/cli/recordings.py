@@ -82,7 +82,7 @@ def replay(
     sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
 
 
-@click.command()
+@click.command(short_help="List the recorded races, and the latest sweeps.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
@@ -162,7 +162,7 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
         except OSError as error:
             message = f"{lane} of {run_id(path)}: {error.strerror}: {error.filename}"
             raise UsageError(message, "tfmon runs --files RUN lists them") from None
-        click.echo(f"{count} files of {lane} are in {target}")
+        click.echo(f"wrote {units.several(count, 'file')} of {lane} to {target}")
         return
     lines = [f"on {host}: {view.store}" for host, view in views.items() if host and view.store]
     for place in sorted(Path(here.store).glob("*")) if here.store else ():

@@ -59,7 +59,7 @@ def python_build(facts: Facts) -> Finding:
             "glibc: TensorFlow has no wheels for musl",
             "use an image based on Debian or Ubuntu, such as python:3.12-slim",
         )
-    return ok(" ".join(("64 bits", facts.python.libc)).strip())
+    return ok(", ".join(filter(None, ("64 bits", facts.python.libc))))
 
 
 @check("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")

@@ -85,7 +85,9 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case PhaseEntered():
             yield "event", event.phase
         case LibrariesLoaded():
-            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
+            loaded = ("TensorFlow", event.tensorflow), ("Keras", event.keras)
+            versions = ", ".join(f"{name} {version}" for name, version in loaded if version)
+            yield "event", f"{versions or 'TensorFlow is not loaded'} {event.device_name}".rstrip()
         case Built():
             examples = "?" if event.examples is None else f"{event.examples:,}"
             yield "event", f"built: {event.parameters:,} parameters, {examples} examples"

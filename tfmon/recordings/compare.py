@@ -253,6 +253,10 @@ class Gate:
         }
         return "\n".join([said[self.kind], *(f"  {lane.lane}: {lane.reason}" for lane in self.lanes)])
 
+    def __str__(self) -> str:
+        """Return the answer, as `tfmon diff` prints it."""
+        return self.text
+
 
 def judge(races: Sequence[Comparison], limit: float) -> Gate:
     """Return whether any lane lost more than a share of its speed; raises UsageError for unlike races."""

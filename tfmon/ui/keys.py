@@ -148,7 +148,8 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
     if replay:
         return (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)), *PAGE_KEYS)
     if sweep:
-        return (*SWEEP_KEYS, *PAGE_KEYS, BY_ID["picture"], BY_ID["report"], STOP)
+        pages = (key for key in PAGE_KEYS if key.id.partition(".")[0] not in ("lane", "log", "run"))
+        return (*SWEEP_KEYS, *pages, BY_ID["picture"], BY_ID["report"], STOP)
     return (*RACE_KEYS, *PAGE_KEYS, STOP)
 
 

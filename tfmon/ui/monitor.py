@@ -129,10 +129,11 @@ class Monitor:
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
         self.said += 1
+        number = self.said
         until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
 
         def unsay() -> None:
-            if self.view.message == message:
+            if self.said == number and self.view.message == message:  # and not the same line, said again
                 self.unsay()
                 self.pull()
 

@@ -108,8 +108,8 @@ def stalled_s(lane: LaneState, now_ns: int) -> float | None:
     return None if since_ns is None or lane.over else max(0, now_ns - since_ns) / 1e9
 
 
-def lines(lane: LaneState, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Yield the lane's heartbeat, for its page."""
+def lines(lane: LaneState, snapshot: Snapshot, *, keys: bool = True) -> Iterator[tuple[str, str]]:
+    """Yield the lane's heartbeat, for its page, and the keys for a lane that hangs if they act on it."""
     heartbeat = lane.heartbeat
     hung_s = stalled_s(lane, snapshot.at_ns)
     if hung_s is not None:
@@ -122,7 +122,7 @@ def lines(lane: LaneState, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             "suspended",
             f"{len(heartbeat.suspensions)} times, {units.seconds(total_s)} in all, which do not count",
         )
-    if not lane.over:
+    if keys and not lane.over:
         stack = "S shows its stacks; " if lane.reports_stack else ""
         yield "keys", f"{stack}K ends this lane, by force if necessary"
 

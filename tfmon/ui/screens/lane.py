@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -35,7 +35,7 @@ _MEANINGS = {
     "dispatch": "starting the step's operations, while none of them ran",
     "compute": "the device computes",
     "retrace": "tracing a tf.function again",
-    "step": "not profiled yet: P",
+    "step": "the training step, which no profile breaks down yet",
     "sync": "waiting for the device where the loss is read",
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
@@ -72,7 +72,8 @@ class LanePage(ScrollPage, OneLanePage):
             self.title_text = "Lane"
             return [BLANK, (("  there is no lane yet", TEXT),)]
         self.title_text = f"Lane {lane.spec.id}: {lane.title}"
-        return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset)
+        keys = not self.monitor.source.refusal
+        return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset, keys=keys)
 
     def own_hints(self) -> list[Hint]:
         lane, hints = self.lane, super().own_hints()
@@ -110,18 +111,21 @@ class LanePage(ScrollPage, OneLanePage):
             self.monitor.say(f"ending {lane.title}; {again}")
 
 
-def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
-    """Return the page of a lane for a width."""
+def lane_rows(
+    analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille", *, keys: bool = True
+) -> list[Row]:
+    """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
         rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
-    sections: list[tuple[str, Lines, Sequence[GpuSample | HostSample]]] = [
+    sections: list[tuple[str, Iterable[tuple[str, str]], Sequence[GpuSample | HostSample]]] = [
         ("Lane", _of_lane(lane), ()),
-        ("Heartbeat", lifecycle.lines(lane, snapshot), ()),
     ]
+    if beats := tuple(lifecycle.lines(lane, snapshot, keys=keys)):
+        sections.append(("Heartbeat", beats, ()))
     if result := concerns(snapshot, lane):
         sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in result), ()))
     gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
