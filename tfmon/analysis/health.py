@@ -137,8 +137,8 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         steps = units.several(waits.steps, "step")
         yield Concern(
             "waits",
-            f"{steps} of {units.count(steady.steps)} took {waits.share:.0%} of the time, more than "
-            f"{TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}",
+            f"{steps} of {units.count(steady.steps)} took {units.percent(100 * waits.share)} of the time, "
+            f"more than {TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}",
         )
 
 
