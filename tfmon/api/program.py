@@ -269,7 +269,7 @@ class Program:
     def exit_code_of_race(self, interrupted: str) -> int:
         """Return the exit code of a race: of one lane with a user's command, that of the command."""
         lanes, ours = self.session.snapshot().lanes, self.exit_code()
-        if self._options.fail_on and (self._unhealthy or self._concern()):
+        if self.unhealthy:
             return EXIT_UNHEALTHY
         if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
@@ -281,6 +281,11 @@ class Program:
             if code or ended_well:
                 return code
         return EXIT_INTERRUPTED if interrupted else ours
+
+    @property
+    def unhealthy(self) -> str:
+        """The first concern of `fail_on` that a lane had, or one that it has at the end; empty for none."""
+        return self._unhealthy or self._concern()
 
     def _finish_when_narrow(self, event: Event) -> None:
         """End the race once the interval of every ratio is as narrow as `until_ci` says."""
@@ -300,7 +305,8 @@ class Program:
     def _concern(self) -> str:
         """Return a concern of `fail_on` that a lane has now; empty for none."""
         snapshot = self.session.snapshot()
-        result = ((lane, one) for lane in snapshot.lanes for one in concerns(snapshot, lane))
+        lanes = snapshot.lanes if self._options.fail_on else ()
+        result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
         return next((f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on), "")
 
     def _plan_next(self, scenario: str) -> RacePlan:
