@@ -203,7 +203,8 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
             text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
         case "step":
             what = "step and the Python around it" if lane.step else "training step"
-            text = f"{evidence.step:.0f} % in the {what}; P breaks it down"
+            profiled = not lane.command or lane.versions["tensorflow"]  # which takes the profile
+            text = f"{evidence.step:.0f} % in the {what}" + ("; P breaks it down" if profiled else "")
         case _:
             text = sentence(kinds, evidence, _PHRASES)
     if shared := _shared(lane):
