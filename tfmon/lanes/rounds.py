@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tfmon.model.heartbeat import IN_A_STEP
 from tfmon.model.lane_events import SliceEnded, Window
-from tfmon.model.lane_state import IN_A_STEP
 from tfmon.model.records import replace
 from tfmon.model.window_sums import without_stop
 
