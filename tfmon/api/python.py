@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.health import Concern
 from tfmon.api import rules
 from tfmon.api.options import RaceOptions, race_options, raced, sweep_options, unwatched
 from tfmon.api.program import Program
@@ -34,8 +35,8 @@ from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_rac
 from tfmon.recordings.library import find
 
 __all__ = [
-    "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
-    "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
+    "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
+    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
 ]  # fmt: skip
 
 ENDED = "ended by the program that began it"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.health import Concern
 from tfmon.api import rules
 from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY, TfmonError
 from tfmon.model.knobs import KnobValue
@@ -52,6 +53,8 @@ class LaneResult:
     bottleneck: str | None
     """What limits it, such as `input-bound`."""
     bottleneck_text: str | None
+    concerns: tuple[Concern, ...]
+    """What is wrong with its training, the worst first."""
     missing: Mapping[str, str] = field(hash=False)
     """Which figures are not known, by their name in `data`, and why."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
@@ -193,6 +196,7 @@ def _lane(data: Mapping[str, Any]) -> LaneResult:
         **{name: data[name] for name in (*same, "bottleneck_text", "missing")},
         examples_per_s_ci95=_interval(data["examples_per_s_ci95"]),
         last_loss=data["loss"]["last"],
+        concerns=tuple(Concern(**one) for one in data["concerns"]),
         data=data,
     )
 
