@@ -98,7 +98,6 @@ class Program:
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._unhealthy = ""
-        """The first concern of `fail_on` that a lane had."""
         if race_options.fail_on:
             self.session.listen(self._finish_when_unhealthy)
         self._views = Views(self.session, self._place, kept=race_options.record)
@@ -284,8 +283,12 @@ class Program:
 
     @property
     def unhealthy(self) -> str:
-        """The first concern of `fail_on` that a lane had, or one that it has at the end; empty for none."""
-        return self._unhealthy or self._concern()
+        """The concern of `fail_on` that ended the race, or one that a lane has now; empty for none."""
+        snapshot = self.session.snapshot()
+        lanes = snapshot.lanes if self._options.fail_on and not self._unhealthy else ()
+        result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
+        texts = (f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on)
+        return next(texts, self._unhealthy)
 
     def _finish_when_narrow(self, event: Event) -> None:
         """End the race once the interval of every ratio is as narrow as `until_ci` says."""
@@ -297,17 +300,10 @@ class Program:
 
     def _finish_when_unhealthy(self, event: Event) -> None:
         """End the race once a lane has a concern of `fail_on`."""
-        if isinstance(event, HostSample) and not self._unhealthy and (result := self._concern()):
+        if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
             self._unhealthy = result
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {result}"))
             self.lanes.finish()
-
-    def _concern(self) -> str:
-        """Return a concern of `fail_on` that a lane has now; empty for none."""
-        snapshot = self.session.snapshot()
-        lanes = snapshot.lanes if self._options.fail_on else ()
-        result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
-        return next((f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on), "")
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

@@ -184,7 +184,6 @@ def _of_the_script(output: Sequence[str]) -> list[str]:
 
 
 def _limits(snapshot: Snapshot, analysis: LaneAnalysis, told: str) -> Iterator[str]:
-    """Yield what is wrong with a lane, as far as it is not told yet, and what limits it."""
     bottleneck, name = analysis.bottleneck, snapshot.called(analysis.lane)
     yield from (f"{name}: {one.text}" for one in concerns(snapshot, analysis.lane) if one.text not in told)
     if bottleneck is not None:
