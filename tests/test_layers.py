@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "pytest_plugin": {"api", "errors", "pytest"},
     "__main__": {"cli"},
-    "__init__": {"api", "errors", "recordings"},
+    "__init__": {"api", "analysis", "errors", "recordings"},
 }
 """What each package or top-level module may import besides itself and the standard library.
 

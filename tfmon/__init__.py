@@ -5,12 +5,13 @@ offers to Python is loaded when it is first used.
 """
 
 __all__ = [
-    "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
-    "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
+    "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
+    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tfmon.analysis.health import Concern
     from tfmon.api.python import diff, race, sweep
     from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from dataclasses import replace
 
 import pytest
 from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 
+from analysis.test_bottleneck import CASES
 from tfmon.analysis.advice import Advice, advice_for, code_for, code_to_keep
+from tfmon.analysis.analysis import analyse
 from tfmon.model.knobs import Knob
+from tfmon.model.lane_statistics import LossCurve
+from tfmon.model.race import Race
+from tfmon.model.session import Snapshot
+from tfmon.reports.race import to_text
+from tfmon.reports.race_json import to_json
+from tfmon.ui.render.pane import pane_rows
+from tfmon.ui.render.rows import plain
+from tfmon.ui.screens.lane import lane_rows
+from tfmon.ui.source import SHARED, Display, Scale
 
 
 def advised(kind: str, **settings) -> list[str]:
@@ -72,6 +86,27 @@ def test_the_code_that_does_it_is_at_hand():
     assert "variant fast" in code_for(Advice("variant", "fast", ""))[0]
 
 
+@pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "retracing"])
+def test_nothing_that_needs_tensorflow_is_advised_to_a_script_without_it(kind):
+    lost = LossCurve().plus(1, math.nan)
+    state = replace(CASES[kind], command="python train.py", losses=lost, settings={"prefetch": 2})
+    offered = Knob("prefetch", 2, "", "live", ("off", "auto"), 1, 8)
+
+    def told(state, *knobs: Knob) -> str:
+        snapshot = Snapshot(10**9, Race(started_ns=1, knobs=knobs), (state,))
+        analysis = analyse(snapshot)
+        rows = pane_rows(analysis, 0, Display(scales={SHARED: Scale(0.0, 1e4)}), 120, 60)
+        rows += lane_rows(analysis, state, 120)
+        return "\n".join([*plain(rows), to_text(analysis), json.dumps(to_json(analysis))])
+
+    needs = re.compile(
+        r"xla|XLA|mixed.precision|jit_compile|tf\.data|tf\.debugging|P breaks|enable_check|dataset = "
+    )
+    assert not needs.findall(told(state)) + needs.findall(told(state, offered))
+    versions = {**state.versions, "tensorflow": "2.21.0"}
+    assert needs.search(told(replace(state, versions=versions))), "with TensorFlow it is"
+
+
 OWN = (
     Knob("prefetch", "auto", "", "live", ("off", 1, 2, "auto"), 1, 1024),
     Knob("learning_rate", 0.01, "", "live", low=0),
@@ -95,8 +130,13 @@ OWN = (
 )
 def test_what_was_changed_in_a_script_has_the_code_that_keeps_it(knob, value, line):
     own = {one.name: one.default for one in OWN}
-    script = replace(lane(settings={**own, knob: value}), command="python train.py")
+    versions = {**lane().versions, "tensorflow": "2.21.0"}
+    script = replace(lane(settings={**own, knob: value}), command="python train.py", versions=versions)
     ((_, lines),) = code_to_keep(script, OWN)
     assert line in "\n".join(lines)
+    ((_, lines),) = code_to_keep(replace(script, versions=lane().versions), OWN)
+    assert lines == (f'{knob} = report.knob("{knob}", {value!r})',), (
+        "without TensorFlow the script offers it itself"
+    )
     assert not list(code_to_keep(replace(script, settings={**own, "stop_after_epoch": True}), OWN))
     assert not list(code_to_keep(replace(script, command=""), OWN)), "a scenario is not the user's file"

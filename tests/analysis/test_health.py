@@ -93,9 +93,29 @@ def test_waits_are_the_steps_over_ten_times_the_median_and_told_from_a_twentieth
     state = raced(times_ms=[STEP_MS] * 97 + [190, 300, 4_000])
     found = waits_of(state)
     assert (found.steps, round(found.longest_s, 1), round(found.share, 2)) == (2, 4.0, 0.67)
-    assert ids(state) == ["waits"]
+    (told,) = concerns(known(state), state)
+    assert (told.id, told.text[:42]) == ("waits", "2 steps of 100 took 67 % of the time, more")
     assert not ids(raced(times_ms=[STEP_MS] * 999 + [250]))
     assert waits_of(lane("cpu", phase(RACING))) is None
+
+
+@pytest.mark.parametrize(
+    ("gaps_s", "every"),
+    [((20,) * 4, ", every 20.0 s"), ((20, 22, 19), ", every 20.3 s"), ((20, 5, 40), ""), ((20,), "")],
+)
+def test_waits_that_come_evenly_have_a_period(gaps_s, every):
+    events, at_s, step = [], 0.0, 0
+    for gap_s in (1, *gaps_s):
+        events += steady(gap_s - 1, 20, at_s, step)
+        at_s, step = at_s + gap_s, events[-1].step + 1 if events else 1
+        events.append(
+            window(round(at_s * SECOND), SECOND, steps=1, step=step, histogram=count([SECOND]), loss=None)
+        )
+    state = lane("cpu", phase(RACING), *events)
+    told = [one.text for one in concerns(known(state, at_s + 0.1), state) if one.id == "waits"]
+    assert waits_of(state).steps == len(gaps_s) + 1
+    assert [one.partition(" 1.0 s")[2] for one in told] == [every] * len(told)
+    assert len(told) == 1 or waits_of(state).share < 0.05
 
 
 # ---------------- what came with a change of speed, loss, memory and children

@@ -11,7 +11,8 @@ from support.ui import Demo
 from support.verdicts import ended, lane, noisy, snapshot_of
 
 from tfmon.analysis.verdict import FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
-from tfmon.model.lane_state import DONE, RACING, Heartbeat
+from tfmon.model.heartbeat import Heartbeat
+from tfmon.model.lane_state import DONE, RACING
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.model.session import Snapshot

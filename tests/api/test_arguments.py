@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tfmon
 from tfmon.api import python
 from tfmon.api.result import RaceResult
+from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY
 
 NO_NUMBER = st.one_of(
     st.booleans(), st.text(), st.binary(), st.lists(st.integers()), st.just(float("nan")), st.just(float("inf")),
@@ -32,6 +33,7 @@ WRONG = {
         "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
         "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
         "in_place": NO_FLAG, "python": NO_PYTHON,
+        "fail_on": st.one_of(NO_LIST, st.just([]), st.just("nan"), st.just(["nan", "nil"]), st.just([["nan"]])),
         "record": st.one_of(st.integers(), st.none(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
         "wait": NO_FLAG,
     },
@@ -103,4 +105,6 @@ def test_an_error_tells_all_in_a_traceback_and_survives_a_process_pool():
     )  # fmt: skip
     result = RaceResult("x", "turns", 1.0, (), None, "", None, None, None, "", {})
     failed = pickle.loads(pickle.dumps(tfmon.LaneFailedError(replace(result, scenario="y"))))
-    assert failed.result.scenario == "y"
+    assert (failed.result.scenario, failed.exit_code) == ("y", EXIT_LANE_FAILED)
+    unhealthy = pickle.loads(pickle.dumps(tfmon.LaneFailedError(result, "cpu: the loss is nan")))
+    assert (unhealthy.message, unhealthy.exit_code) == ("cpu: the loss is nan", EXIT_UNHEALTHY)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import sys
 import threading
 
 import psutil
@@ -14,6 +15,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
 from tfmon.api import run, state
+from tfmon.errors import EXIT_UNHEALTHY
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
 QUICK = {"steps": 100, "record": False, "slice_s": 0.2}
@@ -98,6 +100,18 @@ class TestARace:
             race()
         assert {lane.state for lane in failed.value.result.lanes} == {"failed"}
         assert race(check=False).winner is None
+
+    def test_that_is_to_fail_on_a_concern_says_which_and_has_a_result_all_the_same(self, tmp_path):
+        script = tmp_path / "train.py"
+        script.write_text(
+            "import time\nfrom tfmon import report\n"
+            "while True:\n    time.sleep(0.01)\n    report.step(examples=8, loss=float('nan'))\n"
+        )
+        command = {"command": [sys.executable, str(script)], "lanes": ["cpu"], "progress": False, "record": False}
+        with pytest.raises(tfmon.LaneFailedError, match="cpu: the loss is nan") as failed:
+            tfmon.race(**command, fail_on=["nan"])
+        assert failed.value.exit_code == EXIT_UNHEALTHY
+        assert "the loss is nan" in failed.value.result.verdict
 
 
 @pytest.mark.process

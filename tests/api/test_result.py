@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 
 import pytest
 from support.recordings import RECORDED
@@ -14,7 +15,11 @@ from tfmon.analysis.analysis import analyse
 from tfmon.api.live import RecordedRuns
 from tfmon.api.result import result_of
 from tfmon.errors import TfmonError
+from tfmon.model.spec import LaneSpec
 from tfmon.recordings.reader import Recording
+from tfmon.reports import html, text
+from tfmon.reports.html import hides
+from tfmon.reports.race import report as report_of
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,31 @@ def test_a_lane_that_is_not_there_is_named_with_those_that_are(result):
     with pytest.raises(tfmon.TfmonError, match="'tpu' is not one lane") as refused:
         result.lane("tpu")
     assert refused.value.hint == "its lanes are C (cpu), G (gpu:0)"
+
+
+@pytest.mark.parametrize("specs", [[LaneSpec("cpu")], [LaneSpec("cpu"), LaneSpec("gpu:0")]], ids=["one", "two"])
+def test_a_concern_is_told_alike_in_the_result_text_html_markdown_and_list_of_runs(specs):
+    demo = Demo(specs, mode="turns").go().race(20)
+    for _ in range(5):
+        demo.clock.ahead(4)
+        demo.train("cpu", 50, 200, demo.clock(), loss=math.nan)
+    with Recording(RECORDED) as opened:
+        analysis = analyse(demo.session.snapshot())
+        result = result_of(analysis, opened.header)
+    assert [one.id for one in result.lane("cpu").concerns] == ["loss_lost", "waits"]
+    lost, waits = result.lane("cpu").concerns
+    assert lost.text.startswith("the loss is nan, from step") and waits.text.startswith("250 steps of")
+    report = report_of(analysis, opened.header)
+    page = html.write(report, hides(report), "")
+    for shown in (
+        str(result),
+        result._repr_html_(),
+        text.write(report),
+        text.to_markdown(report, hides(report)),
+        page,
+    ):
+        assert lost.text in shown and waits.text in shown
+    assert lost.text in analysis.outcome, "this is what `tfmon runs` lists"
 
 
 def test_it_is_saved_as_a_new_file(result, tmp_path):

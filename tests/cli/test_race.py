@@ -70,6 +70,14 @@ def test_a_race_whose_result_cannot_be_printed_says_where_it_is(tfmon, scripted,
     )
 
 
+def test_a_concern_that_is_not_known_is_refused_alike_by_flag_and_argument(tfmon):
+    by_flag = " ".join(tfmon("race", "small-dense", "--fail-on", "nil").err.split())
+    with pytest.raises(UsageError, match=r"fail_on=\['nil'\] is not possible") as by_argument:
+        api.race("small-dense", fail_on=["nil"])
+    allowed = by_argument.value.hint.removeprefix("it is ")
+    assert allowed.startswith("one or more of nan,") and f"'nil' is not {allowed}" in by_flag
+
+
 LOADED = f'''
 import sys
 from tfmon.cli.main import cli

@@ -7,7 +7,8 @@ from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes import children
-from tfmon.model.lane_state import FAILED, RACING, STALL, SUSPENDED
+from tfmon.model.heartbeat import STALL, SUSPENDED
+from tfmon.model.lane_state import FAILED, RACING
 from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.events import SECOND, phase, tree_sample, window
+from support.events import lane as state_of
 from support.scheduling import FakeRace
 
-from tfmon.lanes.rounds import RoundOrder
+from tfmon.lanes.rounds import RoundOrder, computes, slice_patience_s
 from tfmon.lanes.scheduler import FIRST_ROUNDS, Scheduler
 from tfmon.lanes.spare import LEAST_ROUNDS
+from tfmon.model.lane_state import RACING
 from tfmon.model.race import TURNS
+from tfmon.model.readings import Missing
 
 
 @pytest.mark.parametrize(
@@ -115,6 +121,28 @@ class TestFreshProcesses:
         for lane in "ACCA" * (LEAST_ROUNDS // 2) + "AC":
             scheduler.idle(lane)
         assert race.taken().endswith(f"C{LEAST_ROUNDS}, renew AC")
+
+
+@pytest.mark.parametrize(
+    ("device", "cpu_pct", "command", "same"),
+    [
+        ("cpu", 80.0, "", True),
+        ("cpu", 79.0, "", False),
+        ("cpu", Missing("not sampled"), "", False),
+        ("gpu:0", 100.0, "", False),
+        ("cpu", 100.0, "python train.py", False),
+    ],
+)
+def test_only_a_step_of_a_scenario_that_keeps_the_cpu_busy_takes_the_same_time_if_it_is_suspended(
+    device, cpu_pct, command, same
+):
+    state = state_of(device, tree_sample(cpu_pct, lane=device))
+    assert computes(replace(state, command=command)) is same
+
+
+def test_a_slice_that_lasts_three_times_the_longest_window_is_no_step():
+    assert slice_patience_s(state_of("cpu")) == 3.0
+    assert slice_patience_s(state_of("cpu", phase(RACING), window(5 * SECOND, span_ns=4 * SECOND))) == 12.0
 
 
 class TestSpareWorker:

@@ -8,8 +8,8 @@ from support.scheduling import after
 
 from tfmon.lanes.rounds import SliceBreak, without_breaks
 from tfmon.lanes.scheduler import COMPUTING_S, HUNG_EVERY, LONGEST_PART_S, SHARE
+from tfmon.model.heartbeat import IN_A_STEP
 from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import IN_A_STEP
 from tfmon.model.readings import SliceLoad
 
 

@@ -8,7 +8,7 @@ from support.waiting import wait_for
 
 from tfmon.lanes import suspend
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.lane_state import SUSPENDED
+from tfmon.model.heartbeat import SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process

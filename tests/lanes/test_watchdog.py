@@ -17,6 +17,7 @@ from tfmon.lanes.watchdog import (
     patience_s,
     time_asleep_ns,
 )
+from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import (
     ABSENT,
@@ -31,7 +32,6 @@ from tfmon.model.lane_state import (
     STARTING,
     TRACING,
     WARMING_UP,
-    Heartbeat,
     KnobRequest,
     LaneState,
 )

@@ -22,6 +22,7 @@ from support.events import (
 from support.gpu_profile import gpu_profile
 
 from tfmon.model.events import BadLine
+from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.hosts import trains_on
 from tfmon.model.lane_events import (
     Built,
@@ -35,7 +36,7 @@ from tfmon.model.lane_events import (
     SliceEnded,
 )
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, RECENT_NS, STARTING, Heartbeat, LaneState
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, RECENT_NS, STARTING, LaneState
 from tfmon.model.lane_statistics import HISTORY_WINDOWS, Point
 from tfmon.model.lane_texts import append_log
 from tfmon.model.readings import HostSample, Missing, SliceLoad

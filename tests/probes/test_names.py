@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tfmon.model.readings import ProcessName
-from tfmon.probes.processes import KEPT_S, LONGEST, ProcessNames, one_line
+from tfmon.probes.process_names import KEPT_S, LONGEST, ProcessNames, one_line
 
 
 @pytest.fixture

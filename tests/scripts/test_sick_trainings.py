@@ -69,6 +69,23 @@ for n in steps():
     time.sleep(1 if n % 100 == 99 else 0.01)
     report.step(examples=8)
 """
+RETRACES = """
+import tensorflow as tf
+
+weights = tf.Variable(tf.ones((20, 1)))
+optimizer = tf.keras.optimizers.SGD(0.001)
+
+@tf.function
+def train(x, y, step):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((x @ weights - y) ** 2) + 0 * step
+    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+    return loss
+
+data = tf.data.Dataset.from_tensors((tf.ones((8, 20)), tf.ones((8, 1)))).repeat()
+for n, (x, y) in zip(steps(), data):
+    train(x, y, n)
+"""
 DEADLOCK = """
 if __name__ == "__main__":
     queue = multiprocessing.Queue(4)
@@ -101,7 +118,12 @@ SICK = {
     "waits": (
         WAITS,
         "times the median",
-        r"took \d+% of the time, more than 10 times the median each and up to 1\.\d+ s",
+        r"took \d+ % of the time, more than 10 times the median each and up to 1\.\d+ s",
+    ),
+    "retraces": (
+        RETRACES,
+        "traces took",
+        r"\d+ traces took \d+ % of the time: train: argument 3 was the Python value \d+, then \d+",
     ),
     "deadlock": (
         DEADLOCK,
@@ -135,7 +157,10 @@ def flat(text: str) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", text).split())
 
 
-@pytest.mark.parametrize("sickness", SICK)
+MARKS = {"retraces": pytest.mark.tensorflow}
+
+
+@pytest.mark.parametrize("sickness", [pytest.param(name, marks=MARKS.get(name, ())) for name in SICK])
 def test_a_sickness_is_told_live_and_at_the_end(watched, sickness):
     text, live, told = SICK[sickness]
     terminal = watched(text)

@@ -10,7 +10,7 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
-from tfmon.model.lane_events import Hello, NotMeasured, StackReported
+from tfmon.model.lane_events import Hello, LibrariesLoaded, NotMeasured, StackReported
 from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
@@ -189,6 +189,13 @@ def test_a_script_lane_shows_the_code_that_keeps_what_was_changed_and_what_canno
     demo.session.accept(
         LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"prefetch": 2}, command="python train.py")
     )
+    assert 'prefetch = report.knob("prefetch", 2)' in page(demo, "cpu"), (
+        "without TensorFlow, it is the script's own"
+    )
+    loaded = LibrariesLoaded(
+        lane="cpu", at_ns=demo.clock(), tensorflow="2.21.0", keras="3", numpy="2", device_name=""
+    )
+    demo.session.accept(loaded)
     reason = "the loop reads no dataset"
     demo.session.accept(NotMeasured(lane="cpu", at_ns=demo.clock(), what="examples", reason=reason))
     told = page(demo, "cpu")

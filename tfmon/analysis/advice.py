@@ -101,8 +101,13 @@ def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advic
     return tuple(result)
 
 
-def code_for(advice: Advice) -> tuple[str, ...]:
-    """Return the lines of TensorFlow that do in a program what a knob does here."""
+def code_for(advice: Advice, lane: LaneState | None = None) -> tuple[str, ...]:
+    """Return the lines of TensorFlow that do in a program what a knob does here.
+
+    Of a script without TensorFlow it is the line in which it offers the knob.
+    """
+    if lane is not None and lane.command and not lane.versions["tensorflow"]:
+        return _lines_to_keep(advice.knob, advice.value, offered=True)
     if advice.knob == "batch_size":
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
     if advice.knob == "variant":
@@ -115,12 +120,13 @@ def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, 
     for knob in knobs if lane.command else ():
         value = lane.settings.get(knob.name, knob.default)
         if value != knob.default and knob.name != "stop_after_epoch":
-            yield Advice(knob.name, value, "").text, _lines_to_keep(knob.name, value)
+            offered = not lane.versions["tensorflow"]
+            yield Advice(knob.name, value, "").text, _lines_to_keep(knob.name, value, offered=offered)
 
 
-def _lines_to_keep(name: str, value: KnobValue) -> tuple[str, ...]:
+def _lines_to_keep(name: str, value: KnobValue, *, offered: bool) -> tuple[str, ...]:
     end = "dataset = dataset.with_options(options)"
-    match name:
+    match "" if offered else name:
         case "prefetch" if value == "off":
             no_prefetch = "options.experimental_optimization.inject_prefetch = False"
             return "options = tf.data.Options()", no_prefetch, f"{end}  # and no prefetch at its end"

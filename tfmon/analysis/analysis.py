@@ -12,6 +12,7 @@ from tfmon.analysis.finish import time_to_finish
 from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
+from tfmon.analysis.verdict_notes import concern_notes
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.series import CrossoverState
@@ -118,7 +119,8 @@ class Analysis:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
         told = verdict.text if decided or not self.earlier else self.earlier
-        return "; ".join(filter(None, (time_to_finish(snapshot, brief=True), told, self.tuned)))
+        parts = (time_to_finish(snapshot, brief=True), told, self.tuned, *concern_notes(snapshot))
+        return "; ".join(filter(None, parts))
 
 
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:

@@ -25,6 +25,8 @@ TIMES_MEDIAN = 10
 """A step waits if it took longer than so many times the median."""
 LEAST_SHARE = 0.05
 """Waits are told from this share of the time on."""
+LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
+"""How many waits have a period, the most by which the longest time between two is above the shortest, and when."""
 TRACING_SHARE = 0.25
 """Traces are told from this share of the time on."""
 LOWER_RATE = "a lower learning rate may help"
@@ -77,6 +79,8 @@ class Waits:
     """Their share of the time of all."""
     longest_s: float
     """The longest step, to within 0.55 %."""
+    every_s: float | None = None
+    """How often one waited in the last five minutes; None where they take little, are uneven, or in slices."""
 
 
 def waits_of(lane: LaneState) -> Waits | None:
@@ -88,8 +92,21 @@ def waits_of(lane: LaneState) -> Waits | None:
     times_ns = {middle_ns(one): count for one, count in bins.items()}
     total_ns = sum(time_ns * count for time_ns, count in times_ns.items())
     long = {time_ns: count for time_ns, count in times_ns.items() if time_ns > TIMES_MEDIAN * median_ns}
-    share = sum(time_ns * count for time_ns, count in long.items()) / total_ns
-    return Waits(sum(long.values()), share, max(times_ns) / 1e9)
+    long_ns, steps = sum(time_ns * count for time_ns, count in long.items()), sum(long.values())
+    others_ns = (total_ns - long_ns) / (sum(bins.values()) - steps)
+    share = long_ns / total_ns
+    every_s = _every_s(lane, others_ns, long_ns / steps) if share >= LEAST_SHARE else None
+    return Waits(steps, share, max(times_ns) / 1e9, every_s)
+
+
+def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
+    """Return how often a window takes longer than other steps take by half of a wait, if that is even."""
+    windows = [one for one in lane.measurements.steady_points if one.at_ns > lane.points[-1].at_ns - LATELY_NS]
+    long = [one for one in windows if one.span_ns - one.steps * others_ns > wait_ns / 2]
+    gaps_ns = [after.at_ns - before.at_ns for before, after in itertools.pairwise(long)]
+    if len(long) < LEAST_WAITS or long[-1].in_slice or max(gaps_ns) > EVEN * min(gaps_ns):
+        return None
+    return fmean(gaps_ns) / 1e9
 
 
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
@@ -115,9 +132,8 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     if lane.deaths:
         first = lane.deaths[0]
         more = f"; {len(lane.deaths) - 1} more were" if len(lane.deaths) > 1 else ""
-        by = (
-            signal.Signals(first.signal).name if first.signal in list(signal.Signals) else f"signal {first.signal}"
-        )
+        names = {one.value: one.name for one in signal.Signals}
+        by = names.get(first.signal, f"signal {first.signal}")
         text = f"a child process, PID {first.pid}, was killed by {by} at {at(first.at_ns)}{more}"
         yield Concern("child_killed", text, since_s(first.at_ns))
     yield from _of_loss(lane)
@@ -125,9 +141,8 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     change = slowdown_of(lane)
     if change is not None:
         what: ConcernId = "cores_taken" if change.cause == "cores" else "slower"
-        yield Concern(
-            what, f"{change.text} ({at(change.at_ns)}); {change.why}".rstrip("; "), since_s(change.at_ns)
-        )
+        text = f"{change.text} ({at(change.at_ns)}); {change.why}".rstrip("; ")
+        yield Concern(what, text, since_s(change.at_ns))
     steady = lane.steady
     if steady.span_ns and steady.traced_steps > 1 and steady.traced_ns >= TRACING_SHARE * steady.span_ns:
         share = units.percent(100 * steady.traced_ns / steady.span_ns)
@@ -137,8 +152,9 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         steps = units.several(waits.steps, "step")
         yield Concern(
             "waits",
-            f"{steps} of {units.count(steady.steps)} took {waits.share:.0%} of the time, more than "
-            f"{TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}",
+            f"{steps} of {units.count(steady.steps)} took {units.percent(100 * waits.share)} of the time, "
+            f"more than {TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}"
+            + (f", every {units.seconds(waits.every_s)}" if waits.every_s is not None else ""),
         )
 
 
@@ -275,10 +291,8 @@ def trained_text(snapshot: Snapshot, lane: LaneState) -> str:
     if lane.trouble is not None:
         before = [one.text for one in result if one.id != "stands_still" and one.is_fault]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
-    speed, done = (
-        lane.steady.examples_per_s,
-        f"{units.count(lane.steps)} steps, {units.count(lane.examples)} examples",
-    )
+    speed = lane.steady.examples_per_s
+    done = f"{units.count(lane.steps)} steps, {units.count(lane.examples)} examples"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
     parts = [one.text for one in result]
     if not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:

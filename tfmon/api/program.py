@@ -98,7 +98,6 @@ class Program:
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._unhealthy = ""
-        """The first concern of `fail_on` that a lane had."""
         if race_options.fail_on:
             self.session.listen(self._finish_when_unhealthy)
         self._views = Views(self.session, self._place, kept=race_options.record)
@@ -269,7 +268,7 @@ class Program:
     def exit_code_of_race(self, interrupted: str) -> int:
         """Return the exit code of a race: of one lane with a user's command, that of the command."""
         lanes, ours = self.session.snapshot().lanes, self.exit_code()
-        if self._options.fail_on and (self._unhealthy or self._concern()):
+        if self.unhealthy:
             return EXIT_UNHEALTHY
         if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
@@ -282,6 +281,15 @@ class Program:
                 return code
         return EXIT_INTERRUPTED if interrupted else ours
 
+    @property
+    def unhealthy(self) -> str:
+        """The concern of `fail_on` that ended the race, or one that a lane has now; empty for none."""
+        snapshot = self.session.snapshot()
+        lanes = snapshot.lanes if self._options.fail_on and not self._unhealthy else ()
+        result = ((lane, one) for lane in lanes for one in concerns(snapshot, lane))
+        texts = (f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on)
+        return next(texts, self._unhealthy)
+
     def _finish_when_narrow(self, event: Event) -> None:
         """End the race once the interval of every ratio is as narrow as `until_ci` says."""
         if not isinstance(event, SliceEnded) or self._options.until_ci is None:
@@ -292,16 +300,10 @@ class Program:
 
     def _finish_when_unhealthy(self, event: Event) -> None:
         """End the race once a lane has a concern of `fail_on`."""
-        if isinstance(event, HostSample) and not self._unhealthy and (result := self._concern()):
+        if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
             self._unhealthy = result
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {result}"))
             self.lanes.finish()
-
-    def _concern(self) -> str:
-        """Return a concern of `fail_on` that a lane has now; empty for none."""
-        snapshot = self.session.snapshot()
-        result = ((lane, one) for lane in snapshot.lanes for one in concerns(snapshot, lane))
-        return next((f"{lane.title}: {one.text}" for lane, one in result if one.id in self._options.fail_on), "")
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.health import Concern
 from tfmon.api import rules
 from tfmon.api.options import RaceOptions, race_options, raced, sweep_options, unwatched
 from tfmon.api.program import Program
@@ -34,8 +35,8 @@ from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_rac
 from tfmon.recordings.library import find
 
 __all__ = [
-    "CombinationResult", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError", "LaneResult",
-    "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
+    "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
+    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
 ]  # fmt: skip
 
 ENDED = "ended by the program that began it"
@@ -59,6 +60,7 @@ def race(
     slice_s: float | None = None,
     until_ci: float | None = None,
     margin: float = MARGIN,
+    fail_on: Sequence[str] | None = None,
     fresh: bool | None = None,
     wait_idle: float | None = None,
     in_place: bool = False,
@@ -85,6 +87,7 @@ def race(
         slice_s: Length of a slice in seconds; None for what is set.
         until_ci: End when every ratio is known to within ± this share, such as 0.05.
         margin: Lanes that differ by less than this share are called the same.
+        fail_on: End as soon as a lane has one of these concerns, such as `["nan", "stall"]`; None for none.
         fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
         wait_idle: How long to wait, in minutes, until nobody uses a GPU of the lanes; None for not at all.
         in_place: Whether all lanes of a `command` write to the working folder itself; by default each has a
@@ -92,14 +95,14 @@ def race(
         python: The interpreter that trains; None for what is set, or else this one.
         record: Whether to record the race, or the new file to record it into.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
-        check: Raise LaneFailedError where a lane fails.
+        check: Raise LaneFailedError where a lane fails, or has a concern of `fail_on`.
         wait: Wait while another race that Python began is under way; False raises TfmonError.
 
     Raises:
         UsageError: what was requested is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
         GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
-        LaneFailedError: a lane failed; its `result` has what was measured.
+        LaneFailedError: a lane failed, or has a concern of `fail_on`; its `result` has what was measured.
     """
     given = rules.read(rules.RULES, **locals())
     info = raced(given["scenario"], given["command"])
@@ -122,8 +125,8 @@ def _race(
     finally:
         program.close(reason if program.header is not None else "")
     result = result_of(analyse(program.session.snapshot()), program.header)
-    if check and program.exit_code() != EXIT_FINE:
-        raise LaneFailedError(result)
+    if check and (program.unhealthy or program.exit_code() != EXIT_FINE):
+        raise LaneFailedError(result, program.unhealthy)
     return result
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.health import Concern
 from tfmon.api import rules
-from tfmon.errors import EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY, TfmonError
 from tfmon.model.knobs import KnobValue
 from tfmon.recordings.header import Header
 from tfmon.reports.race import to_text
@@ -52,6 +53,8 @@ class LaneResult:
     bottleneck: str | None
     """What limits it, such as `input-bound`."""
     bottleneck_text: str | None
+    concerns: tuple[Concern, ...]
+    """What is wrong with its training, the worst first."""
     missing: Mapping[str, str] = field(hash=False)
     """Which figures are not known, by their name in `data`, and why."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
@@ -146,20 +149,17 @@ class RaceResult(_Printed):
 
 
 class LaneFailedError(TfmonError):
-    """A lane failed, or its device is not there; `result` has what was measured all the same."""
+    """A lane failed, is not healthy, or its device is not there; `result` has what was measured all the same."""
 
-    exit_code = EXIT_LANE_FAILED
-
-    def __init__(self, result: RaceResult) -> None:
+    def __init__(self, result: RaceResult, unhealthy: str = "") -> None:
         failed = [lane for lane in result.lanes if lane.state != "finished"]
-        super().__init__(
-            "; ".join(f"{lane.name} {lane.state}: {lane.error or 'no reason is known'}" for lane in failed),
-            "check=False returns the result all the same",
-        )
-        self.result = result
+        reasons = (f"{lane.name} {lane.state}: {lane.error or 'no reason is known'}" for lane in failed)
+        super().__init__(unhealthy or "; ".join(reasons), "check=False returns the result all the same")
+        self.result, self.unhealthy = result, unhealthy
+        self.exit_code = EXIT_UNHEALTHY if unhealthy else EXIT_LANE_FAILED
 
-    def __reduce__(self) -> tuple[type[LaneFailedError], tuple[RaceResult]]:
-        return type(self), (self.result,)
+    def __reduce__(self) -> tuple[type[LaneFailedError], tuple[RaceResult, str]]:
+        return type(self), (self.result, self.unhealthy)
 
 
 def _pandas() -> Any:  # noqa: ANN401 - a module
@@ -196,6 +196,7 @@ def _lane(data: Mapping[str, Any]) -> LaneResult:
         **{name: data[name] for name in (*same, "bottleneck_text", "missing")},
         examples_per_s_ci95=_interval(data["examples_per_s_ci95"]),
         last_loss=data["loss"]["last"],
+        concerns=tuple(Concern(**one) for one in data["concerns"]),
         data=data,
     )
 

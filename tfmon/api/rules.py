@@ -183,8 +183,9 @@ def values_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 def fail_on_of(value: Any) -> tuple[str, ...]:  # noqa: ANN401
     """Return the concerns that end a race, by the names of `--fail-on`."""
-    need(value and all(one in FAIL_ON for one in value))
-    return tuple(FAIL_ON[one] for one in value)
+    names = words("").read(value)
+    need(names and all(one in FAIL_ON for one in names))
+    return tuple(FAIL_ON[one] for one in names)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401

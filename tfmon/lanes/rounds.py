@@ -6,10 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tfmon.model.heartbeat import IN_A_STEP
 from tfmon.model.lane_events import SliceEnded, Window
-from tfmon.model.lane_state import IN_A_STEP
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import LATEST
+from tfmon.model.readings import known
 from tfmon.model.records import replace
 from tfmon.model.window_sums import without_stop
+
+OTHER_WORK_S, TIMES_STEP = 3.0, 3
+"""A lane that has trained for so long, and for so many times its longest step, does something else than steps."""
+COMPUTING_PCT = 80
+"""CPU of a lane from which on its step computes, and does not wait: 100 is one core."""
 
 
 class SliceBreak(NamedTuple):
@@ -18,7 +26,7 @@ class SliceBreak(NamedTuple):
     since_ns: int
     until_ns: int
     computing: bool
-    """Whether the step that it was in takes the same running time, see `RaceActions.computes`."""
+    """Whether the step that it was in takes the same running time, see `computes`."""
 
 
 @dataclass(slots=True)
@@ -49,6 +57,22 @@ class Slice:
         """End the last part, and the slice."""
         self.trained_ns += now_ns - self.since_ns
         self.ended = True
+
+
+def computes(lane: LaneState) -> bool:
+    """Return whether a step of a lane takes the same running time if it is suspended in the middle.
+
+    A step of a scenario does, on a CPU that it keeps busy. What a GPU computes goes on, and a script may wait for
+    something outside, or look at a clock.
+    """
+    return lane.spec.kind == "cpu" and not lane.command and (known(lane.tree.cpu_pct) or 0.0) >= COMPUTING_PCT
+
+
+def slice_patience_s(lane: LaneState) -> float:
+    """Return after how many seconds a lane that has not ended its slice does something else than its steps."""
+    before_ns = max(lane.heartbeat.longest_window_ns, lane.heartbeat.warm_up_ns)
+    longest_ns = max((one.span_ns for one in lane.points[-LATEST:] if one.steady), default=before_ns)
+    return max(OTHER_WORK_S, TIMES_STEP * longest_ns / 1e9)
 
 
 def without_breaks(event: Window | SliceEnded, breaks: Sequence[SliceBreak]) -> Window | SliceEnded:

@@ -12,7 +12,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, not_started, started, with_view
 from tfmon.lanes.process import LaneProcess, Place
-from tfmon.lanes.rounds import without_breaks
+from tfmon.lanes.rounds import computes, slice_patience_s, without_breaks
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
@@ -28,17 +28,10 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import PAUSED, READY
-from tfmon.model.lane_statistics import LATEST
 from tfmon.model.limits import MemoryKills
-from tfmon.model.readings import Missing
 from tfmon.model.requests import ReportStack
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
-
-OTHER_WORK_S, TIMES_STEP = 3.0, 3
-"""A lane that has trained for so long, and for so many times its longest step, does something else than steps."""
-COMPUTING_PCT = 80
-"""CPU of a lane from which on its step computes, and does not wait: 100 is one core."""
 
 
 class RunningLanes:
@@ -256,21 +249,12 @@ class RunningLanes:
         return True
 
     def computes(self, lane: str) -> bool:
-        """Return whether a step of a lane takes the same running time if it is suspended in the middle.
-
-        A step of a scenario does, on a CPU that it keeps busy. What a GPU computes goes on, and a script may wait
-        for something outside, or look at a clock.
-        """
-        known = self.session.snapshot().lane(lane)
-        busy = not isinstance(known.tree.cpu_pct, Missing) and known.tree.cpu_pct >= COMPUTING_PCT
-        return busy and known.spec.kind == "cpu" and not known.command
+        """Return whether a step of a lane takes the same running time if it is suspended in the middle."""
+        return computes(self.session.snapshot().lane(lane))
 
     def patience_s(self, lane: str) -> float:
         """Return after how many seconds a lane that has not ended its slice does something else than its steps."""
-        known = self.session.snapshot().lane(lane)
-        before_ns = max(known.heartbeat.longest_window_ns, known.heartbeat.warm_up_ns)
-        longest_ns = max((one.span_ns for one in known.points[-LATEST:] if one.steady), default=before_ns)
-        return max(OTHER_WORK_S, TIMES_STEP * longest_ns / 1e9)
+        return slice_patience_s(self.session.snapshot().lane(lane))
 
     def _break_off_renewal(self) -> None:
         """Start no fresh processes: the race is over, and the ones before them were its last."""

@@ -13,6 +13,7 @@ from tfmon.model.events import (
     LaneStarted,
     Suspended,
 )
+from tfmon.model.heartbeat import SUSPENDED, Heartbeat
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     CHANNEL_CLOSED,
@@ -42,9 +43,7 @@ from tfmon.model.lane_state import (
     RACING,
     STARTING,
     STOOD_STILL,
-    SUSPENDED,
     Death,
-    Heartbeat,
     KnobRequest,
     LaneState,
     Trouble,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
-from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
+from tfmon.model.events import EndRequested, LaneEnded
+from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
+from tfmon.model.lane_events import Progressed, StackReported
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.speed import MemoryCourse, SpeedWatch
 from tfmon.model.window_sums import History, WindowSums, middle_ns
@@ -38,13 +38,6 @@ OVER = (DONE, FAILED, ABSENT)
 
 STOOD_STILL = "stood still until its end"
 """Mark of the window in which a lane that stood still was ended."""
-IN_A_STEP = "suspended in a step"
-"""Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
-STALL = "stall"
-"""Mark of the first window after a stall."""
-SUSPENDED = "suspended"
-"""Mark of windows that overlap a time in which tfmon or the machine was suspended."""
-
 OUT_OF_MEMORY = "out_of_memory"
 HOST_LOST = "host_lost"
 """Kinds of trouble."""
@@ -58,7 +51,6 @@ VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
 """A lane stands still if a step has run for so long, and for so many times its longest step."""
-MOST_SUSPENSIONS = 16
 RECENT_NS = 5_000_000_000
 """How far back the throughput that is shown as current reaches."""
 
@@ -91,55 +83,6 @@ class LogLine:
     text: str
     dropped_bytes: int = 0
     """How much of the output the log lacks, where the line tells that."""
-
-
-_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
-"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
-uses are seen from outside, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """The signs of life of a lane."""
-
-    heard_ns: int = 0
-    """When it said something last, by its own clock."""
-    longest_window_ns: int = 0
-    """The longest window yet; of those that show how long its steps take."""
-    warm_up_ns: int = 0
-    """How long it warmed up, tracing and compiling included; 0 before that is over."""
-    stalled_since_ns: int | None = None
-    """Its last sign of life, if it has said nothing for too long; None while all is well."""
-    suspensions: tuple[tuple[int, int], ...] = ()
-    """When tfmon or the machine was suspended, and until when."""
-
-    def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
-        """Return the signs of life after an event; `phase_since_ns` is when the phase before it began."""
-        match event:
-            case LaneStarted():
-                return Heartbeat(heard_ns=event.at_ns, suspensions=self.suspensions)
-            case LaneStalled():
-                return replace(self, stalled_since_ns=event.since_ns)
-            case Suspended():
-                latest = (event.since_ns, event.at_ns)
-                return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
-            case Window() if not self.marks(event) and IN_A_STEP not in event.marks:
-                longest_ns = max(self.longest_window_ns, event.span_ns)
-                return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_ns, stalled_since_ns=None)
-            case PhaseEntered(phase="warming up"):
-                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=0)
-            case PhaseEntered(phase="ready"):
-                warm_up_ns = max(0, event.at_ns - phase_since_ns)
-                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=warm_up_ns)
-        if isinstance(event, _FROM_LANE):
-            return replace(self, heard_ns=event.at_ns, stalled_since_ns=None)
-        return self
-
-    def marks(self, window: Window) -> tuple[str, ...]:
-        """Return why a window that comes now is not measured; empty if it is."""
-        began_ns = window.at_ns - window.span_ns
-        suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
-        return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The processes of this machine: parent, CPU time and memory of each, who runs it, and with what command line."""
+"""The processes of this machine: parent, CPU time and memory of each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfmon.model.codec import clean
-from tfmon.model.readings import Missing, ProcessName, Reading
+from tfmon.model.readings import Missing, Reading
 from tfmon.probes.machine import need_psutil
 
 MACOS = sys.platform == "darwin"
@@ -114,7 +113,7 @@ class LinuxProcesses:
                 continue
             pid = int(name)
             row = self._table.get(pid)
-            if row is None and (result := _stat(self._root, name)) is not None:
+            if row is None and (result := read_stat(self._root, name)) is not None:
                 fields = result[1]
                 started_s = int(fields[19]) * self._tick_s
                 row = Row(pid, int(fields[1]), int(fields[2]), int(fields[3]), started_s)
@@ -125,14 +124,14 @@ class LinuxProcesses:
 
     def usage(self, pid: int) -> Usage | None:
         """Read one process; None if it is gone."""
-        result = _stat(self._root, pid)
+        result = read_stat(self._root, pid)
         if result is None:
             return None
         fields = result[1]
         ended = fields[0] in (b"Z", b"X", b"x")
         private: Reading = ENDED
         if not ended:
-            pages = _read(f"{self._root}/{pid}/statm")
+            pages = read_file(f"{self._root}/{pid}/statm")
             if not pages:
                 return None
             _, resident, shared = pages.split()[:3]
@@ -155,13 +154,13 @@ class LinuxProcesses:
             threads = os.listdir(tasks)[:MOST_THREADS]  # noqa: PTH208 - quicker
         except OSError:
             return None
-        times = [line.split() for one in threads if (line := _read(f"{tasks}/{one}/schedstat"))]
+        times = [line.split() for one in threads if (line := read_file(f"{tasks}/{one}/schedstat"))]
         return sum(int(fields[1]) for fields in times) / 1e9 if times else None
 
 
-def _stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
+def read_stat(root: str, pid: int | str) -> tuple[bytes, list[bytes]] | None:
     """Return the name of a process, and the fields after it from the state on; None if it is gone."""
-    line = _read(f"{root}/{pid}/stat")
+    line = read_file(f"{root}/{pid}/stat")
     if not line:
         return None
     # A process may put brackets and spaces in its own name, so the last bracket ends it.
@@ -183,7 +182,8 @@ def uses_of(pid: int) -> dict[str, str]:
     return files | {f"port {one.laddr.port}": "b" for one in listens}
 
 
-def _read(path: str) -> bytes | None:
+def read_file(path: str) -> bytes | None:
+    """Return the first 4,096 bytes of a file of /proc; None if it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -276,82 +276,3 @@ def read_footprint(pid: int) -> int | None:
     except (OSError, AttributeError):
         return None
     return None if failed else int.from_bytes(bytes(buffer[_FOOTPRINT_AT : _FOOTPRINT_AT + 8]), "little")
-
-
-LONGEST = 300
-"""Characters of a command line; the rest is cut off."""
-KEPT_S = 30.0
-"""How long a name is believed: a process may run another program by then."""
-_MOST_PARENTS = 64
-
-
-class ProcessNames:
-    """Reads users and command lines, and keeps them while their processes live.
-
-    Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat; nothing on other systems.
-    Thread: one.
-    """
-
-    def __init__(
-        self,
-        root: Path = Path("/"),
-        *,
-        own_pid: int | None = None,
-        clock_s: Callable[[], float] = time.monotonic,
-        user_of: Callable[[int], str] | None = None,
-    ) -> None:
-        """Read below a root; `own_pid` is the process whose children are ours; this one by default."""
-        self._proc = str(root / "proc")
-        self._own_pid = os.getpid() if own_pid is None else own_pid
-        self._clock_s = clock_s
-        self._user_of = user_of or _user_of
-        self._known: dict[int, tuple[float, ProcessName]] = {}
-        """Until when a name is believed, and the name."""
-
-    def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
-        """Return the names of processes; one that is gone, or that this user may not see, is missing."""
-        now_s = self._clock_s()
-        kept = {pid: self._known[pid] for pid in pids if pid in self._known}
-        for pid in pids:
-            if (pid not in kept or now_s >= kept[pid][0]) and (name := self._read(pid)) is not None:
-                # One that has no command line yet is starting, and is read again the next time.
-                kept[pid] = now_s + (KEPT_S if " " in name.command else 0.0), name
-            elif pid in kept and not os.path.exists(f"{self._proc}/{pid}"):  # noqa: PTH110 - quicker
-                del kept[pid]
-        self._known = kept
-        return {pid: name for pid, (_, name) in kept.items()}
-
-    def _read(self, pid: int) -> ProcessName | None:
-        try:
-            owner = os.stat(f"{self._proc}/{pid}").st_uid  # noqa: PTH116 - quicker
-        except OSError:
-            return None
-        argv = (_read(f"{self._proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")
-        result = None if argv else _stat(self._proc, pid)
-        command = (argv if result is None else result[0]).decode("utf-8", "replace")
-        return ProcessName(self._user_of(owner), one_line(command, LONGEST), self._is_ours(pid))
-
-    def _is_ours(self, pid: int) -> bool:
-        """Return whether a process descends from this one; lanes do."""
-        for _ in range(_MOST_PARENTS):
-            if pid == self._own_pid:
-                return True
-            result = _stat(self._proc, pid) if pid > 1 else None
-            if result is None:
-                return False
-            pid = int(result[1][1])
-        return False
-
-
-def one_line(text: str, limit: int) -> str:
-    """Return a text of others in one line, without what could steer a terminal, cut to a limit."""
-    return " ".join(clean(text, 4 * limit).split())[:limit]
-
-
-def _user_of(number: int) -> str:
-    import pwd  # late: not on every system
-
-    try:
-        return one_line(pwd.getpwuid(number).pw_name, 40)
-    except (KeyError, OSError):
-        return str(number)

@@ -24,7 +24,7 @@ from tfmon.probes.nvidia.nvml import (
 )
 from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
 from tfmon.probes.nvidia.usage import BusyMeter, LinkMeter, MemoryMeter, has_own_memory, load
-from tfmon.probes.processes import ProcessNames
+from tfmon.probes.process_names import ProcessNames
 
 _BUSY, _MULTIPROCESSORS = 1, 2
 """GPM metrics: share of time with any work, share of the multiprocessors that were busy."""

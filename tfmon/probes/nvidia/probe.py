@@ -32,7 +32,7 @@ from tfmon.probes.nvidia.nvml import (
     open_nvml,
 )
 from tfmon.probes.nvidia.power import FaultLog
-from tfmon.probes.processes import ProcessNames
+from tfmon.probes.process_names import ProcessNames
 
 _RETRY_S = {DRIVER_NOT_LOADED: 30.0, GPU_IS_LOST: 60.0, RESET_REQUIRED: 60.0}
 """Time until the driver is opened again; after any other failure 5 s, then twice as long each time."""

@@ -116,7 +116,7 @@ def lane_rows(
 ) -> list[Row]:
     """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
-    rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
+    rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, lane, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
@@ -167,7 +167,7 @@ def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> s
     return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
 
 
-def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
+def _bottleneck_rows(bottleneck: Bottleneck | None, lane: LaneState, width: int) -> Iterator[Row]:
     yield BLANK
     yield (("  Bottleneck", STRONG),)
     if bottleneck is None:
@@ -190,7 +190,7 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
     for text in dict.fromkeys(one.text for one in bottleneck.advice):
         alike = [one for one in bottleneck.advice if one.text == text]
         yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
-        yield from _code_rows(code_for(alike[0]), width)
+        yield from _code_rows(code_for(alike[0], lane), width)
 
 
 def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:

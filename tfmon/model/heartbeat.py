@@ -1,0 +1,65 @@
+"""The signs of life of a lane, and why a window is not measured: a stall, or a suspension. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from tfmon.model.events import Event, LaneStalled, LaneStarted, Suspended
+from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, StackReported, Window
+from tfmon.model.records import replace
+
+IN_A_STEP = "suspended in a step"
+"""Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
+STALL = "stall"
+"""Mark of the first window after a stall."""
+SUSPENDED = "suspended"
+"""Mark of windows that overlap a time in which tfmon or the machine was suspended."""
+MOST_SUSPENSIONS = 16
+_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
+"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
+uses are seen from outside, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The signs of life of a lane."""
+
+    heard_ns: int = 0
+    """When it said something last, by its own clock."""
+    longest_window_ns: int = 0
+    """The longest window yet; of those that show how long its steps take."""
+    warm_up_ns: int = 0
+    """How long it warmed up, tracing and compiling included; 0 before that is over."""
+    stalled_since_ns: int | None = None
+    """Its last sign of life, if it has said nothing for too long; None while all is well."""
+    suspensions: tuple[tuple[int, int], ...] = ()
+    """When tfmon or the machine was suspended, and until when."""
+
+    def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
+        """Return the signs of life after an event; `phase_since_ns` is when the phase before it began."""
+        match event:
+            case LaneStarted():
+                return Heartbeat(heard_ns=event.at_ns, suspensions=self.suspensions)
+            case LaneStalled():
+                return replace(self, stalled_since_ns=event.since_ns)
+            case Suspended():
+                latest = (event.since_ns, event.at_ns)
+                return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
+            case Window() if not self.marks(event) and IN_A_STEP not in event.marks:
+                longest_ns = max(self.longest_window_ns, event.span_ns)
+                return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_ns, stalled_since_ns=None)
+            case PhaseEntered(phase="warming up"):
+                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=0)
+            case PhaseEntered(phase="ready"):
+                warm_up_ns = max(0, event.at_ns - phase_since_ns)
+                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=warm_up_ns)
+        if isinstance(event, _FROM_LANE):
+            return replace(self, heard_ns=event.at_ns, stalled_since_ns=None)
+        return self
+
+    def marks(self, window: Window) -> tuple[str, ...]:
+        """Return why a window that comes now is not measured; empty if it is."""
+        began_ns = window.at_ns - window.span_ns
+        suspended = any(since_ns < window.at_ns and began_ns < until_ns for since_ns, until_ns in self.suspensions)
+        return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended

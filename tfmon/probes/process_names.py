@@ -1,0 +1,90 @@
+"""Who runs a process of this machine, and with what command line."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from tfmon.model.codec import clean
+from tfmon.model.readings import ProcessName
+from tfmon.probes.processes import read_file, read_stat
+
+LONGEST = 300
+"""Characters of a command line; the rest is cut off."""
+KEPT_S = 30.0
+"""How long a name is believed: a process may run another program by then."""
+_MOST_PARENTS = 64
+
+
+class ProcessNames:
+    """Reads users and command lines, and keeps them while their processes live.
+
+    Source: the owner of /proc/PID, /proc/PID/cmdline, else the name in /proc/PID/stat; nothing on other systems.
+    Thread: one.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        *,
+        own_pid: int | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        user_of: Callable[[int], str] | None = None,
+    ) -> None:
+        """Read below a root; `own_pid` is the process whose children are ours; this one by default."""
+        self._proc = str(root / "proc")
+        self._own_pid = os.getpid() if own_pid is None else own_pid
+        self._clock_s = clock_s
+        self._user_of = user_of or _user_of
+        self._known: dict[int, tuple[float, ProcessName]] = {}
+        """Until when a name is believed, and the name."""
+
+    def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
+        """Return the names of processes; one that is gone, or that this user may not see, is missing."""
+        now_s = self._clock_s()
+        kept = {pid: self._known[pid] for pid in pids if pid in self._known}
+        for pid in pids:
+            if (pid not in kept or now_s >= kept[pid][0]) and (name := self._read(pid)) is not None:
+                # One that has no command line yet is starting, and is read again the next time.
+                kept[pid] = now_s + (KEPT_S if " " in name.command else 0.0), name
+            elif pid in kept and not os.path.exists(f"{self._proc}/{pid}"):  # noqa: PTH110 - quicker
+                del kept[pid]
+        self._known = kept
+        return {pid: name for pid, (_, name) in kept.items()}
+
+    def _read(self, pid: int) -> ProcessName | None:
+        try:
+            owner = os.stat(f"{self._proc}/{pid}").st_uid  # noqa: PTH116 - quicker
+        except OSError:
+            return None
+        argv = (read_file(f"{self._proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")
+        result = None if argv else read_stat(self._proc, pid)
+        command = (argv if result is None else result[0]).decode("utf-8", "replace")
+        return ProcessName(self._user_of(owner), one_line(command, LONGEST), self._is_ours(pid))
+
+    def _is_ours(self, pid: int) -> bool:
+        """Return whether a process descends from this one; lanes do."""
+        for _ in range(_MOST_PARENTS):
+            if pid == self._own_pid:
+                return True
+            result = read_stat(self._proc, pid) if pid > 1 else None
+            if result is None:
+                return False
+            pid = int(result[1][1])
+        return False
+
+
+def one_line(text: str, limit: int) -> str:
+    """Return a text of others in one line, without what could steer a terminal, cut to a limit."""
+    return " ".join(clean(text, 4 * limit).split())[:limit]
+
+
+def _user_of(number: int) -> str:
+    import pwd  # late: not on every system
+
+    try:
+        return one_line(pwd.getpwuid(number).pw_name, 40)
+    except (KeyError, OSError):
+        return str(number)
