@@ -84,10 +84,7 @@ def compare_all(first: Sequence[RaceFigures], second: Sequence[RaceFigures]) -> 
 
 
 def _change(one: LaneFigures, other: LaneFigures, prior: BetweenProcesses | None) -> Change | None:
-    """Return the throughput of one lane over that of another in another race.
-
-    The slices of two races are not paired, so each race has its own mean of logs with its interval.
-    """
+    """Return the throughput of a lane over that of one of another race; slices of two races are not paired."""
     result = change_of([(one.measured, other.measured)], prior)
     if result is not None:
         return result
