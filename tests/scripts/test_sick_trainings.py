@@ -101,7 +101,7 @@ SICK = {
     "waits": (
         WAITS,
         "times the median",
-        r"took \d+% of the time, more than 10 times the median each and up to 1\.\d+ s",
+        r"took \d+ % of the time, more than 10 times the median each and up to 1\.\d+ s",
     ),
     "deadlock": (
         DEADLOCK,

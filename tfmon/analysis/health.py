@@ -134,10 +134,10 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         text = f"{units.several(steady.traced_steps, 'trace')} took {share} of the time"
         yield Concern("retraces", text + (f": {lane.traced}" if lane.traced else ""))
     if waits is not None and waits.share >= LEAST_SHARE:
-        steps = units.several(waits.steps, "step")
+        steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share)
         yield Concern(
             "waits",
-            f"{steps} of {units.count(steady.steps)} took {waits.share:.0%} of the time, more than "
+            f"{steps} of {units.count(steady.steps)} took {share} of the time, more than "
             f"{TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}",
         )
 
