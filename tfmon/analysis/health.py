@@ -149,11 +149,11 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         text = f"{units.several(steady.traced_steps, 'trace')} took {share} of the time"
         yield Concern("retraces", text + (f": {lane.traced}" if lane.traced else ""))
     if waits is not None and waits.share >= LEAST_SHARE:
-        steps = units.several(waits.steps, "step")
+        steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share)
         yield Concern(
             "waits",
-            f"{steps} of {units.count(steady.steps)} took {units.percent(100 * waits.share)} of the time, "
-            f"more than {TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}"
+            f"{steps} of {units.count(steady.steps)} took {share} of the time, more than {TIMES_MEDIAN} times "
+            f"the median each and up to {units.duration(waits.longest_s)}"
             + (f", every {units.seconds(waits.every_s)}" if waits.every_s is not None else ""),
         )
 

@@ -35,7 +35,7 @@ _MEANINGS = {
     "dispatch": "starting the step's operations, while none of them ran",
     "compute": "the device computes",
     "retrace": "tracing a tf.function again",
-    "step": "the training step, which no profile breaks down yet",
+    "step": "the step, which no profile breaks down yet",
     "sync": "waiting for the device where the loss is read",
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
