@@ -18,6 +18,7 @@ from tfmon.model.lane_events import NotMeasured
 from tfmon.model.threads import start_hidden
 from tfmon.script import keras_watch, libraries, uses, watching
 from tfmon.script.hooking import MOST_FAILURES, Hooks
+from tfmon.script.steps import StepWatcher
 from tfmon.script.watching import watch_other
 from tfmon.trainer.channel import Reporter
 
@@ -221,3 +222,27 @@ def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
     assert told.get(timeout=PATIENCE_S).startswith(
         "JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon"
     )
+
+
+def test_a_thread_that_only_predicts_beside_the_loop_does_not_touch_the_counts_of_its_optimizers():
+    """It set the loop's watcher aside before that had its first step, and came back while it trained."""
+    watcher, rebased = StepWatcher(lambda: None), []
+    watcher.updaters = [SimpleNamespace(rebase=lambda: rebased.append(1))]
+    set_aside, goes_on = threading.Event(), threading.Event()
+
+    def predict() -> None:
+        watcher.step_aside()
+        set_aside.set()
+        goes_on.wait()
+        watcher.come_back()
+
+    other = threading.Thread(target=predict)
+    other.start()
+    set_aside.wait()
+    watcher._thread = threading.get_ident()
+    goes_on.set()
+    other.join()
+    assert rebased == []
+    watcher._asides[threading.get_ident()] = 1
+    watcher.come_back()
+    assert rebased == [1]

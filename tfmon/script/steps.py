@@ -12,6 +12,7 @@ they differ, the lane is told why they are not known.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -87,7 +88,8 @@ class StepWatcher(Followed):
     def come_back(self) -> None:
         """Watch again, and compare with what the optimizers count from now on."""
         super().come_back()
-        for updater in self.updaters:
+        # Another thread that had nothing to do with the loop must not touch its counts while it trains.
+        for updater in self.updaters if self._thread in (0, threading.get_ident()) else ():
             updater.rebase()
 
     # ------------------------------------------------------------ pulls
