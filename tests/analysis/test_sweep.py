@@ -59,7 +59,7 @@ def test_the_knobs_of_a_script_are_guessed():
         (["batch_size=32,32"], "one value; a sweep needs two"),
         (["batch_size=32,,64"], "an empty value"),
         (["batch_size=32,many"], "batch_size=many is not possible"),
-        (["batch_size=low..high"], "no range of numbers"),
+        (["batch_size=low..high"], "not a range of numbers"),
         (["batch_size=64..16"], "a range goes up"),
         (["batch_size=5..7"], "fewer than two powers of two"),
         (["mixed_precision=1..8"], "takes off, bfloat16 or float16"),

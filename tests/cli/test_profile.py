@@ -44,7 +44,7 @@ def test_a_profile_that_cannot_be_taken_says_why_and_leaves_no_folder(tfmon, scr
         (["small-dense", "--steps", "0"], 2, "--steps"),
         (["small-dense", "--lane", "gpu:7"], 3, "gpu:7 is not there"),
         (["small-dense", "--chrome", "/proc/x.json"], 2, "--chrome /proc/x.json cannot be written: "),
-        (["small-dense", "--keep", "/proc/nowhere"], 2, "--keep /proc/nowhere is no folder that can be made"),
+        (["small-dense", "--keep", "/proc/nowhere"], 2, "--keep /proc/nowhere is not a folder that can be made"),
     ],
 )
 def test_what_cannot_be_gets_a_clear_line(tfmon, words, code, said):

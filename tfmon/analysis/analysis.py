@@ -118,8 +118,8 @@ class Analysis:
         if self.is_series or len(snapshot.lanes) == 1:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
-        told = verdict.text if decided or not self.earlier else self.earlier
-        parts = (time_to_finish(snapshot, brief=True), told, self.tuned, *concern_notes(snapshot))
+        answer = verdict.text if decided or not self.earlier else self.earlier
+        parts = (time_to_finish(snapshot, brief=True), answer, self.tuned, *concern_notes(snapshot))
         return "; ".join(filter(None, parts))
 
 

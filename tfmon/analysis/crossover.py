@@ -102,7 +102,7 @@ def plan_crossover(
 ) -> CrossoverState:
     """Return the plan of a crossover of the first two lanes; a batch is never larger than the data.
 
-    Raises: ExperimentError for fewer than two lanes, and a knob that is unknown, is no number or tells them apart.
+    Raises: ExperimentError for fewer than two lanes, and a knob that is unknown, not a number, or that differs.
     """
     if len(lanes) < 2:
         raise ExperimentError("a crossover compares two lanes that train; this race has fewer")

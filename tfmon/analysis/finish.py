@@ -121,7 +121,7 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
         result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for one, other in combinations(lanes, 2):
         if one.in_effect.get("batch_size") != other.in_effect.get("batch_size"):
-            continue  # a step of theirs has other examples
+            continue  # their steps have other examples
         scatter = max(loss_scatter(one), loss_scatter(other))
         apart = loss_difference(one, other)
         if apart is not None and apart > TOO_FAR * scatter:

@@ -38,7 +38,7 @@ FAR, BACK = 8.0, 0.5
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
 """Means of memory that are compared, the samples that they need, and the share that it must have grown by."""
 SOON_S = 86_400.0
-"""Memory that lasts longer is no concern."""
+"""Memory that lasts longer is not a concern."""
 
 ConcernId = Literal[
     "child_killed", "stands_still", "loss_lost", "loss_diverges", "memory_grows", "slower", "cores_taken",
@@ -187,8 +187,8 @@ def _place(lane: LaneState) -> str:
     own = next((one for one in frames if not _LIBRARY.search(one[0])), None)
     modules = [path.rpartition("/")[2].removesuffix(".py") for path, _, _ in frames]
     waits = next((_WAITS_FOR[one] for one in modules if one in _WAITS_FOR), "")
-    told = f"; it stands at {own[0].rpartition('/')[2]}:{own[1]} in {own[2]}" if own is not None else ""
-    return told + (f", and waits for {waits}" if told and waits else "")
+    place_text = f"; it stands at {own[0].rpartition('/')[2]}:{own[1]} in {own[2]}" if own is not None else ""
+    return place_text + (f", and waits for {waits}" if place_text and waits else "")
 
 
 # ---------------- loss
@@ -217,8 +217,8 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
         return
     since = _flat_since(points, scatter)
     if since is not None:
-        told = f"about {units.loss(now)}, as {units.several(lane.steps - since, 'step')} before"
-        yield Concern("loss_flat", f"the loss stays where it is: {told}")
+        loss_text = f"about {units.loss(now)}, as {units.several(lane.steps - since, 'step')} before"
+        yield Concern("loss_flat", f"the loss stays where it is: {loss_text}")
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
@@ -239,7 +239,7 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 def growth_of(points: Sequence[tuple[int, float]]) -> Estimate | None:
     """Return how fast samples grow, in their unit a second; None where they do not grow steadily.
 
-    The first quarter is left out. The slope is the mean of those between `GROUPS` means that follow each other, so
+    The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so
     that samples which only once grew, or go up and down, have a wide interval.
     """
     points = points[len(points) // 4 :]

@@ -38,7 +38,7 @@ EARLY_ERROR = 0.2
 FEW, MANY, FEW_ERROR = 3, 16, 0.05
 """From so many pairs on and up to so many, an early interval is looked at, with this share of the error."""
 NONE = math.inf
-"""So many standard errors where there is no interval yet."""
+"""Number of standard errors where there is no interval yet."""
 _FARTHEST = 37.0
 """Standard errors of a normal distribution beyond which the tail is less than a float can hold."""
 _USELESS = 1e9

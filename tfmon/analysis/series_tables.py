@@ -174,7 +174,7 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
 
 
 def _rank(value: KnobValue) -> tuple[int, float, str]:
-    """Return what a value sorts by: numbers by their size, before words."""
+    """Return the sort key of a value: numbers by their size, before text."""
     return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
 
 

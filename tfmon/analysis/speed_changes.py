@@ -138,7 +138,7 @@ def _per_step_ns(blocks: Sequence[StepBlock], name: str) -> float | None:
 
 
 def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlock]) -> str:
-    """Return what the time is that steps take more, or less: input, the step's own computing, or a wait."""
+    """Return the part of a step that takes more, or less, time: input, the step's own computing, or a wait."""
     more_ns, log = _pace_ns(after) - _pace_ns(before), math.log(_pace_ns(after) / _pace_ns(before))
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not

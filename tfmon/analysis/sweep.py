@@ -291,7 +291,7 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
     try:
         ends = float(low), float(high)
     except ValueError:
-        raise KnobError(f"{name}={low}..{high} is no range of numbers, such as 16..4096") from None
+        raise KnobError(f"{name}={low}..{high} is not a range of numbers, such as 16..4096") from None
     if not 1 <= ends[0] < ends[1] <= 2**40:
         raise KnobError(f"{name}={low}..{high}: a range goes up through powers of two, from 1 on; or list values")
     return values_of(knob or Knob(name, default=1, help="", low=1), *ends)

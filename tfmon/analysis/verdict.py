@@ -290,10 +290,10 @@ def _judged(
     scaling = scaling_of(snapshot, [lane for lane, _ in compared], ratio)
     if not scaling:
         return judged
-    told, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
+    answer, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
     if judged.winner != scaling[-1].lane:  # where most devices win, how it grows is all there is to say
-        told, brief = f"{judged.text}; {brief}", f"{judged.short}; {brief}"
-    return replace(judged, text=told, short=brief, scaling=scaling)
+        answer, brief = f"{judged.text}; {brief}", f"{judged.short}; {brief}"
+    return replace(judged, text=answer, short=brief, scaling=scaling)
 
 
 def ahead(who: str, ratio: Estimate) -> str:

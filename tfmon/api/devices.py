@@ -179,7 +179,7 @@ class Idle:
     def _idlest(
         self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
-        """Return that many GPUs, the idlest, and why; the first ones, for no reason, where they are not read."""
+        """Return as many GPUs as a lane needs, the idlest, and why; the first, without reason, if none is read."""
         if host not in self.ranked:
             self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}

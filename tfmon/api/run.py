@@ -56,14 +56,14 @@ class AnyRun(ABC):
         """What suspends the lanes along with tfmon."""
 
     def news(self) -> Iterable[str]:
-        """Return what happened since the last call and is worth a line that stays."""
+        """Return the lines about events since the last call that stay in the output."""
         return ()
 
     def settle(self, *, interrupted: bool) -> None:  # noqa: B027 - many have nothing to keep
         """Keep the result: it is over, or interrupted, and the lanes are still there."""
 
     def ending(self) -> str:
-        """Return what the end waits for, in a line; empty for nothing."""
+        """Return in one line the work that the end waits for; empty for none."""
         return ""
 
     def end_now(self) -> None:  # noqa: B027
@@ -202,7 +202,7 @@ def show_progress(text: str) -> None:
 
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
-    """Return what to call with a progress line once a second, which clears it at the end; None for none."""
+    """Return the function that shows a progress line each second, and clears it; None for no progress."""
     if not isinstance(progress, bool) and not callable(progress):
         refuse("progress", progress, "it is True or False, or a function that takes each line")
     if progress is False:

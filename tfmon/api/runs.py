@@ -133,7 +133,7 @@ class SeriesRun(RaceRun):
         return self.program.experiments.join(timeout_s)
 
     def line(self) -> str:
-        """Return what is measured."""
+        """Return the progress of the experiment in a line."""
         snapshot = self.program.session.snapshot()
         if not all(lane.points for lane in snapshot.lanes):
             return "the lanes get ready"

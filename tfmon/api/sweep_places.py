@@ -115,7 +115,7 @@ class PlaceStation:
 
 
 def with_count(word: str, count: int) -> str:
-    """Return that many devices of a place: `gpu2/4xgpu` for `gpu2/gpu`."""
+    """Return a place with a number of devices: `gpu2/4xgpu` for `gpu2/gpu`."""
     host, slash, kind = word.rpartition("/")
     return f"{host}{slash}{count}x{kind}"
 

@@ -224,7 +224,7 @@ def profile(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--keep {keep} is no folder that can be made: {error.strerror or error}") from error
+        raise UsageError(f"--keep {keep} is not a folder that can be made: {error.strerror or error}") from error
     program = Program(chosen)
     try:
         plan = plan_race(program, info, chosen.lanes)

@@ -121,8 +121,8 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
     lines = []
     for info in infos:
         lasted = units.clock(info.seconds) if info.seconds is not None else "–"
-        told = f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
-        lines.append(f"{info.id:{width}}  {info.problem or told}")
+        text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
+        lines.append(f"{info.id:{width}}  {info.problem or text}")
     used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
     lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
     for line in (*(lines if infos else [f"no race was recorded in {library.folder()} yet"]), *_sweep_lines()):

@@ -309,7 +309,7 @@ class Visit:
             alike = now == value
             if isinstance(now, float) and isinstance(value, int | float):  # an optimizer keeps its rate in 32 bits
                 alike = math.isclose(now, value, rel_tol=1e-6)
-            if not alike and knob not in KINDS:  # of these the place has that many, or refuses it
+            if not alike and knob not in KINDS:  # the place has enough of these, or refuses it
                 there = f"it has no knob {knob}" if now is None else f"{knob}={now} stays"
                 raise RefusedError(lane.refused or there)
 

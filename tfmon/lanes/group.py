@@ -135,7 +135,7 @@ class LaneGroup:
             self._scheduler.set_exclusive(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again as requested last; a race that is over with a result begins anew."""
+        """End lanes and start them again as requested last; a race that is over with a result starts again."""
         self._record_request("restart", lanes)
         with self._lock:
             if self._over and self.running.plan is not None and self._session.snapshot().has_result:

@@ -66,7 +66,7 @@ def named(lanes: tuple[LaneState, ...], race: Race) -> tuple[LaneState, ...]:
 
 
 def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
-    """Return what tells a value from others: Python takes 1 and True for equal."""
+    """Return a key that differs for each value: Python takes 1 and True for equal."""
     return type(value).__name__ if isinstance(value, bool) else "", value
 
 

@@ -232,7 +232,7 @@ def step_batch(settings: Settings, devices: int) -> int | None:
 
 
 def obstacle(settings: Settings, devices: int) -> str:
-    """Return why that many devices cannot train together under these settings; empty if they can."""
+    """Return why the devices cannot train together under these settings; empty if they can."""
     if devices == 1:
         return ""
     if settings.get("xla"):

@@ -116,7 +116,7 @@ def open_place(view: View) -> None:
 
 
 def entry(view: View) -> list[str]:
-    """Return what runs the command behind it in a lane's view, once its place is open."""
+    """Return the arguments that run the command behind them in a lane's view, once its place is open."""
     package = str(Path(__file__).parents[2])
     return [sys.executable, "-I", "-S", "-c", _ENTER, package, view.kind, view.folder, view.store]
 

@@ -234,7 +234,7 @@ def read_build(home: str | Path, distributions: Sequence[Distribution], name: st
 
 
 def _build_info(home: Path) -> dict[str, object]:
-    """Return what a TensorFlow says it was built with; empty where its file cannot be read."""
+    """Return the build information of a TensorFlow; empty where its file cannot be read."""
     match = re.search(r"\((\[.*\])\)", read_text(home / BUILD_INFO), re.DOTALL)
     try:
         return dict(ast.literal_eval(match[1])) if match is not None else {}

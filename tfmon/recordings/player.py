@@ -158,7 +158,7 @@ def play_all(path: Path) -> tuple[Recording, Snapshot]:
 
 
 def end_of(recording: Recording) -> Snapshot:
-    """Return what was known at the end of an open recording; raises RecordingError."""
+    """Return the last snapshot of an open recording; raises RecordingError."""
     session = Session(recording.header.machine, lambda: recording.times_ns[-1])
     session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(recording.path.absolute()))))
     if last := recording.last_known(len(recording)):

@@ -115,7 +115,7 @@ class Recording:
                 session.restore(self.known_after(place + 1))
 
     def known_after(self, place: int) -> Snapshot:
-        """Return what was known after so many events, of which `last_known` says where; raises RecordingError."""
+        """Return the snapshot after a number of events that `last_known` named; raises RecordingError."""
         self._file.seek(self._known[place])
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known

@@ -217,7 +217,7 @@ class Writer:
         _write_all(self._fd, data)
 
     def _thin(self) -> None:
-        """Write the file anew if blocks have reached their next stage; where that fails, it stays as it is."""
+        """Write the file again if blocks have reached their next stage; where that fails, it stays as it is."""
         reached = False
         for block in self._blocks:
             while block.thinned and self._latest_ns - block.until_ns >= STAGES[-len(block.thinned)][0] * 1e9:

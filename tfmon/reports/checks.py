@@ -256,9 +256,9 @@ def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str
     ]
     counts = Counter(result.outcome for result in results)
     total = ", ".join(f"{amount} {outcome}" for outcome, amount in sorted(counts.items()))
-    words = f"{units.several(len(results), 'claim')}: {total}" if results else "no claim was measured"
+    summary = f"{units.several(len(results), 'claim')}: {total}" if results else "no claim was measured"
     ended = [Note(interrupted)] if interrupted else []
-    return text.write(Report("Claims about scenarios", sections, [Note(words, VERDICT), *ended]), last=True)
+    return text.write(Report("Claims about scenarios", sections, [Note(summary, VERDICT), *ended]), last=True)
 
 
 def _claim_item(result: ClaimResult) -> Item:

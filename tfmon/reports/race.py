@@ -78,8 +78,8 @@ def report(
     changed = (*series.crossover(analysis), *series.tuning(analysis), _history(analysis))
     tried = Section("What was tried and changed", changed)
     result = Section("Result", list(_result(analysis)))
-    told = "" if analysis.is_series else f"{analysis.answer} {analysis.verdict.note}"
-    limits = [line for one in analysis.lanes for line in _limits(snapshot, one, told)]
+    text = "" if analysis.is_series else f"{analysis.answer} {analysis.verdict.note}"
+    limits = [line for one in analysis.lanes for line in _limits(snapshot, one, text)]
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
         when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
@@ -183,9 +183,9 @@ def _of_the_script(output: Sequence[str]) -> list[str]:
     return lines
 
 
-def _limits(snapshot: Snapshot, analysis: LaneAnalysis, told: str) -> Iterator[str]:
+def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[str]:
     bottleneck, name = analysis.bottleneck, snapshot.called(analysis.lane)
-    yield from (f"{name}: {one.text}" for one in concerns(snapshot, analysis.lane) if one.text not in told)
+    yield from (f"{name}: {one.text}" for one in concerns(snapshot, analysis.lane) if one.text not in text)
     if bottleneck is not None:
         yield f"{name}: {bottleneck.text}"
         yield from (f"{name}: {line}" for line in bottleneck.also)

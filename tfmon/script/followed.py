@@ -43,7 +43,7 @@ class LoopReport:
         return begins
 
     def describe(self, name: str, *, given: bool, read: bool) -> str:
-        """Return what is counted as a step, by the line of the script that makes it."""
+        """Return the operation that is counted as a step, by the line of the script that makes it."""
         examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
         return f"{line_of(users_frame())}: an update by {name}; examples: {examples}"
 

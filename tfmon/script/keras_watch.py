@@ -217,7 +217,7 @@ class Watcher:
         self._updater = watched.updater_of(model.optimizer)
 
     def _watch_calls(self) -> None:
-        """Time a train function that a callback has made anew, too; compare with what the optimizer counts."""
+        """Time a train function that a callback has made again, too; compare with what the optimizer counts."""
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
             self._own_function = model.train_function

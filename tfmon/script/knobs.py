@@ -44,7 +44,7 @@ class OfferedKnobs:
         return next((name for name in self._requested if name not in self._offered), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
-        """Return what the command line sets a knob to, or None; raises KnobError for an impossible value."""
+        """Return the value of a knob on the command line, or None; raises KnobError for an impossible value."""
         requested = self._requested.get(knob.name)
         if requested is None:
             return None

@@ -11,7 +11,7 @@ from tfmon.model.lane_pipes import ANY
 
 
 def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
-    """Return what a lane of the kind `cpu`, `gpu` or `any` trains with; import nothing.
+    """Return the device and libraries of a lane of the kind `cpu`, `gpu` or `any`; import nothing.
 
     Returns: `cpu` or `gpu`; why the script does not train on it, or ""; and the libraries that it has loaded.
     """

@@ -86,7 +86,7 @@ def rows_in(tensors: Any) -> tuple[int, ...]:  # noqa: ANN401
 
 
 def first_of(target: Any) -> Any:  # noqa: ANN401
-    """Return what was differentiated, or the first of several."""
+    """Return the target that was differentiated, or the first of several."""
     while isinstance(target, tuple | list) and target:
         target = target[0]
     return target

@@ -96,7 +96,7 @@ def batch_of(dataset: Any) -> int:  # noqa: ANN401
     for spec in tf.nest.flatten(dataset.element_spec):
         shape = spec.shape if isinstance(spec, tf.TensorSpec) else None
         if shape is None or not shape.rank or None in shape[1:]:
-            raise KnobError("the script's batches differ in more than their size, so they cannot be cut anew")
+            raise KnobError("the script's batches differ in more than their size, so they cannot be cut again")
         if shape[0] is not None:
             raise KnobError("the script's batches have a fixed size (drop_remainder=True), which it may rely on")
     size = inner._batch_sizes if kind == _REBATCH else inner._batch_size
@@ -310,7 +310,7 @@ class Pipeline:
         return made[1]
 
     def _may_cut(self, lane: Lane | None, dataset: Any) -> bool:  # noqa: ANN401
-        """Return whether the batch size of the knob is that of a dataset: it is no knob of the script itself."""
+        """Return whether the knob is the batch size of a dataset, and not one of the script itself."""
         if BATCH_SIZE.name in self._own:
             return True
         return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)

@@ -62,7 +62,7 @@ class Updater:
 
 
 def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  # noqa: ANN401
-    """Return what counts the calls of an optimizer, and how many of them make an update; None if nothing does."""
+    """Return the counter of the calls of an optimizer, and how many calls make an update; None if nothing does."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
     counter = inner._iterations if every > 1 else getattr(inner, "iterations", None)

@@ -79,7 +79,7 @@ class Sources:
         return tuple((source.ref(), count) for source, count in rows.items())
 
     def of(self, iterator: object) -> BatchSource:
-        """Return what is known of an iterator; at its first pull, forget those that have ended."""
+        """Return the source of an iterator; at its first pull, forget those that have ended."""
         source = self._known.get(id(iterator))
         if source is not None and source.ref() is iterator:
             return source

@@ -80,7 +80,7 @@ class EagerHooks:
                     self.hooks.replace(kind, name, self._apply)
 
     def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
-        """Return what stands for some optimizers, or for weights that are updated by hand."""
+        """Return the updater of some optimizers, or of weights that are updated by hand."""
         known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
         key = frozenset(map(id, optimizers))
         updater = known.get(key) if optimizers else self._by_hand.get(by_hand)

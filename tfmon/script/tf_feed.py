@@ -72,7 +72,7 @@ class TensorFlowFeed:
         return waited_ns, examples
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401
-        """Return what `own(iterator, …)` gives, and count it; an iterator that it reads inside is not counted."""
+        """Return the result of `own(iterator, …)`, and count it; an iterator read inside is not counted."""
         tf, began = self._tf, None
         self.busy = True
         try:

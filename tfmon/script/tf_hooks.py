@@ -214,7 +214,7 @@ class TensorFlowHooks(EagerHooks):
         return pull
 
     def _feed_here(self) -> TensorFlowFeed | None:
-        """Return what counts a batch that Keras pulls, or the graph that is built now; None for an eager loop."""
+        """Return the counter of a batch that Keras pulls, or the graph under way; None for an eager loop."""
         feed = the_feed()
         if feed.busy:
             return None

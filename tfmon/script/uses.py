@@ -102,7 +102,7 @@ def hear(event: str, args: tuple[Any, ...]) -> None:
 
 
 def take() -> dict[str, str]:
-    """Return what was used since the last call; nothing in a forked child."""
+    """Return the uses since the last call; nothing in a forked child."""
     global _pending
     if os.getpid() != _pid:
         return {}

@@ -20,7 +20,7 @@ pipeline: Pipeline | None = None
 
 
 def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
-    """Return what stands for an optimizer of Keras."""
+    """Return the updater of an optimizer of Keras."""
     return tensorflow.updater_of([optimizer]) if tensorflow is not None else Updater((), "the optimizer")
 
 

@@ -229,7 +229,7 @@ class LaneControl:
         return self._examples_reported + self.clock.examples + self.sampler.sums.examples
 
     def beside_window(self) -> Iterable[FromLane]:
-        """Return what is sent with each window."""
+        """Return the events that are sent with each window."""
         return ()
 
     def window_sent(self) -> None:

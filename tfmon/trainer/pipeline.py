@@ -39,7 +39,7 @@ class Pipelines:
     """Makes the pipelines of one scenario. Thread: any, one at a time."""
 
     def __init__(self, scenario: Scenario, devices: int = 1) -> None:
-        """Make the data; each batch is for that many devices together."""
+        """Make the data; each batch is for all devices together."""
         import tensorflow as tf
 
         self._scenario = scenario
@@ -60,8 +60,8 @@ class Pipelines:
                 arrays = tuple(data) if isinstance(data, list) else data
                 lengths = [len(array) for array in tf.nest.flatten(arrays) if getattr(array, "shape", ())]
                 if len(set(lengths)) > 1:
-                    told = " and ".join(map(str, dict.fromkeys(lengths)))
-                    raise ScenarioError(f"`data` returns arrays of {told} examples; each must have as many")
+                    listed = " and ".join(map(str, dict.fromkeys(lengths)))
+                    raise ScenarioError(f"`data` returns arrays of {listed} examples; each must have as many")
                 needed = sum(int(getattr(array, "nbytes", 0)) for array in tf.nest.flatten(arrays))
                 free = free_bytes()
                 if free is not None and needed > free:

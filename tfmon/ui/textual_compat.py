@@ -182,7 +182,7 @@ class PatientSelector(selectors.SelectSelector):
     _quiet = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what can be read, at once if there is something."""
+        """Return the readable input, at once if there is some."""
         result = super().select(IDLE_S if self._quiet > LOOKS and timeout else timeout)
         self._quiet = 0 if result else self._quiet + 1
         return result

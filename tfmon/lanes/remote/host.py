@@ -49,10 +49,10 @@ class Reservation:
 
     def command(self, what: str) -> list[str]:
         """Return the command line of the bridge, which ends with the request."""
-        words = {**asdict(self), "variables": INHERITED}
+        reservation = {**asdict(self), "variables": INHERITED}
         for own in ("python", "nice", "name"):
-            del words[own]
-        return [self.python, str(BRIDGE), what, json.dumps(words)]
+            del reservation[own]
+        return [self.python, str(BRIDGE), what, json.dumps(reservation)]
 
     def placed(self, said: Sequence[str]) -> Reservation:
         """Return the reservation as it is after the bridge has told where it is."""
@@ -69,10 +69,10 @@ def last_report(said: Sequence[str]) -> Mapping[str, Any]:
     for line in reversed(said):
         if line.startswith(SIGN + "{"):
             try:
-                words = json.loads(line[len(SIGN) :])
+                fields = json.loads(line[len(SIGN) :])
             except ValueError:
                 continue
-            return words if isinstance(words, dict) else {}
+            return fields if isinstance(fields, dict) else {}
     return {}
 
 

@@ -75,7 +75,7 @@ class RayCluster:
         return Reservation(self.python, self.address, word, gpus, self.cpus)
 
     def _ask(self, what: str, reservation: Reservation) -> Any:  # noqa: ANN401 - JSON
-        """Return what the bridge says to one question; see `ray_bridge`."""
+        """Return the bridge's answer to one question; see `ray_bridge`."""
         try:
             done = subprocess.run(
                 reservation.command(what),

@@ -181,15 +181,15 @@ def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) ->
 class RayLane:
     """A command on a node, to which the pipes of this process belong."""
 
-    def __init__(self, channel: Channel, words: dict[str, Any], command: list[str]) -> None:
+    def __init__(self, channel: Channel, reservation: dict[str, Any], command: list[str]) -> None:
         """Connect to the cluster."""
-        self._channel, self._reservation, self._command = channel, words, command
+        self._channel, self._reservation, self._command = channel, reservation, command
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
         # Before Ray sets its own.
-        self._given = {key: os.environ[key] for key in words["variables"] if key in os.environ}
+        self._given = {key: os.environ[key] for key in reservation["variables"] if key in os.environ}
         with contextlib.suppress(OSError):
             os.nice(YIELDING_NICE)
-        self._ray = connect(channel.fail, words)
+        self._ray = connect(channel.fail, reservation)
         self._shell: Any = None
         self._node = self._node_id = ""
 

@@ -291,8 +291,8 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
     known = set(processes)
     commands = sorted({one.command for one in known if len(one.command) > 1}, key=len, reverse=True)
     users = sorted({one.user for one in known} - _WORDS - {""}, key=len, reverse=True)
-    words = [*map(re.escape, commands), *(rf"(?<![\w-]){re.escape(user)}(?![\w-])" for user in users)]
-    patterns = [*((re.compile(word), HIDDEN) for word in words), *_PATTERNS]
+    names = [*map(re.escape, commands), *(rf"(?<![\w-]){re.escape(user)}(?![\w-])" for user in users)]
+    patterns = [*((re.compile(word), HIDDEN) for word in names), *_PATTERNS]
     home, user = str(Path.home()), ""
     with contextlib.suppress(OSError, KeyError):
         user = getpass.getuser()
