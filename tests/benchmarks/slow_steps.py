@@ -103,9 +103,6 @@ class SimulatedLane(LaneControl):
             self.send(event)
         return True
 
-    def set_knob(self, request: Any) -> None:
-        raise NotImplementedError
-
     def go_on(self, most_ns: int) -> None:
         """Train for so long, or until the steps of this stretch end."""
         if self.left_ns is None:
