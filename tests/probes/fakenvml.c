@@ -28,6 +28,7 @@
  *   lost I                          the GPU fell off the bus: whatever asks it or its instances answers 15
  *   gpi I NUMBER                    the number of instance I in its GPU
  *   gpm I NUMBER PERCENT            load of the instance with that number, by GPM
+ *   part I METRIC VALUE             a metric of the whole GPU, by GPM
  *
  * Build with -DWITHOUT_V3 for a driver that lacks the third version of the process list.
  */
@@ -544,7 +545,7 @@ int nvmlGpmQueryDeviceSupport(Device *device, GpmSupport *support) {
     char rest[512];
     ENTER("GpmQueryDeviceSupport", device->index);
     if (support->version != 1) return VERSION_MISMATCH;
-    support->supported = (unsigned)find("gpm", device->index, 0, rest, sizeof rest);
+    support->supported = find("gpm", device->index, 0, rest, sizeof rest) || find("part", device->index, 0, rest, sizeof rest);
     return SUCCESS;
 }
 
@@ -567,10 +568,17 @@ int fakeGpmSamples(void) {
     return gpm_samples;
 }
 
+static unsigned long long taken = 0;
+
 int nvmlGpmMigSampleGet(Device *device, unsigned instance, GpmSample *sample) {
-    static unsigned long long taken = 0;
     ENTER("GpmMigSampleGet", device->index);
     *sample = (GpmSample){device->index, (int)instance, ++taken};
+    return SUCCESS;
+}
+
+int nvmlGpmSampleGet(Device *device, GpmSample *sample) {
+    ENTER("GpmSampleGet", device->index);
+    *sample = (GpmSample){device->index, -1, ++taken};
     return SUCCESS;
 }
 
@@ -584,6 +592,12 @@ int nvmlGpmMetricsGet(GpmMetricsGet *asked) {
     for (unsigned place = 0; place < asked->count; place++) {
         GpmMetric *metric = &asked->metrics[place];
         metric->code = NOT_SUPPORTED;
+        for (int n = 0; one->instance < 0 && find("part", one->device, n, rest, sizeof rest); n++) {
+            unsigned id = 0;
+            double value = 0;
+            if (sscanf(rest, "%u %lf", &id, &value) == 2 && id == metric->id)
+                metric->code = SUCCESS, metric->value = value;
+        }
         for (int n = 0; find("gpm", one->device, n, rest, sizeof rest); n++) {
             int instance = -1;
             double percent = 0;

@@ -21,7 +21,7 @@ from tfmon.model.events import BadLine, LaneEnded, LaneStarted, RecordingChanged
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.race import RecordingState
-from tfmon.model.readings import HostSample
+from tfmon.model.readings import HostSample, Missing
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label, listed_keys
 from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import failure_line
@@ -197,6 +197,7 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     demo = racing_demo()
     snapshot = demo.session.snapshot()
     lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5, process=2), snapshot.gpus[0]
+    gpu = replace(gpu, activity=Missing("not told"))
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     remote = hosts_demo().session.snapshot()
     there = (*hosts.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))

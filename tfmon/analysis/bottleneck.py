@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for
+from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
 from tfmon.model.gpu_others import holders, process_text
@@ -214,6 +215,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     also = (
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
+        *filter(None, [activity_text(lane.gpu_use)]),
     )
     if lane.spec.devices > 1 and not lane.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"

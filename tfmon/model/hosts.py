@@ -176,10 +176,11 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
         for key, one in use.parts.items()
         if not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
     }
+    use = replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing)
     return replace(
         state,
         measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
-        gpu_use=replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing),
+        gpu_use=use.with_activity(sample.activity) if racing else use,
         speed=state.speed.read(clock_mhz=known(sample.sm_clock_mhz)),
     )
 

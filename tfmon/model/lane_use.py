@@ -6,10 +6,10 @@ CPU time counts over the slices that the lane had.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from tfmon.model.gpu_others import Taken
-from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, TreeSample, known, summed
+from tfmon.model.readings import NOT_SAMPLED, GpuActivity, GpuSample, Missing, Reading, TreeSample, known, summed
 from tfmon.model.records import replace
 from tfmon.model.window_sums import Mean
 
@@ -99,6 +99,8 @@ ONLY_PROCESS = "only process"
 ALLOCATOR = "TensorFlow's allocator"
 DEVICE_CHANGE = "device change"
 
+ACTIVITY = tuple(one.name for one in fields(GpuActivity) if one.name.endswith("_pct"))
+"""The shares of what a GPU can do."""
 NO_GPU = Missing("no GPU in this lane")
 HIDDEN = Missing("hidden by the container (run it with --pid=host)")
 NOT_LISTED = Missing("the driver lists no memory for this lane")
@@ -204,6 +206,8 @@ class GpuUse:
     """What the framework has allocated now, and at its peak."""
     racing_busy_pct: Mean = field(default_factory=Mean)
     """How busy the GPUs were while the lane raced, with the work of all processes."""
+    racing_activity: Mapping[str, Mean] = field(default_factory=dict)
+    """What their parts did while the lane raced, by the name in `ACTIVITY`."""
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
     """What others took of them while it raced, by index, since steady state began."""
 
@@ -212,6 +216,13 @@ class GpuUse:
         if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes):
             return self
         return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
+
+    def with_activity(self, activity: GpuActivity | Missing) -> GpuUse:
+        """Return the use after a sample of what the parts of one of the GPUs did."""
+        if isinstance(activity, Missing):
+            return self
+        means = {name: self.racing_activity.get(name, Mean()).plus(getattr(activity, name)) for name in ACTIVITY}
+        return replace(self, racing_activity=means)
 
     def with_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> GpuUse:
         """Return the use after a sample of one of `count` GPUs."""

@@ -115,7 +115,7 @@ class SlowReading:
     """What a driver takes so long to answer that it is asked less often; a sample repeats what it said."""
 
     name: str
-    """`load`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic`, `errors` or
+    """`load`, `activity`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic`, `errors` or
     `messages`."""
     took_ms: float
     """How long reading it took the last time."""
@@ -150,6 +150,32 @@ class ProcessName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuActivity:
+    """How the parts of a GPU are used, each on average since the sample before.
+
+    Units: percent of what each can do.
+    """
+
+    kernels_pct: Reading
+    """Share of the time in which a kernel ran; copies alone do not count, other than in `GpuSample.busy_pct`."""
+    sm_pct: Reading
+    """Share of the multiprocessors that had work."""
+    occupancy_pct: Reading
+    """Warps that were there, of those that there is room for."""
+    tensor_pct: Reading
+    """Share of the cycles in which the tensor cores computed, in any precision."""
+    memory_pct: Reading
+    """Bandwidth of the GPU's own memory."""
+    fp64_pct: Reading
+    fp32_pct: Reading
+    fp16_pct: Reading
+    """Share of the cycles in which the units for 64, 32 and 16 bits computed, tensor cores not included."""
+    nvlink_sent_bytes_per_s: Reading
+    nvlink_received_bytes_per_s: Reading
+    """From the GPU to others, and from others to it; 0 without NVLink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
     """One GPU, or one instance of a GPU that is split up (MIG), as its driver sees it."""
 
@@ -176,6 +202,8 @@ class GpuSample:
     busy_source: str
     """`samples` (true average over our tick), `gpm` (the same, of a MIG instance), `driver window` (its last
     1/6 to 1 s), `sysfs` or `ioreg`."""
+    activity: GpuActivity | Missing = NOT_READ
+    """What its parts did; from the driver's performance monitoring (GPM)."""
     used_bytes: Reading
     total_bytes: Reading
     reserved_bytes: Reading = NOT_READ
@@ -198,7 +226,7 @@ class GpuSample:
     pcie_received_bytes_per_s: Reading = NOT_READ
     """From the host to the GPU."""
     pcie_source: str = ""
-    """`counter` (true average over the tick) or `20 ms peek` (every 5 s)."""
+    """`gpm` or `counter` (true average over the tick), or `20 ms peek` (every 5 s)."""
     pcie_generation: Reading = NOT_READ
     pcie_generation_max: Reading = NOT_READ
     """What both GPU and slot support."""

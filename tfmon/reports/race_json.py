@@ -232,6 +232,7 @@ def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
         "lane_used_source": part.source or None,
         "total_bytes": known(gpu.total_bytes),
         "power_w": known(gpu.power_w),
+        "activity": {name: mean.value for name, mean in lane.gpu_use.racing_activity.items()} or None,
     }
 
 

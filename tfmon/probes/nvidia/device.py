@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -10,110 +9,12 @@ from typing import Any
 
 from tfmon.model.lane_use import HIDDEN
 from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, Backoff, Gpu, Readings, absent_gpu, kind_of
-from tfmon.probes.nvidia.nvml import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    UNSUPPORTED,
-    DeviceCalls,
-    DeviceFailedError,
-    Nvml,
-    NvmlFailure,
-    Paced,
-)
+from tfmon.probes.base import Backoff, Gpu, Readings, absent_gpu, kind_of
+from tfmon.probes.nvidia.activity import ActivityMeter
+from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceFailedError, Nvml, NvmlFailure, Paced
 from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
-from tfmon.probes.nvidia.usage import BusyMeter, LinkMeter, MemoryMeter, has_own_memory, load
+from tfmon.probes.nvidia.usage import NO_MAXIMUM, BusyMeter, LinkMeter, MemoryMeter, has_own_memory, load
 from tfmon.probes.process_names import ProcessNames
-
-_BUSY, _MULTIPROCESSORS = 1, 2
-"""GPM metrics: share of time with any work, share of the multiprocessors that were busy."""
-NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
-_UNSUPPORTED = tuple(Missing(NvmlFailure(code).reason) for code in UNSUPPORTED)
-_NO_MAXIMUM = Missing("the driver reports only the mean since the sample before")
-
-
-class GpmMeter:
-    """Reads the load of one instance. Of several compute instances in one GPU instance it is that of all.
-
-    Source: `nvmlGpmQueryDeviceSupport`, `nvmlDeviceGetGpuInstanceId`, `nvmlGpmMigSampleGet` and
-    `nvmlGpmMetricsGet` of two samples; for Hopper and later.
-    """
-
-    def __init__(self, own: DeviceCalls, whole: DeviceCalls) -> None:
-        """Read the instance of the handle `own`, a part of the GPU of the handle `whole`."""
-        self._own = own
-        self._whole = whole
-        self._number: int | None = None
-        self._before: Any = None
-        self._spare: Any = None
-        self._at_ns = 0
-        self._last = load(FIRST_SAMPLE)
-
-    def read(self, at_ns: int) -> Readings:
-        """Return the mean load since the previous sample."""
-        if self._before is not None and at_ns - self._at_ns < SHORTEST_NS:
-            return self._last  # the driver needs so much time between two samples
-        answer = self._whole.first("gpm", lambda: self._read(at_ns))
-        if isinstance(answer, Missing):
-            answer = load(NO_LOAD if answer in _UNSUPPORTED else answer)
-        self._last = answer
-        return self._last
-
-    def close(self) -> None:
-        """Release the samples."""
-        for sample in (self._before, self._spare):
-            if sample is not None:
-                self._whole.library("nvmlGpmSampleFree", sample)
-        self._before = self._spare = None
-
-    def _read(self, at_ns: int) -> Readings | NvmlFailure:
-        failure = self._prepare()
-        if failure is not None:
-            return failure
-        taken = self._whole.call("nvmlGpmMigSampleGet", self._number, self._spare)
-        if isinstance(taken, NvmlFailure):
-            return taken
-        before, self._before, self._at_ns = self._before, self._spare, at_ns
-        self._spare = before
-        if before is None:
-            return load(FIRST_SAMPLE)
-        return self._between(before, self._before)
-
-    def _prepare(self) -> NvmlFailure | None:
-        """Find out once whether the device has this, and make room for a sample."""
-        if self._number is None:
-            support = self._whole.call("nvmlGpmQueryDeviceSupport")
-            if isinstance(support, NvmlFailure):
-                return support
-            if not support.isSupportedDevice:
-                return NvmlFailure(NOT_SUPPORTED)
-            number = self._own.call("nvmlDeviceGetGpuInstanceId")
-            if isinstance(number, NvmlFailure):
-                return number
-            self._number = number
-        if self._spare is None:
-            spare = self._whole.library("nvmlGpmSampleAlloc")
-            if isinstance(spare, NvmlFailure):
-                return spare
-            self._spare = spare
-        return None
-
-    def _between(self, before: Any, after: Any) -> Readings | NvmlFailure:  # noqa: ANN401 - from pynvml
-        module = self._whole.module
-        known = module.c_nvmlGpmMetricsGet_t()
-        known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, 2
-        known.sample1, known.sample2 = before, after
-        known.metrics[0].metricId, known.metrics[1].metricId = _BUSY, _MULTIPROCESSORS
-        answer = self._whole.library("nvmlGpmMetricsGet", known)
-        if isinstance(answer, NvmlFailure):
-            # The two samples do not belong together, as after a change of the instances.
-            return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
-        for metric in (known.metrics[0], known.metrics[1]):
-            if metric.nvmlReturn == 0 and math.isfinite(metric.value):
-                return load(min(100.0, max(0.0, float(metric.value))), _NO_MAXIMUM, "gpm")
-        return NvmlFailure(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
-
 
 NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
@@ -147,12 +48,12 @@ class _Meters:
         self.memory = MemoryMeter(own, own_memory=has_own_memory(name), lists_processes=context.lists_processes)
         self.power = PowerMeter(whole)
         self.clocks = ClockMeter(whole)
-        self.link = LinkMeter(whole)
+        self.activity = ActivityMeter(own, whole)
+        self.link = LinkMeter(whole, self.activity if whole is own else None)
         self.ecc_errors = Paced(
             ECC_EVERY_S, lambda: whole.number("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE)
         )
-        self.gpm = GpmMeter(own, whole) if whole is not own else None
-        """For an instance only."""
+        self.is_instance = whole is not own
 
 
 class NvidiaDevice:
@@ -192,8 +93,8 @@ class NvidiaDevice:
 
     def close(self) -> None:
         """Release what the library keeps for this device, as long as the library is open."""
-        if self._meters is not None and self._meters.gpm is not None:
-            self._meters.gpm.close()
+        if self._meters is not None:
+            self._meters.activity.close()
 
     def sample(self, at_ns: int, faults: Readings = _NO_FAULTS) -> GpuSample:
         """Return one sample. Units, Source: as the meter of each reading."""
@@ -216,6 +117,7 @@ class NvidiaDevice:
         readings |= read("memory", meters.memory.read)
         readings |= read("processes", lambda: self._processes(meters, at_ns))
         readings |= read("clocks", lambda: meters.clocks.read(at_ns))
+        readings |= read("activity", lambda: {"activity": SPLIT if self.split else meters.activity.read(at_ns)})
         readings |= read("link", lambda: meters.link.link(at_ns, readings["busy_pct"]))
         readings |= read("errors", lambda: {"ecc_errors": meters.ecc_errors.at(at_ns)})
         readings |= read("temperature", lambda: {"temperature_c": meters.power.celsius()})
@@ -233,8 +135,9 @@ class NvidiaDevice:
         )
 
     def _load(self, meters: _Meters, at_ns: int) -> Readings:
-        if meters.gpm is not None:
-            return meters.gpm.read(at_ns)
+        if meters.is_instance:
+            busy = meters.activity.load(at_ns)
+            return load(busy) if isinstance(busy, Missing) else load(busy, NO_MAXIMUM, "gpm")
         if self.split:
             return load(SPLIT)
         return meters.busy.read()

@@ -9,15 +9,16 @@ from typing import Any
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Readings
 from tfmon.probes.machine import read_memory
+from tfmon.probes.nvidia.activity import ActivityMeter
 from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
 SHARES_EVERY_S = 1.9
 """Every second tick: the driver updates the shares of the processes no faster."""
 PEEK_EVERY_S, LINK_EVERY_S = 5.0, 10.0
-_SENT, _RECEIVED = 197, 198
-"""NVML fields PCIE_COUNT_TX_BYTES and PCIE_COUNT_RX_BYTES; "sent" is what leaves the GPU."""
+_SENT, _RECEIVED, _UNSIGNED_INT = 197, 198, 1
+"""NVML fields PCIE_COUNT_TX_BYTES and PCIE_COUNT_RX_BYTES, what leaves the GPU first; and a type of 32 bits."""
 _BUSY_PCT, _BUSY_SAMPLES = 50, 3
-_NO_MAXIMUM = Missing("the driver reports only the mean of its window")
+NO_MAXIMUM = Missing("the driver reports only the mean of its window")
 _NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 _INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
@@ -85,7 +86,7 @@ class BusyMeter:
         answer = self._calls.call("nvmlDeviceGetUtilizationRates")
         if isinstance(answer, NvmlFailure):
             return answer
-        return load(float(answer.gpu), _NO_MAXIMUM, "driver window")
+        return load(float(answer.gpu), NO_MAXIMUM, "driver window")
 
     def _read_shares(self) -> dict[int, float] | Missing:
         self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._at_ns
@@ -199,8 +200,10 @@ def _by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
 class LinkMeter:
     """Reads the link of one device."""
 
-    def __init__(self, calls: DeviceCalls) -> None:
+    def __init__(self, calls: DeviceCalls, activity: ActivityMeter | None = None) -> None:
+        """Read the link through the driver; `activity` knows its traffic where the driver has GPM."""
         self._calls = calls
+        self._activity = activity
         self._sent, self._received = CounterRate(), CounterRate()
         self._at_ns = 0
         self._peek = Paced(PEEK_EVERY_S, self._read_peek)
@@ -210,11 +213,12 @@ class LinkMeter:
     def traffic(self, at_ns: int) -> Readings:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
-        Source: `nvmlDeviceGetFieldValues` 197 and 198; `nvmlDeviceGetPcieThroughput`, which waits for 20 ms
-        a direction.
+        Source: GPM; `nvmlDeviceGetFieldValues` 197 and 198, but not where they have 32 bits: at 50 GB/s, these
+        begin anew 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a
+        direction.
         """
         self._at_ns = at_ns
-        answer = self._calls.first("pcie", self._counters, lambda: self._peek.at(at_ns))
+        answer = self._calls.first("pcie", self._monitored, self._counters, lambda: self._peek.at(at_ns))
         return _traffic(answer, answer, "") if isinstance(answer, Missing) else answer
 
     def link(self, at_ns: int, busy_pct: Reading) -> Readings:
@@ -239,6 +243,10 @@ class LinkMeter:
             return f"the PCIe link runs at generation {now:.0f} of {highest:.0f} under load"
         return ""
 
+    def _monitored(self) -> Readings | NvmlFailure:
+        rates = NvmlFailure(NOT_SUPPORTED) if self._activity is None else self._activity.traffic(self._at_ns)
+        return rates if isinstance(rates, NvmlFailure) else _traffic(*rates, "gpm")
+
     def _counters(self) -> Readings | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
         if isinstance(answer, NvmlFailure):
@@ -248,6 +256,8 @@ class LinkMeter:
                 return NvmlFailure(int(value.nvmlReturn))
         if len(answer) != 2:
             return NvmlFailure(NOT_FOUND)
+        if any(value.valueType == _UNSIGNED_INT for value in answer):
+            return NvmlFailure(NOT_SUPPORTED)
         sent, received = (_number(one.valueType, one.value) for one in answer)
         return _traffic(
             self._sent.per_s(sent, self._at_ns), self._received.per_s(received, self._at_ns), "counter"

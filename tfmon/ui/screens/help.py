@@ -231,6 +231,9 @@ ON_LANE_PAGE = (
     ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
      "driver."),
     ("clocks", "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver."),
+    ("activity", "What the GPU does while it is busy, in percent of what its parts can do: time with a kernel, "
+     "multiprocessors with work, room for warps that is filled, tensor cores, bandwidth of its memory, units for "
+     "32, 16 and 64 bits. From the driver, for Hopper and later."),
     ("PCIe", "Bytes per second to and from the GPU over the last second, and the link they go over."),
     ("ECC", "Errors of the GPU's memory that could not be corrected, since the driver was loaded."),
     ("others", "CPU used by programs that are neither tfmon nor its lanes, in percent of one core, each second."),

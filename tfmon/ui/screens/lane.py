@@ -18,7 +18,7 @@ from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
-from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
+from tfmon.model.readings import NOT_READ, GpuActivity, GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.layout import Hint
@@ -49,6 +49,12 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
     "cpu_pct": ("cpu", units.percent),
     "others_cpu_pct": ("others", units.percent),
 }
+_ACTIVITY = {
+    "kernels_pct": "kernels", "sm_pct": "multiprocessors", "occupancy_pct": "occupancy",
+    "tensor_pct": "tensor cores", "memory_pct": "memory", "fp32_pct": "32 bits", "fp16_pct": "16 bits",
+    "fp64_pct": "64 bits",
+}  # fmt: skip
+"""What the shares of `GpuActivity` are called."""
 _CODE_CELLS = 6
 Lines = Iterator[tuple[str, str]]
 
@@ -243,6 +249,8 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         marked, windows = sum(one.others for one in lane.points), len(lane.points)
         less = "others took less than 5 % of the GPU's time"
         yield "others", f"{others.text}; {marked} of {windows} windows are marked" if others.time_share else less
+    if gpu.activity != NOT_READ:
+        yield "activity", _activity(gpu.activity)
     part = lane.gpu_use.parts.get(gpu.key, GpuPart())
     yield "this lane", _said(part.lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.unified else ""
@@ -268,6 +276,13 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     for one in gpu.slow:
         how = f"the driver took {one.took_ms:.0f} ms, so it is read every {units.seconds(one.every_s)}"
         yield "slow", f"{one.name}: {how}; read {units.seconds(gpu.age_s(one.name))} ago"
+
+
+def _activity(activity: GpuActivity | Missing) -> str:
+    if isinstance(activity, Missing):
+        return units.absent(activity)
+    parts = (f"{name} {_said(getattr(activity, field), units.percent)}" for field, name in _ACTIVITY.items())
+    return ", ".join(parts)
 
 
 def _of_machine(machine: Machine) -> Lines:

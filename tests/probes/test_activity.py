@@ -1,0 +1,114 @@
+"""What the parts of a GPU do, read through the fake driver with what a real H100 told under nine loads."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.nvml import BUSY, IDLE, TWO_GPUS, FakeDriver, take
+
+from tfmon.analysis.gpu_activity import activity_text
+from tfmon.model.lane_use import GpuPart, GpuUse
+from tfmon.model.readings import GpuActivity, GpuSample, Missing
+from tfmon.probes.base import FIRST_SAMPLE
+from tfmon.probes.nvidia.activity import NO_GPM
+from tfmon.probes.nvidia.probe import NvidiaProbe
+
+pytestmark = pytest.mark.process
+
+H100: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "h100.json").read_text())["loads"]
+WITHOUT_LOAD = TWO_GPUS.replace("util 0 87 41\n", "")
+
+
+def script_of(load: str, *, parts: bool = True) -> str:
+    """Return what the driver answers for GPU 0 at the end of a load."""
+    told = H100[load]
+    lines = [f"part 0 {number} {value}" for number, value in told["gpm"].items() if parts]
+    lines += [
+        f"field 0 {number} {told['pcie_counters']['type']} {count}"
+        for number, count in zip((197, 198), told["pcie_counters"]["after"], strict=True)
+    ]
+    lines += [f"util 0 {told['busy_pct']:.0f} 0", "pcie 0 123000 456000"]
+    return WITHOUT_LOAD + "\n".join(lines) + "\n"
+
+
+def sampled(probe: NvidiaProbe, driver: FakeDriver, clock, script: str) -> GpuSample:
+    """Return the second sample of GPU 0: the first has no rates."""
+    driver.play(script)
+    take(probe)
+    clock.pass_s(1)
+    return take(probe)[0]
+
+
+@pytest.mark.parametrize(
+    ("load", "text"),
+    [
+        ("idle", ""),
+        ("tensor", "the tensor cores work 94 % of the time of kernels: near the GPU's peak"),
+        ("tf32", "the tensor cores work 89 %"),
+        ("fp32", "the units for 32 bits work 77 % of the time of kernels: near their peak; the tensor cores rest"),
+        ("half", "the units for 32 bits work 77 %"),
+        ("copy", "kernels use 90 % of the GPU memory's bandwidth, which limits them"),
+        ("tiny", "kernels run, but small ones: they fill less than 1 % of the multiprocessors"),
+        ("h2d", "the GPU copies more than it computes: busy 99 %, kernels run 0 % of the time"),
+        ("d2h", "the GPU copies more than it computes: busy 99 %"),
+    ],
+)
+def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
+    sample = sampled(probe, driver, clock, script_of(load))
+    assert isinstance(sample.activity, GpuActivity)
+    use = GpuUse()
+    for _ in range(3):
+        use = use.with_part(sample.key, GpuPart(sample.busy_pct), 1, racing=True).with_activity(sample.activity)
+    assert activity_text(use).startswith(text)
+    assert bool(activity_text(use)) == bool(text)
+
+
+def test_traffic_that_a_counter_of_32_bits_would_hide(probe, driver, clock):
+    """The counters of an H100 begin anew after 4.3 GB, and say 0.9 GB/s of what were 59."""
+    sample = sampled(probe, driver, clock, script_of("h2d"))
+    assert (sample.pcie_received_bytes_per_s, sample.pcie_source) == (pytest.approx(56326.6 * 2**20), "gpm")
+    clock.pass_s(1)
+    sample = sampled(probe, driver, clock, script_of("h2d", parts=False))
+    assert (sample.pcie_received_bytes_per_s, sample.pcie_source) == (456e6, "20 ms peek")
+
+
+def test_a_gpu_without_gpm_a_refusal_and_a_reset(probe, driver, clock):
+    driver.play(script_of("tensor"))
+    assert take(probe)[0].activity == FIRST_SAMPLE
+    clock.pass_s(1)
+    driver.play(script_of("tensor") + "ret GpmSampleGet 4\n")
+    busy, idle = take(probe)
+    assert (busy.activity, busy.busy_pct) == (Missing("no permission to use the NVIDIA driver"), 99)
+    assert idle.activity == NO_GPM
+    clock.pass_s(1)
+    driver.play(script_of("tensor"))
+    assert isinstance(take(probe)[0].activity, GpuActivity)
+    clock.pass_s(1)
+    driver.play(script_of("tensor") + "ret GpmMetricsGet 2\n")
+    assert take(probe)[0].activity == Missing("the driver has no data"), "after a reset two samples do not fit"
+    probe.close()
+    assert ctypes.CDLL(str(driver.library)).fakeGpmSamples() == 0, "every sample is released"
+
+
+def test_a_slow_call_is_made_seldom_and_nothing_else_waits_for_it(driver, clock, monkeypatch):
+    import pynvml
+
+    real = pynvml.nvmlGpmSampleGet
+
+    def slow(*arguments: object) -> object:
+        clock.pass_s(0.08)
+        return real(*arguments)
+
+    monkeypatch.setattr(pynvml, "nvmlGpmSampleGet", slow)
+    driver.play(script_of("tensor"))
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    for _ in range(3):
+        busy, _ = take(probe)
+        clock.pass_s(1)
+    assert [one.name for one in busy.slow] == ["activity"]
+    assert busy.busy_pct == 99
+    probe.close()

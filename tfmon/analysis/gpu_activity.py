@@ -1,0 +1,68 @@
+"""What a GPU does while it is busy: near which of its limits it works, or why near none. Pure.
+
+The shares are means over the time in which the lane raced, over that in which kernels ran: a lane that trains in
+slices leaves its GPU idle between them.
+
+Source: a peak is a limit from 60 % on, as in the rule of Nsight Compute that tells kernels near a limit from those
+that wait. On an H100 (driver 580), a product of large matrices in bfloat16 read tensor cores 93 %, one in float32
+its units 77 %, a copy within the GPU its memory 89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfmon.model.lane_use import GpuUse
+from tfmon.model.window_sums import Mean
+
+LIMIT_PCT = 60.0
+"""Share of a peak from which on it is a limit."""
+SMALL_PCT = 25.0
+"""Kernels that leave more than three quarters of the multiprocessors idle are small."""
+LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
+"""Samples behind a sentence, kernels below which nothing is said of them, load from which on copies are told."""
+NO_TENSOR_PCT = 1.0
+
+LARGER = "a larger batch, or xla to fuse operations, gives each more to do"
+TENSOR = "mixed_precision, or TF32 for float32, uses them where dimensions are multiples of 8"
+FEWER_BYTES = "xla to fuse operations, or 16 bits, moves fewer bytes"
+
+
+def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
+    """Return the mean of each share while kernels ran, in percent; None where that was not read, or none ran.
+
+    `kernels_pct` is over all of the time.
+    """
+    means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
+    kernels = means.get("kernels_pct")
+    if kernels is None or kernels < LEAST_KERNELS_PCT:
+        return None
+    known = {name: value for name, value in means.items() if value is not None}
+    return {name: value if name == "kernels_pct" else 100 * value / kernels for name, value in known.items()}
+
+
+def activity_text(use: GpuUse) -> str:
+    """Say what the lane's GPUs do while they are busy; "" where nothing is known."""
+    busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
+    if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:
+        return f"the GPU copies more than it computes: busy {busy:.0f} %, kernels run {kernels:.0f} % of the time"
+    shares = shares_while_busy(use)
+    if shares is None:
+        return ""
+    sm, tensor, memory = (shares.get(name, 0.0) for name in ("sm_pct", "tensor_pct", "memory_pct"))
+    units, bits = max((shares.get(f"fp{bits}_pct", 0.0), bits) for bits in (64, 32, 16))
+    rest = f"; the tensor cores rest: {TENSOR}" if tensor < NO_TENSOR_PCT else ""
+    if memory >= LIMIT_PCT:
+        return f"kernels use {memory:.0f} % of the GPU memory's bandwidth, which limits them: {FEWER_BYTES}"
+    if tensor >= LIMIT_PCT:
+        return f"the tensor cores work {tensor:.0f} % of the time of kernels: near the GPU's peak"
+    if units >= LIMIT_PCT:
+        return f"the units for {bits} bits work {units:.0f} % of the time of kernels: near their peak{rest}"
+    if sm < SMALL_PCT:
+        return f"kernels run, but small ones: they fill {_share(sm)} of the multiprocessors; {LARGER}"
+    figures = f"multiprocessors {sm:.0f} %, memory {memory:.0f} %, tensor cores {tensor:.0f} %"
+    return f"kernels are near no limit of the GPU ({figures}){rest}"
+
+
+def _share(percent: float) -> str:
+    return f"{percent:.0f} %" if percent >= 1 else "less than 1 %"

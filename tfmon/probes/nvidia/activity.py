@@ -1,0 +1,156 @@
+"""How the parts of one NVIDIA device are used: the driver's performance monitoring (GPM), from Hopper on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tfmon.model.readings import GpuActivity, Missing, Reading
+from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS
+from tfmon.probes.nvidia.nvml import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    UNSUPPORTED,
+    DeviceCalls,
+    NvmlFailure,
+)
+
+KERNELS = 1
+"""Number of the metric GRAPHICS_UTIL, as `nvmlGpmMetricId_t` numbers them; so are the numbers below."""
+_SM, _SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT = 2, 20, 21, 60, 61
+SHARES: Mapping[str, int] = {
+    "kernels_pct": KERNELS, "sm_pct": _SM, "occupancy_pct": 3, "tensor_pct": 5, "memory_pct": 10,
+    "fp64_pct": 11, "fp32_pct": 12, "fp16_pct": 13,
+}  # fmt: skip
+"""Shares in percent: a field of `GpuActivity`, and its metric."""
+_RATES = (_SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT)
+_METRICS = (*SHARES.values(), *_RATES)
+MIB = 2**20
+"""Rates are told in MiB per second."""
+NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
+NO_GPM = Missing("only told from Hopper on (compute capability 9.0)")
+_UNSUPPORTED = tuple(Missing(NvmlFailure(code).reason) for code in UNSUPPORTED)
+_NO_METRIC = Missing("the driver does not report this of this GPU")
+
+
+class ActivityMeter:
+    """Reads how the parts of one device are used, each on average since the previous sample.
+
+    Of several compute instances in one GPU instance (MIG) it is that of all.
+
+    Source: `nvmlGpmQueryDeviceSupport`, `nvmlGpmSampleGet` or, for an instance, `nvmlDeviceGetGpuInstanceId` and
+    `nvmlGpmMigSampleGet`, and `nvmlGpmMetricsGet` of two samples.
+    """
+
+    def __init__(self, own: DeviceCalls, whole: DeviceCalls) -> None:
+        """Read the device of the handle `own`; for an instance `whole` is the handle of its GPU."""
+        self._own = own
+        self._whole = whole
+        self._ready = False
+        self._instance: int | None = None
+        self._before: Any = None
+        self._spare: Any = None
+        self._at_ns = 0
+        self._last: Mapping[int, Reading] | Missing = FIRST_SAMPLE
+
+    def read(self, at_ns: int) -> GpuActivity | Missing:
+        """Return the shares, and the traffic over NVLink."""
+        metrics = self._metrics(at_ns)
+        if isinstance(metrics, Missing):
+            return NO_GPM if metrics in _UNSUPPORTED else metrics
+        return GpuActivity(
+            **{name: metrics[number] for name, number in SHARES.items()},
+            nvlink_sent_bytes_per_s=metrics[_NVLINK_SENT],
+            nvlink_received_bytes_per_s=metrics[_NVLINK_RECEIVED],
+        )
+
+    def load(self, at_ns: int) -> Reading:
+        """Return the share of time with any work, of an instance of which the driver tells no other load."""
+        metrics = self._metrics(at_ns)
+        if isinstance(metrics, Missing):
+            return NO_LOAD if metrics in _UNSUPPORTED else metrics
+        return metrics[_SM] if isinstance(metrics[KERNELS], Missing) else metrics[KERNELS]
+
+    def traffic(self, at_ns: int) -> tuple[Reading, Reading] | NvmlFailure:
+        """Return the bytes per second that the device sent and received over PCIe."""
+        metrics = self._metrics(at_ns)
+        if metrics == FIRST_SAMPLE:
+            return FIRST_SAMPLE, FIRST_SAMPLE
+        if isinstance(metrics, Missing):
+            return NvmlFailure(NOT_SUPPORTED if metrics in _UNSUPPORTED else NOT_FOUND)
+        if isinstance(metrics[_SENT], Missing):
+            return NvmlFailure(NOT_FOUND)
+        return metrics[_SENT], metrics[_RECEIVED]
+
+    def close(self) -> None:
+        """Release the samples."""
+        for sample in (self._before, self._spare):
+            if sample is not None:
+                self._whole.library("nvmlGpmSampleFree", sample)
+        self._before = self._spare = None
+
+    def _metrics(self, at_ns: int) -> Mapping[int, Reading] | Missing:
+        """Return the metrics by number; those of the sample before where this one comes too soon after it."""
+        if self._before is None or at_ns - self._at_ns >= SHORTEST_NS:
+            self._last = self._whole.first("gpm", lambda: self._read(at_ns))
+        return self._last
+
+    def _read(self, at_ns: int) -> Mapping[int, Reading] | Missing | NvmlFailure:
+        failure = self._prepare()
+        if failure is not None:
+            return failure
+        if self._instance is None:
+            taken = self._whole.call("nvmlGpmSampleGet", self._spare)
+        else:
+            taken = self._whole.call("nvmlGpmMigSampleGet", self._instance, self._spare)
+        if isinstance(taken, NvmlFailure):
+            return taken
+        before, self._before, self._at_ns = self._before, self._spare, at_ns
+        self._spare = before
+        return FIRST_SAMPLE if before is None else self._between(before, self._before)
+
+    def _prepare(self) -> NvmlFailure | None:
+        """Find out once whether the device has this, and make room for a sample."""
+        if not self._ready:
+            support = self._whole.call("nvmlGpmQueryDeviceSupport")
+            if isinstance(support, NvmlFailure):
+                return support
+            if not support.isSupportedDevice:
+                return NvmlFailure(NOT_SUPPORTED)
+            if self._own is not self._whole:
+                self._instance = self._own.call("nvmlDeviceGetGpuInstanceId")
+                if isinstance(self._instance, NvmlFailure):
+                    return self._instance
+            self._ready = True
+        if self._spare is None:
+            spare = self._whole.library("nvmlGpmSampleAlloc")
+            if isinstance(spare, NvmlFailure):
+                return spare
+            self._spare = spare
+        return None
+
+    def _between(self, before: Any, after: Any) -> Mapping[int, Reading] | NvmlFailure:  # noqa: ANN401 - from pynvml
+        module = self._whole.module
+        known = module.c_nvmlGpmMetricsGet_t()
+        known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
+        known.sample1, known.sample2 = before, after
+        for place, number in enumerate(_METRICS):
+            known.metrics[place].metricId = number
+        answer = self._whole.library("nvmlGpmMetricsGet", known)
+        if isinstance(answer, NvmlFailure):
+            # The two samples do not belong together, as after a change of the instances.
+            return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
+        values = {number: _value(known.metrics[place]) for place, number in enumerate(_METRICS)}
+        if all(isinstance(values[number], Missing) for number in (KERNELS, _SM)):
+            return NvmlFailure(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
+        return {
+            number: value if isinstance(value, Missing) else value * MIB if number in _RATES else min(100.0, value)
+            for number, value in values.items()
+        }
+
+
+def _value(metric: Any) -> Reading:  # noqa: ANN401 - from pynvml
+    good = metric.nvmlReturn == 0 and math.isfinite(metric.value)
+    return max(0.0, float(metric.value)) if good else _NO_METRIC
