@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from support.events import GPU, HIDDEN, gpu_sample, phase, tree_sample, window
@@ -11,10 +11,10 @@ from support.ui import SECOND, Demo
 from tfmon.model.events import LaneStarted
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
+from tfmon.model.lane_use import ACTIVITY, NO_SHARE, NOT_ALL, NOT_LISTED, WAITS, busy_pct, used_bytes_of_lane
 from tfmon.model.lane_use import HIDDEN as BY_CONTAINER
-from tfmon.model.lane_use import NO_SHARE, NOT_ALL, NOT_LISTED, WAITS, busy_pct, used_bytes_of_lane
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import Missing, TreeSample
+from tfmon.model.readings import GpuActivity, Missing, TreeSample
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -104,6 +104,16 @@ class TestInASession:
             session.accept(phase(RACING, lane=lane.spec.name))
         session.accept(SAMPLE)
         assert {lane.gpu_use.source for lane in session.snapshot().lanes} == {""}
+
+    @pytest.mark.parametrize(("devices", "samples"), [(("cpu", "gpu:0"), 1), (("gpu:0", "gpu:0"), 0)])
+    def test_the_activity_of_a_gpu_is_only_that_of_a_lane_which_has_it_alone(self, begin, devices, samples):
+        session = begin(*devices)
+        for lane in session.snapshot().lanes:
+            session.accept(phase(RACING, lane=lane.spec.name))
+        activity = GpuActivity(**{one.name: 50.0 for one in fields(GpuActivity)})
+        session.accept(replace(SAMPLE, activity=activity))
+        means = session.snapshot().lanes[1].gpu_use.racing_activity
+        assert [mean.samples for mean in means.values()] == [samples] * (len(ACTIVITY) if samples else 0)
 
     def test_busy_time_belongs_to_the_lane_that_trains_on_the_gpu(self, begin):
         session = begin("cpu", "gpu:0")

@@ -180,7 +180,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     return replace(
         state,
         measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
-        gpu_use=use.with_activity(sample.activity) if racing else use,
+        gpu_use=use.with_activity(sample.activity) if racing and only_lane else use,
         speed=state.speed.read(clock_mhz=known(sample.sm_clock_mhz)),
     )
 

@@ -258,7 +258,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     source = f" ({part.source})" if part.source else ""
     yield "used by lane", _said(part.used_bytes, units.memory) + source
     watts, limit = _said(gpu.power_w, units.watts), _said(gpu.power_limit_w, units.watts)
-    yield "power", f"{watts} of {limit} {gpu.power_source}".rstrip()
+    yield "power", f"{watts} of {limit}" + (f" ({gpu.power_source})" if gpu.power_source else "")
     yield "temperature", _said(gpu.temperature_c, units.celsius)
     yield "clocks", f"{_said(gpu.sm_clock_mhz, units.megahertz)} of {_said(gpu.sm_clock_max_mhz, units.megahertz)}"
     reasons = gpu.clock_reasons
@@ -267,7 +267,8 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     else:
         yield "limited by", "; ".join(one.text for one in reasons) or "nothing"
     sent, received = gpu.pcie_sent_bytes_per_s, gpu.pcie_received_bytes_per_s
-    yield "PCIe", f"{_said(received, _rate)} to the GPU, {_said(sent, _rate)} from it {gpu.pcie_source}".rstrip()
+    source = f" ({gpu.pcie_source})" if gpu.pcie_source else ""
+    yield "PCIe", f"{_said(received, _rate)} to the GPU, {_said(sent, _rate)} from it{source}"
     generation, width = _said(gpu.pcie_generation, units.cores), _said(gpu.pcie_width, units.cores)
     yield "link", gpu.pcie_warning or f"generation {generation}, {width} lanes"
     yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
@@ -281,8 +282,10 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
 def _activity(activity: GpuActivity | Missing) -> str:
     if isinstance(activity, Missing):
         return units.absent(activity)
-    parts = (f"{name} {_said(getattr(activity, field), units.percent)}" for field, name in _ACTIVITY.items())
-    return ", ".join(parts)
+    parts = [(name, getattr(activity, field)) for field, name in _ACTIVITY.items()]
+    return ", ".join(
+        f"{name} {_said(value, units.percent)}" for name, value in parts if value or "bits" not in name
+    )
 
 
 def _of_machine(machine: Machine) -> Lines:
