@@ -172,6 +172,21 @@ def eager():
     train(Net(graph=False), data(), epochs=2)
 
 
+@shape(9, 9, 288, loss=True)
+def an_update_that_raises_after_it_was_made():
+    net = Net()
+
+    @tf.function
+    def step(x, y):
+        loss = net.eager(x, y)
+        tf.debugging.assert_less(tf.cast(net.optimizer.iterations.value, tf.int32), 10)
+        return loss
+
+    with contextlib.suppress(tf.errors.InvalidArgumentError):
+        for x, y in data():
+            step(x, y)
+
+
 @shape(54, 54, 1920)
 def eager_with_gradients_that_are_let_go():
     net, batches = Net(graph=False), data(30)

@@ -56,6 +56,8 @@ class StepWatcher(Followed):
         """Begin to follow a thread: nothing is known of it."""
         self.sources, self.rounds = Sources(), Rounds()
         self._past = Past()
+        self._cut = False
+        """Whether an update was interrupted: the optimizer may have counted it."""
         self.forget()
 
     def forget(self) -> None:
@@ -76,6 +78,7 @@ class StepWatcher(Followed):
         """End the step under way with its last update: no other follows for a while."""
         if self.lane is None:
             return
+        self._cut |= self._updating
         self.catch_up()
         if self._due:
             self._end(self._last_end_ns)
@@ -217,8 +220,8 @@ class StepWatcher(Followed):
             self.bundle.follow(self.lane, self._fed[0], function, updater, rows, loss)
 
     def update_fails(self) -> None:
-        """Record that an update raised an error."""
-        self._updating = False
+        """Record that an update raised an error; it may have been made all the same."""
+        self._updating, self._cut = False, True
         if self.bundle.busy:
             self.catch_up()
 
@@ -238,6 +241,9 @@ class StepWatcher(Followed):
         missed = 0
         for updater in self.updaters:
             more = updater.missed()
+            if more == 1 and self._cut:
+                self._cut = False
+                continue
             missed += more
             if more:
                 reason = (
@@ -261,6 +267,7 @@ class StepWatcher(Followed):
     def catch_up(self) -> None:
         """Tell the lane of the steps that were noted, and go on with the one under way."""
         bundle = self.bundle
+        self._cut |= bundle.busy
         if bundle.begun_ns or bundle.next_pull is not None:
             self.bundle = Bundle()
         if not bundle.begun_ns or self.lane is None:

@@ -119,7 +119,7 @@ class EagerHooks:
                     result = own(*args, **kwargs)
                 except BaseException:
                     with hooks:
-                        watcher.catch_up()
+                        watcher.update_fails()
                     raise
                 finally:
                     self._depth -= 1

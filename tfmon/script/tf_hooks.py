@@ -66,7 +66,7 @@ class TensorFlowHooks(EagerHooks):
                         result = own(function, tensor_inputs, captured_inputs)
                     except BaseException:
                         with hooks:
-                            watcher.catch_up()
+                            watcher.update_fails()
                         raise
                     bundle.updated_ns = monotonic_ns()
                     bundle.given.append(tensor_inputs[bundle.at]._shape_tuple()[0])
