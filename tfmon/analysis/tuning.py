@@ -315,7 +315,8 @@ def answer_text(state: TuneState) -> str:
     best = best_of(state)
     if not state.attempts:
         return "nothing was tried" + ("" if state.over else " yet")
+    head = "best" if state.over else "best so far"
     if not best.settings:
-        return "best: the settings it began with"
+        return f"{head}: the settings it began with"
     gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-    return f"best: {settings_text(best.settings)}{gained}"
+    return f"{head}: {settings_text(best.settings)}{gained}"

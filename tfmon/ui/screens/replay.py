@@ -112,7 +112,8 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 
 def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
     """Return the line, and where its bar begins and how long it is (0 where there is no room for one)."""
-    state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"
+    speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
+    state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
     left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
     right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
     details = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
