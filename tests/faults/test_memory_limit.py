@@ -46,7 +46,7 @@ def test_a_lane_that_the_kernel_kills_for_memory_is_named_as_such(faulty_group, 
     assert (faulty.ended.signal, faulty.ended.requested) == ("SIGKILL", False)
     assert faulty.trouble.kind == OUT_OF_MEMORY
     assert faulty.trouble.message.startswith("out of memory, it seems: the lane was ended by SIGKILL, and ")
-    assert faulty.trouble.message.endswith(GROUP_KILLS.format("a process"))
+    assert GROUP_KILLS.format("a process") + "; its limit is " in faulty.trouble.message
     assert faulty.trouble.hint == LOWER_THE_BATCH
     assert faulty.points, "what was measured before stays"
     faulty_group.wait_for_steps("cpu", 100)

@@ -36,7 +36,7 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.lane_statistics import Point
-from tfmon.model.limits import GROUP_KILLS, MACHINE_KILLS, MemoryKills
+from tfmon.model.limits import GROUP_KILLS, MACHINE_KILLS, MOST_COUNTS, MemoryKills
 from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -275,18 +275,20 @@ def machine(root, count: int) -> None:
     write(root, "proc/vmstat", f"nr_free_pages 5\noom_kill {count}\nswap_ra 1\n")
 
 
-def test_one_that_came_since_the_count_before_is_told(tmp_path):
+def test_one_that_came_since_the_lane_was_heard_is_told(tmp_path):
     machine(tmp_path, 3)
     kills = MemoryKills(tmp_path)
-    assert kills.recent() == ""
+    assert kills.since(9) == ""
+    for at_ns in (10, 20):
+        kills.count(at_ns)
     machine(tmp_path, 4)
-    assert kills.recent() == MACHINE_KILLS.format("a process")
-    kills.count()
-    assert kills.recent() == MACHINE_KILLS.format("a process"), (
-        "it may have been counted just before the lane's end is seen"
-    )
-    kills.count()
-    assert kills.recent() == ""
+    for at_ns in (30, 40, 50):
+        kills.count(at_ns)  # a process with much memory takes its time to end
+    assert kills.since(25) == MACHINE_KILLS.format("a process")
+    assert kills.since(35) == "", "the lane was heard after it"
+    for at_ns in range(60, 60 + 10 * MOST_COUNTS, 10):
+        kills.count(at_ns)
+    assert kills.since(25) == "", "that is too long ago"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ def test_the_own_control_group_tells_more_than_the_machine(group, file, tmp_path
     kills = MemoryKills(tmp_path)
     write(tmp_path, file, "oom 2\noom_kill 3\n")
     machine(tmp_path, 12)
-    assert kills.recent() == GROUP_KILLS.format("2 processes")
+    assert kills.since(9) == GROUP_KILLS.format("2 processes")
     limit = "memory.limit_in_bytes" if "oom_control" in file else "memory.max"
     write(tmp_path, f"{file.rpartition('/')[0]}/{limit}", f"{2**31}\n")
     write(
@@ -316,12 +318,12 @@ def test_the_own_control_group_tells_more_than_the_machine(group, file, tmp_path
         "3,9,9,-;Out of memory: Killed process 77 (python) total-vm:9kB, anon-rss:1048576kB, x\n",
     )
     told = "; its limit is 2.00 GiB; its log says: process 77 (python), with 1.00 GiB"
-    assert kills.recent() == GROUP_KILLS.format("2 processes") + told
+    assert kills.since(9) == GROUP_KILLS.format("2 processes") + told
 
 
 def test_where_nothing_is_told_nothing_is_said(tmp_path):
     kills = MemoryKills(tmp_path)
-    kills.count()
-    assert kills.recent() == ""
+    kills.count(1)
+    assert kills.since(9) == ""
     machine(tmp_path, 5)
-    assert kills.recent() == "", "nobody knows how many there were before"
+    assert kills.since(9) == "", "nobody knows how many there were before"

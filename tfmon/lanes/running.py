@@ -127,8 +127,9 @@ class RunningLanes:
             if process is not None and not self.children.speaks_for_lane(process, event):
                 return
             if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
-                elsewhere = self.session.snapshot().lane(event.lane).spec.host
-                event = replace(event, memory_kills="" if elsewhere else self._memory_kills.recent())
+                lane = self.session.snapshot().lane(event.lane)
+                kills = "" if lane.spec.host else self._memory_kills.since(lane.heartbeat.heard_ns)
+                event = replace(event, memory_kills=kills)
             if isinstance(event, Window | SliceEnded) and (stops := self.scheduler.stops(event.lane)):
                 event = without_breaks(event, stops)
             own, hung_since_ns = self.children.find(event.lane), None
@@ -316,7 +317,7 @@ class RunningLanes:
     def count_memory_kills(self) -> None:
         """Count the processes that the kernel has killed for lack of memory."""
         with self.lock:
-            self._memory_kills.count()
+            self._memory_kills.count(time.monotonic_ns())
 
     def _record_suspension(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         with self.lock:

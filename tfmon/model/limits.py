@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -149,6 +150,8 @@ def read_text(path: Path) -> str:
 # ---------------- SIGKILL for lack of memory
 
 GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
+MOST_COUNTS = 120
+"""Counts that are remembered; the lanes are checked twice a second."""
 UNLIMITED = 2**60
 """What version 1 writes in place of no limit is more."""
 _KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
@@ -171,16 +174,20 @@ class MemoryKills:
             for name in ("memory.events", "memory.oom_control")
         )
         self._group = next((file for file in files if _oom_kills(file) is not None), None)
-        self._before = self._read()
-        self._latest = self._before
+        self._counts = deque([(0, self._read())], MOST_COUNTS)
 
-    def count(self) -> None:
-        """Count; what the count before found is no longer new."""
-        self._before, self._latest = self._latest, self._read()
+    def count(self, at_ns: int) -> None:
+        """Count, and remember it."""
+        self._counts.append((at_ns, self._read()))
 
-    def recent(self) -> str:
-        """Return in words what is new since the count before the last one; empty for nothing."""
-        group, machine = (_more(now, before) for now, before in zip(self._read(), self._before, strict=True))
+    def since(self, at_ns: int) -> str:
+        """Return in words what is new since a lane's last sign of life, as far as it is remembered; or "".
+
+        A process with much memory ends seconds after the kernel has killed it, so the last count may have it.
+        """
+        before = next((counts for counted_ns, counts in reversed(self._counts) if counted_ns <= at_ns), None)
+        before = before or self._counts[0][1]
+        group, machine = (_more(now, then) for now, then in zip(self._read(), before, strict=True))
         if group:
             folders = group_folders("memory", self._root)
             texts = [read_text(folder / name).strip() for folder in folders for name, *_ in _MEMORY_FILES]
