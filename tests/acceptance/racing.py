@@ -152,7 +152,7 @@ def train_alone(device: str, smi: Smi, uuid: str) -> Alone:
         wait(program, lambda: any(gpu.key == uuid for gpu in program.session.snapshot().gpus), 20.0)
         next_one()
         alone.rows = agree(latest, told, tries=5, pause=next_one)
-        pid = lane().pid
+        pid = lane().process.pid
         if pid is None or lane().over:
             alone.killed = lane()
             return alone

@@ -15,6 +15,7 @@ from analysis.test_bottleneck import CASES
 from tfmon.analysis.advice import Advice, advice_for, code_for, code_to_keep
 from tfmon.analysis.analysis import analyse
 from tfmon.model.knobs import Knob
+from tfmon.model.lane_state import ProcessInfo, ScriptFacts, Totals
 from tfmon.model.lane_statistics import LossCurve
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
@@ -48,12 +49,12 @@ def test_the_likeliest_comes_first_and_a_larger_batch_where_it_is_small(kind, se
 
 @pytest.mark.parametrize(("examples", "first"), [(310_000, "cache on"), (330_000, "parallel calls auto")])
 def test_a_cache_comes_first_where_an_epoch_is_short(examples, first):
-    state = replace(lane(), data_examples=examples)
+    state = replace(lane(), process=ProcessInfo(data_examples=examples))
     assert advice_for("input", state, KNOBS)[0].text == first, "32,000 examples take 1 s"
 
 
 def test_without_an_end_of_the_data_a_cache_is_never_full():
-    assert advice_for("input", replace(lane(), data_examples=None), KNOBS)[0].text == "parallel calls auto"
+    assert advice_for("input", replace(lane(), process=ProcessInfo()), KNOBS)[0].text == "parallel calls auto"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,9 @@ def test_the_code_that_does_it_is_at_hand():
 @pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "retracing"])
 def test_nothing_that_needs_tensorflow_is_advised_to_a_script_without_it(kind):
     lost = LossCurve().plus(1, math.nan)
-    state = replace(CASES[kind], command="python train.py", losses=lost, settings={"prefetch": 2})
+    state = replace(
+        CASES[kind], script=ScriptFacts("python train.py"), totals=Totals(losses=lost), settings={"prefetch": 2}
+    )
     offered = Knob("prefetch", 2, "", "live", ("off", "auto"), 1, 8)
 
     def told(state, *knobs: Knob) -> str:
@@ -103,8 +106,8 @@ def test_nothing_that_needs_tensorflow_is_advised_to_a_script_without_it(kind):
         r"xla|XLA|mixed.precision|jit_compile|tf\.data|tf\.debugging|P breaks|enable_check|dataset = "
     )
     assert not needs.findall(told(state)) + needs.findall(told(state, offered))
-    versions = {**state.versions, "tensorflow": "2.21.0"}
-    assert needs.search(told(replace(state, versions=versions))), "with TensorFlow it is"
+    loaded = ProcessInfo(versions={**state.process.versions, "tensorflow": "2.21.0"})
+    assert needs.search(told(replace(state, process=loaded))), "with TensorFlow it is"
 
 
 OWN = (
@@ -130,13 +133,14 @@ OWN = (
 )
 def test_what_was_changed_in_a_script_has_the_code_that_keeps_it(knob, value, line):
     own = {one.name: one.default for one in OWN}
-    versions = {**lane().versions, "tensorflow": "2.21.0"}
-    script = replace(lane(settings={**own, knob: value}), command="python train.py", versions=versions)
+    loaded = ProcessInfo(versions={**lane().process.versions, "tensorflow": "2.21.0"})
+    known = lane(settings={**own, knob: value})
+    script = replace(known, script=ScriptFacts("python train.py"), process=loaded)
     ((_, lines),) = code_to_keep(script, OWN)
     assert line in "\n".join(lines)
-    ((_, lines),) = code_to_keep(replace(script, versions=lane().versions), OWN)
+    ((_, lines),) = code_to_keep(replace(script, process=lane().process), OWN)
     assert lines == (f'{knob} = report.knob("{knob}", {value!r})',), (
         "without TensorFlow the script offers it itself"
     )
     assert not list(code_to_keep(replace(script, settings={**own, "stop_after_epoch": True}), OWN))
-    assert not list(code_to_keep(replace(script, command=""), OWN)), "a scenario is not the user's file"
+    assert not list(code_to_keep(replace(script, script=ScriptFacts()), OWN)), "a scenario is not the user's file"

@@ -15,7 +15,7 @@ from support.simulated_gpu import Gpu, busy_share, simulate
 from tfmon.analysis.bottleneck import HIDDEN, NO_COPY, NOT_SAMPLED, find_bottleneck, shares_of
 from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.model.hosts import HostState
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing, known
 from tfmon.model.session import Snapshot
@@ -125,15 +125,15 @@ class TestLanes:
         assert kind_of(CASES["step"]).text.startswith("90 % in the training step; a profile (P) breaks it down")
 
     def test_a_script_without_tensorflow_is_not_advised_a_profile(self):
-        script = replace(lane(call_ns=900), command="python train.py")
+        script = replace(lane(call_ns=900), script=ScriptFacts("python train.py"))
         assert kind_of(script).text == "90 % in the training step"
-        loaded = replace(script, versions={**script.versions, "tensorflow": "2.21.0"})
+        loaded = replace(script, process=ProcessInfo(versions={**script.process.versions, "tensorflow": "2.21.0"}))
         assert kind_of(loaded).text == "90 % in the training step; a profile (P) breaks it down"
 
     def test_a_step_of_a_scripts_own_loop_is_split_from_the_python_around_it_by_a_profile_alone(self):
-        body = replace(lane(call_ns=1_000), step="train.py:9 `step(x)`")
+        body = replace(lane(call_ns=1_000), script=ScriptFacts(step="train.py:9 `step(x)`"))
         assert kind_of(body).text == "100 % in the step and the Python around it; a profile (P) breaks it down"
-        profiled = replace(body, calling_share=0.16, computing_share=0.25)
+        profiled = replace(body, step=StepFacts(calling_share=0.16, computing_share=0.25))
         assert kind_of(profiled).text == "loop-bound: Python between the steps takes 84 % of the time"
         shares = shares_of(profiled)
         assert (shares.device_pct, shares.dispatch_pct, shares.other_pct) == pytest.approx((4, 12, 84))
@@ -141,7 +141,7 @@ class TestLanes:
     def test_launches_of_a_scripts_own_loop_on_a_gpu_are_not_told_before_a_profile(self):
         timed = lane("gpu:0", call_ns=900, sampled=1, sampled_call_ns=0.05, sampled_tail_ns=0.1)
         assert "dispatch" in kind_of(timed).kind
-        assert kind_of(replace(timed, step="train.py:9 `step(x)`")).kind == "step"
+        assert kind_of(replace(timed, script=ScriptFacts(step="train.py:9 `step(x)`"))).kind == "step"
 
     def test_reading_each_loss_costs_a_cpu_nothing(self):
         state = lane(computing=0.95, call_ns=600, sync_ns=390, settings={"sync_every_step": True})

@@ -19,7 +19,7 @@ from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_events import Progressed, StackReported, Window
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState
+from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts
 from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
@@ -28,6 +28,7 @@ from tfmon.model.window_sums import WindowSums, count
 from tfmon.probes.host import unknown_host
 
 STEP_MS = 20
+SCRIPT = ScriptFacts("python train.py")
 
 
 def raced(*events, times_ms=(STEP_MS,) * 100, loss: float | None = 0.5):
@@ -297,7 +298,7 @@ def test_scripts_that_took_the_same_time_did_not_finish_sooner(race):
 
 
 def test_scripts_that_trained_nothing_did_not_finish_sooner():
-    lanes = [LaneState(LaneSpec("cpu", name=name), phase=DONE, command="python train.py") for name in "AB"]
+    lanes = [LaneState(LaneSpec("cpu", name=name), phase=DONE, script=SCRIPT) for name in "AB"]
     assert finish_lines(replace(Demo([LaneSpec("cpu")]).session.snapshot(), lanes=tuple(lanes))) == ()
 
 
@@ -318,7 +319,9 @@ def test_the_same_examples_in_batches_of_two_sizes_say_who_finished_sooner(race,
 
 def test_whose_settings_changed_on_the_way_is_said_with_who_finished_sooner():
     known = changed_ten_times().session.snapshot()
-    lanes = tuple(replace(one, command="python train.py", phase=DONE, examples=9_000) for one in known.lanes)
+    lanes = tuple(
+        replace(one, script=SCRIPT, phase=DONE, totals=replace(one.totals, examples=9_000)) for one in known.lanes
+    )
     told = time_to_finish(replace(known, lanes=lanes), brief=True)
     assert re.search(
         r" finished the same 9 000 examples .* sooner than .*; settings of C changed on the way$", told
@@ -342,4 +345,5 @@ def test_the_time_left_includes_what_epochs_take_besides_their_steps():
     progress = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
     state = advance(state, Progressed(at_ns=0, validation_ns=2 * SECOND, between_ns=SECOND, **progress))
     assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)
-    assert seconds_left(replace(state, progress=replace(state.progress, batches=None))) is None
+    unknown = replace(state.script.progress, batches=None)
+    assert seconds_left(replace(state, script=replace(state.script, progress=unknown))) is None

@@ -125,8 +125,8 @@ def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
     lane = demo.session.snapshot().lane("gpu:0")
     marked = [point for point in lane.points if point.others]
     assert 0 < len(marked) < len(lane.points) and all(point.steady for point in marked[1:])
-    assert lane.discarded.keys() <= {"warm-up"}
-    assert [mark.text for mark in lane.knob_marks] == ["others 50 %"]
+    assert lane.measurements.discarded.keys() <= {"warm-up"}
+    assert [mark.text for mark in lane.changes.marks] == ["others 50 %"]
 
 
 def test_a_changed_knob_begins_the_count_anew():

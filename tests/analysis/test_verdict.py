@@ -11,7 +11,7 @@ from support.ui import Demo
 from support.verdicts import ended, lane, noisy, snapshot
 
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, ScriptFacts, Totals
 from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.model.spec import LaneSpec
@@ -45,7 +45,7 @@ class TestNothingToSay:
         assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
         interrupted = ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT")
         assert find_verdict(interrupted).text == "no verdict: measured 2 of 3 rounds; stopped 2 s before a verdict"
-        scripts = tuple(replace(one, command="python train.py") for one in interrupted.lanes)
+        scripts = tuple(replace(one, script=ScriptFacts("python train.py")) for one in interrupted.lanes)
         text = find_verdict(replace(interrupted, lanes=scripts)).text
         assert text == "no verdict: measured 2 of 3 rounds", "scripts that ended have no more to tell"
 
@@ -55,7 +55,9 @@ class TestNothingToSay:
         def note(*places: tuple[str, list[float], int]) -> str:
             lanes = [(lane(id, speeds), id, steps) for id, speeds, steps in places]
             scripts = [
-                replace(one, spec=replace(one.spec, id=id), steps=steps, command="python train.py")
+                replace(
+                    one, spec=replace(one.spec, id=id), totals=Totals(steps), script=ScriptFacts("python train.py")
+                )
                 for one, id, steps in lanes
             ]
             return find_verdict(snapshot(*scripts)).note
@@ -68,7 +70,7 @@ class TestNothingToSay:
     )
     def test_no_more_is_awaited_once_one_of_two_lanes_has_ended(self, pairs, text):
         one, other = lane("cpu", [100.0, 300.0] * pairs), lane("gpu:0", [300.0, 100.0] * pairs)
-        one, other = (replace(each, command="python train.py") for each in (one, other))
+        one, other = (replace(each, script=ScriptFacts("python train.py")) for each in (one, other))
         assert " yet" in (live := find_verdict(snapshot(one, other)).text) or "so far" in live
         assert find_verdict(snapshot(replace(one, phase=DONE), other)).text.startswith(text)
 

@@ -15,7 +15,7 @@ from tfmon.analysis.verdict import FASTER, SAME, find_verdict
 from tfmon.analysis.verdict_notes import machine_differences
 from tfmon.model.hosts import HostState
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
@@ -103,11 +103,11 @@ HERE = Machine(
 def told(*lanes: str, model: str = "H100", tensorflow: str = "", **there: object) -> list[str]:
     """Return what is said to differ between this machine and a host that differs in these facts."""
     states = [LaneState(spec) for spec in name_lanes([parse_lane(text, ()) for text in lanes])]
-    states = [
-        replace(one, versions={**one.versions, "tensorflow": tensorflow}) if one.spec.host else one
-        for one in states
-    ]
-    states = [replace(one, device_name=model if one.spec.host else "H100") for one in states]
+    here, away = (
+        ProcessInfo(versions={"tensorflow": version}, device_name=device)
+        for version, device in (("", "H100"), (tensorflow, model))
+    )
+    states = [replace(one, process=away if one.spec.host else here) for one in states]
     hosts = {"": HostState(HERE), "gpu2": HostState(replace(HERE, **{"boot": "b", **there}))}
     return [one.text for one in machine_differences(Snapshot(0, Race(), tuple(states), hosts), states)]
 
@@ -172,7 +172,7 @@ class TestWhatLimitsIt:
         assert find_verdict(raced).note == (text if noted else "")
 
     def test_surroundings_that_no_lane_here_would_have_are_noted(self):
-        slow = replace(lane("cpu", noisy(100)), unlike=("nice value 15 in place of 0",))
+        slow = replace(lane("cpu", noisy(100)), process=ProcessInfo(unlike=("nice value 15 in place of 0",)))
         note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
         assert note == "cpu is disturbed: nice value 15 in place of 0"
 

@@ -213,7 +213,7 @@ def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -
             wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
             found = watch.snapshot().lanes
             for one in found:
-                nice[one.spec.host].add(os.getpriority(os.PRIO_PROCESS, one.pid))
+                nice[one.spec.host].add(os.getpriority(os.PRIO_PROCESS, one.process.pid))
         speeds = {one.spec.host: log_speeds(one.slices) for one in found}
         both = speeds[HOST].keys() & speeds[""].keys()
         center = trimmed([speeds[HOST][number].log - speeds[""][number].log for number in both])

@@ -221,12 +221,17 @@ class Watcher(Monkey):
         printed = [line for line in Path("alone.out").read_text().splitlines() if line.startswith(last)]
         _, known = play_all(_latest().path)
         (lane,) = known.lanes
-        assert lane.ended is not None
+        assert lane.end.event is not None
         changes = [change.text for period in known.periods for change in period.changes]
-        watched = lane.ended.exit_code, lane.ended.requested, changes, list(lane.ended.output_tail[-1:])
+        watched = (
+            lane.end.event.exit_code,
+            lane.end.event.requested,
+            changes,
+            list(lane.end.event.output_tail[-1:]),
+        )
         alone = code, False, [], printed
         starts = len(Path("watched.started").read_text().split())
-        print(f"{self.script}: {printed}, {lane.steps:,} steps seen")
+        print(f"{self.script}: {printed}, {lane.totals.steps:,} steps seen")
         if watched != alone or starts != 1:
             wrong.append(f"{self.script}, started {starts} times, ended as {watched}, without tfmon as {alone}")
         for name in ("watched.started", "watched.ended", "alone.started", "alone.ended"):

@@ -64,8 +64,8 @@ def one_start(what: str, pairs: int, units: int) -> Pairs:
         lines = [line.split() for line in output.read_text().splitlines()]
     said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]
     (state,) = session.snapshot().lanes
-    if len(said) != pairs or not state.steps:
-        raise SystemExit(f"the script was not watched to its end: {state.steps} steps, {len(said)} pairs")
+    if len(said) != pairs or not state.totals.steps:
+        raise SystemExit(f"the script was not watched to its end: {state.totals.steps} steps, {len(said)} pairs")
     return said
 
 

@@ -260,7 +260,7 @@ class Judge:
         return {
             "steps_ms": list(steps_ms),
             "seconds": (known.at_ns - (known.race.started_ns or 0)) / 1e9,
-            "slow_steps": min(lane.steps for lane in known.lanes),
+            "slow_steps": min(lane.totals.steps for lane in known.lanes),
             "kind": found.kind,
             "winner": found.winner,
             "ratio": interval.value if interval else None,

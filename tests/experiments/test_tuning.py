@@ -45,7 +45,7 @@ def test_each_attempt_of_a_series_with_fresh_processes_has_one_of_its_own(group,
     group.wait_for(RACING, "cpu")
     state = tune(group, bench, everything=True)
     assert ({"parallel_calls": "auto"}, KEPT) in outcomes(state)
-    assert group.lane("cpu").process == len(state.attempts) > 1
+    assert group.lane("cpu").process.number == len(state.attempts) > 1
     assert group.lane("cpu").settings["parallel_calls"] == "auto", "the fresh ones begin with what was kept"
 
 
@@ -90,10 +90,10 @@ class TestOne:
             return bool(seen[-1].tuned.attempts and seen[-1].race.exclusive == "gpu:0")
 
         wait_for(tried, what="the first attempt, with the other lane on hold")
-        steps = seen[-1].lane("cpu").steps
+        steps = seen[-1].lane("cpu").totals.steps
         assert ended(bench)
         assert group.lane("cpu").settings["parallel_calls"] == "off"
-        group.wait_for_steps("cpu", steps + 1 - group.lane("cpu").steps)
+        group.wait_for_steps("cpu", steps + 1 - group.lane("cpu").totals.steps)
         group.wait_for_steps("gpu:0")
         assert group.session.snapshot().race.exclusive == ""
 
@@ -116,7 +116,7 @@ class TestUndo:
                 group.set_knob("cpu", "parallel_calls", value)
                 wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
             assert bench.undo() == undone
-            wait_for(lambda: not group.lane("cpu").requested)
+            wait_for(lambda: not group.lane("cpu").changes.requested)
         assert group.lane("cpu").settings["parallel_calls"] == "off"
         assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
 
@@ -145,11 +145,11 @@ class TestAll:
         begin(group, FASTER="cache=True:1.4 parallel_calls=auto:0.8 prefetch=auto:0.8", EXAMPLES="1000")
         state = tune(group, bench, everything=True)
         lane, attempt = group.lane("cpu"), state.attempts[-1]
-        applied = next(mark.at_ns for mark in lane.knob_marks if mark.text == "cache on")
+        applied = next(mark.at_ns for mark in lane.changes.marks if mark.text == "cache on")
         examples = sum(
             point.examples for point in lane.points if applied < point.at_ns <= attempt.blocks[1].since_ns
         )
-        assert examples >= lane.data_examples == 1_000
+        assert examples >= lane.process.data_examples == 1_000
 
     def test_stopping_gives_the_lane_its_settings_back(self, group, bench):
         begin(group)

@@ -294,9 +294,9 @@ def test_a_script_trains_to_its_end_and_is_not_measured(name, tmp_path):
     path.write_text(DIES.format(root=str(ROOT), name=name) + SCRIPT)
     race = Race(Path("script.py"), command=(sys.executable, str(path)))
     try:
-        race.until(lambda: race.lane.ended is not None, "the end")
+        race.until(lambda: race.lane.end.event is not None, "the end")
         lane = race.lane
-        assert lane.ended.exit_code == 0
+        assert lane.end.event.exit_code == 0
         assert any("trained to the end" in line for event in race.of(LanePrinted) for line in event.lines)
         assert lane.phase == FAILED and "the script trains on, and is not measured" in lane.trouble.message
         assert lane.trouble.message.startswith(f"tfmon's thread {name} failed: RuntimeError: injected")

@@ -43,5 +43,5 @@ def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_pat
     faulty_group.begin(faulty_group.plan("cpu", mode=CONCURRENT))
     wait_for(lambda: faulty_group.lane("cpu").heartbeat.stalled_since_ns is not None, what="a stall")
     faulty_group.kill("cpu")
-    wait_for(lambda: faulty_group.lane("cpu").ended, what="its end")
+    wait_for(lambda: faulty_group.lane("cpu").end.event, what="its end")
     assert "not a word for" in faulty_group.lane("cpu").trouble.message

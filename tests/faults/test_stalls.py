@@ -41,7 +41,7 @@ def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_grou
     faulty_group.wait_for_steps("cpu", 200)
     faulty = faulty_group.faulty
     # On a busy machine the watchdog may come so late that it takes the same time for a suspension, too.
-    assert {STALL, SUSPENDED} & set(faulty.discarded)
+    assert {STALL, SUSPENDED} & set(faulty.measurements.discarded)
     assert faulty.steady.span_ns < 10 * len(faulty.points) * faulty.points[0].span_ns
     assert faulty.steps == sum(point.steps for point in faulty.points)
 
@@ -63,7 +63,7 @@ def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(
     group.wait_for_steps("cpu")
     group.ask_stack("cpu")
     group.wait_for_steps("cpu", 50)
-    assert group.lane("cpu").stack is None
+    assert group.lane("cpu").process.stack is None
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group
     group.wait_for_steps(first)
     assert suspended(group.pid(second))
     assert not suspended(group.pid(first))
-    assert group.lane(second).steps == 0
+    assert group.lane(second).totals.steps == 0
     os.kill(group.pid(first), signal.SIGKILL)
     group.wait_for_steps(second)
 
@@ -66,9 +66,9 @@ def test_a_paused_lane_does_not_train_until_it_may_run(group, mode):
     group.wait_for_steps("cpu")
     group.pause(["cpu"])
     group.wait_for(PAUSED, "cpu")
-    steps = group.lane("cpu").steps
+    steps = group.lane("cpu").totals.steps
     group.wait_for_steps("gpu:0", 100)
-    assert group.lane("cpu").steps == steps
+    assert group.lane("cpu").totals.steps == steps
     group.resume(["cpu"])
     group.wait_for_steps("cpu")
     group.wait_for(RACING, "cpu")
@@ -82,7 +82,10 @@ def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(g
     pid = group.pid("cpu")
     group.set_knob("cpu", "batch_size", 64)
     assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobRequested") == 1
-    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").requested, what="64")
+    wait_for(
+        lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").changes.requested,
+        what="64",
+    )
     assert any(line.startswith("SetKnob") and "value=64" in line for line in group.requests("cpu"))
     assert group.pid("cpu") == pid
     assert group.lane("gpu:0").settings["batch_size"] == 32
@@ -92,11 +95,11 @@ def test_a_request_waits_for_a_suspended_child(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
     trains, waits = group.order_of_two()
     group.set_knob(waits, "batch_size", 64)
-    assert group.lane(waits).requested["batch_size"].value == 64
+    assert group.lane(waits).changes.requested["batch_size"].value == 64
     assert group.lane(waits).settings["batch_size"] == 32
     group.pause([trains])
     wait_for(lambda: group.lane(waits).settings["batch_size"] == 64, what="in effect in its slice")
-    assert not group.lane(waits).requested
+    assert not group.lane(waits).changes.requested
 
 
 def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(group):
@@ -105,8 +108,8 @@ def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(g
     group.set_knob("cpu", "batch_size", 64)
     wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64, what="64")
     group.set_knob("cpu", "batch_size", 13)
-    wait_for(lambda: group.lane("cpu").refused, what="the refusal")
-    assert group.lane("cpu").refused == "13 brings bad luck"
+    wait_for(lambda: group.lane("cpu").changes.refused, what="the refusal")
+    assert group.lane("cpu").changes.refused == "13 brings bad luck"
     assert group.lane("cpu").settings["batch_size"] == 64
     group.restart(["cpu"])
     wait_for(lambda: sum(line.startswith("Assign") for line in group.requests("cpu")) == 2, what="again")

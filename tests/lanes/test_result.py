@@ -112,8 +112,8 @@ def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(
     end()
     wait_for(lambda: group.running.all_over, what="both are over")
     for lane in group.session.snapshot().lanes:
-        assert (lane.phase, lane.ended.requested, lane.trouble) == (DONE, True, None)
-        assert lane.steps > 0
+        assert (lane.phase, lane.end.event.requested, lane.trouble) == (DONE, True, None)
+        assert lane.totals.steps > 0
 
 
 @pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
@@ -127,7 +127,7 @@ def test_stop_leaves_no_child(group, mode):
     assert len(pids) == 3
     assert all(gone(pid) for pid in pids)
     assert group.running.all_over
-    assert [lane.ended.exit_code for lane in group.session.snapshot().lanes] == [0, 0, 0]
+    assert [lane.end.event.exit_code for lane in group.session.snapshot().lanes] == [0, 0, 0]
 
 
 def test_stop_takes_children_along_that_a_restart_has_just_told_to_end(group):
@@ -155,13 +155,13 @@ def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_
     group.begin(group.plan("cpu"))
     child = group.pid("cpu")
     # Its hello tells of its grandchild, which holds on too.
-    wait_for(lambda: group.lane("cpu").pid != child, what="a hello")
-    grandchild = group.lane("cpu").pid
+    wait_for(lambda: group.lane("cpu").process.pid != child, what="a hello")
+    grandchild = group.lane("cpu").process.pid
     assert ASK_S + TERM_S + KILL_S <= 3
     group.stop()
     assert gone(child)
     wait_for(lambda: gone(grandchild), what="the grandchild is gone")
-    assert group.lane("cpu").ended.signal == "SIGKILL"
+    assert group.lane("cpu").end.event.signal == "SIGKILL"
 
 
 def test_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):

@@ -14,7 +14,7 @@ from support.scheduling import FakeRace
 from tfmon.lanes.rounds import RoundOrder, computes, slice_patience_s
 from tfmon.lanes.scheduler import FIRST_ROUNDS, Scheduler
 from tfmon.lanes.spare import LEAST_ROUNDS
-from tfmon.model.lane_state import RACING
+from tfmon.model.lane_state import RACING, ScriptFacts
 from tfmon.model.race import TURNS
 from tfmon.model.readings import Missing
 
@@ -137,7 +137,7 @@ def test_only_a_step_of_a_scenario_that_keeps_the_cpu_busy_takes_the_same_time_i
     device, cpu_pct, command, same
 ):
     state = state_of(device, tree_sample(cpu_pct, lane=device))
-    assert computes(replace(state, command=command)) is same
+    assert computes(replace(state, script=ScriptFacts(command))) is same
 
 
 def test_a_slice_that_lasts_three_times_the_longest_window_is_no_step():

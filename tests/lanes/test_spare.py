@@ -60,7 +60,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     wait_for(lambda: group.running.processes().get("cpu") == pid, what="the spare is the lane")
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
-    assert (lane.pid, lane.versions["python"]) == (pid, platform.python_version())
+    assert (lane.process.pid, lane.process.versions["python"]) == (pid, platform.python_version())
     assert group._children.find("cpu").output.lane == "cpu"
     wait_for(lambda: spare_of(group) != pid, what="another spare")
 
@@ -71,7 +71,7 @@ def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
     environment = lane_environment(LaneSpec("gpu:0"), "GPU-42")
     group.running.plan = group.plan("gpu", environment={"gpu:0": environment})
     group.restart(["gpu:0"])
-    wait_for(lambda: group.lane("gpu:0").gpu_uuids == ("GPU-42",), what="what the lane says CUDA shows it")
+    wait_for(lambda: group.lane("gpu:0").process.gpu_uuids == ("GPU-42",), what="what the lane says CUDA shows it")
 
 
 def test_once_ready_it_does_not_run(begin):

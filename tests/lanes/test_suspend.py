@@ -28,8 +28,8 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
         ((since_ns, until_ns),) = lane.heartbeat.suspensions
         over = [p for p in lane.points if p.at_ns > since_ns and p.at_ns - p.span_ns < until_ns]
         assert not any(point.steady for point in over)
-        assert lane.discarded.get(SUSPENDED, 0) == len(over)
-        assert [mark.text.startswith(SUSPENDED) for mark in lane.knob_marks] == [True]
+        assert lane.measurements.discarded.get(SUSPENDED, 0) == len(over)
+        assert [mark.text.startswith(SUSPENDED) for mark in lane.changes.marks] == [True]
 
 
 def test_a_lane_whose_turn_it_is_not_stays_suspended(group):

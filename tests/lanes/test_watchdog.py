@@ -17,6 +17,7 @@ from tfmon.lanes.watchdog import (
     patience_s,
     time_asleep_ns,
 )
+from tfmon.model.events import KnobRequested
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import (
@@ -32,8 +33,9 @@ from tfmon.model.lane_state import (
     STARTING,
     TRACING,
     WARMING_UP,
-    KnobRequest,
+    Changes,
     LaneState,
+    ScriptFacts,
 )
 from tfmon.model.lane_statistics import Point
 from tfmon.model.limits import GROUP_KILLS, MACHINE_KILLS, MOST_COUNTS, MemoryKills
@@ -156,7 +158,7 @@ def test_a_slow_first_step_is_no_stall(bench):
 def test_one_that_says_nothing_while_it_starts_is_ended_a_script_only_in_a_race_with_an_end(
     bench, command, seconds, ends
 ):
-    bench.lanes = {"cpu": replace(bench.lanes["cpu"], phase=WARMING_UP, command=command)}
+    bench.lanes = {"cpu": replace(bench.lanes["cpu"], phase=WARMING_UP, script=ScriptFacts(command))}
     bench.race = replace(bench.race, seconds=seconds)
     bench.heard("cpu")
     assert bench.after(620)[0][0] == "stall"
@@ -231,6 +233,7 @@ def test_a_lane_that_races_by_itself_is_always_expected_to_report():
 
 
 SCRIPT = "python train.py"
+XLA_ON = KnobRequested(lane="cpu", at_ns=0, request=1, knob="xla", value=True)
 QUICK = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=SECOND)
 COMPILED = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND)
 
@@ -245,17 +248,17 @@ COMPILED = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND)
         ({"heartbeat": COMPILED}, 180),
         *(({"phase": phase}, PREPARING_S) for phase in (IMPORTING, BUILDING, TRACING, WARMING_UP)),
         ({"phase": STARTING}, STARTING_S),
-        ({"phase": STARTING, "command": SCRIPT}, PREPARING_S),
-        ({"requested": {"xla": KnobRequest(1, True, 0)}}, PREPARING_S),
-        ({"command": SCRIPT}, SCRIPT_S),
-        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="fit", batch=3, batches=10)}, SCRIPT_S),
-        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="fit", batch=3)}, SCRIPT_S),
-        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="fit", batch=10, batches=10)}, PREPARING_S),
+        ({"phase": STARTING, "script": ScriptFacts(SCRIPT)}, PREPARING_S),
+        ({"changes": Changes({"xla": XLA_ON})}, PREPARING_S),
+        ({"script": ScriptFacts(SCRIPT)}, SCRIPT_S),
+        ({"script": ScriptFacts(SCRIPT, Progressed(at_ns=0, doing="fit", batch=3, batches=10))}, SCRIPT_S),
+        ({"script": ScriptFacts(SCRIPT, Progressed(at_ns=0, doing="fit", batch=3))}, SCRIPT_S),
+        ({"script": ScriptFacts(SCRIPT, Progressed(at_ns=0, doing="fit", batch=10, batches=10))}, PREPARING_S),
         (
-            {"command": SCRIPT, "progress": Progressed(at_ns=0, doing="validation", batch=10, batches=10)},
+            {"script": ScriptFacts(SCRIPT, Progressed(at_ns=0, doing="validation", batch=10, batches=10))},
             PREPARING_S,
         ),
-        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="")}, PREPARING_S),
+        ({"script": ScriptFacts(SCRIPT, Progressed(at_ns=0, doing=""))}, PREPARING_S),
     ],
 )
 def test_how_long_a_lane_may_say_nothing_depends_on_what_it_does_and_did(known, seconds):

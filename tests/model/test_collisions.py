@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfmon.model.events import LaneEnded
-from tfmon.model.lane_state import LaneState, Trouble
+from tfmon.model.lane_state import LaneEnd, LaneState, ScriptFacts, Trouble
 from tfmon.model.lanes_together import collision_lines, collisions, explained
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import IN_PLACE, OVERLAY, View
@@ -18,7 +18,8 @@ FOLDER = "/home/u/project"
 def lanes(first: dict[str, str], second: dict[str, str], host: str = "") -> list[LaneState]:
     specs = [LaneSpec("cpu", name="A", number=1), LaneSpec("cpu", name="B", number=2, host=host)]
     return [
-        LaneState(spec, uses=uses, command="train.py") for spec, uses in zip(specs, (first, second), strict=True)
+        LaneState(spec, script=ScriptFacts("train.py", uses=uses))
+        for spec, uses in zip(specs, (first, second), strict=True)
     ]
 
 
@@ -74,7 +75,7 @@ def test_a_failure_that_names_it_is_explained_by_it_once():
         lane="A", at_ns=1, exit_code=1, signal=None, requested=False, output_tail=("saved out/1.txt",)
     )
     reason = "the script exited with code 1: FileExistsError: 'out/1.txt'"
-    failed = replace(first, ended=ended, trouble=Trouble(reason))
+    failed = replace(first, end=LaneEnd(event=ended), trouble=Trouble(reason))
     told = explained(failed, [failed, second], views)
     assert told.trouble is not None
     assert told.trouble.message.startswith("cpu #1 and cpu #2 both write out/1.txt; the script exited")

@@ -63,7 +63,7 @@ def test_a_disturbance_counts_for_the_lanes_of_its_host_alone(session):
         session.accept(host_sample(1, host))
     session.accept(host_sample(2 * SECOND, "gpu2", swapped=1e9))
     known = session.snapshot()
-    assert [known.lane(lane).discarded for lane in (HERE, THERE)] == [{}, {SWAPPING: 1}]
+    assert [known.lane(lane).measurements.discarded for lane in (HERE, THERE)] == [{}, {SWAPPING: 1}]
 
 
 def test_a_gpu_that_is_throttled_disturbs_no_lane_on_a_gpu_of_that_number_elsewhere(session):
@@ -71,10 +71,10 @@ def test_a_gpu_that_is_throttled_disturbs_no_lane_on_a_gpu_of_that_number_elsewh
     session.accept(window(lane=THERE, at_ns=SECOND))
     for sample in (gpu_sample(at_ns=1), gpu_sample(at_ns=2 * SECOND, clock_reasons=hot)):
         session.accept(sample)
-    assert session.snapshot().lane(THERE).discarded == {}
+    assert session.snapshot().lane(THERE).measurements.discarded == {}
     for sample in (gpu_sample(at_ns=1), gpu_sample(at_ns=2 * SECOND, clock_reasons=hot)):
         session.accept(replace(sample, host="gpu2"))
-    assert session.snapshot().lane(THERE).discarded == {GPU_THROTTLED: 1}
+    assert session.snapshot().lane(THERE).measurements.discarded == {GPU_THROTTLED: 1}
 
 
 def test_two_names_of_one_machine_share_its_gpu(session):

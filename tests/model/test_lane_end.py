@@ -51,7 +51,7 @@ class TestEnd:
     @pytest.mark.parametrize("kills", ["", KILLED])
     def test_a_requested_end_is_no_failure_and_drops_open_requests(self, kills):
         state = lane("cpu", phase(RACING), requested(1), ended(signal="SIGKILL", requested=True, kills=kills))
-        assert (state.phase, state.trouble, state.requested) == (DONE, None, {})
+        assert (state.phase, state.trouble, state.changes.requested) == (DONE, None, {})
 
     @pytest.mark.parametrize(
         ("event", "how"),
@@ -85,7 +85,9 @@ class TestEnd:
     def test_a_script_ends_well_with_code_0_or_as_it_was_asked(self, events, phase, message):
         state = lane("cpu", started(command="python train.py"), *events)
         assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
-        assert state.steps or state.ending or "no Python of it has loaded tfmon" in state.trouble.hint
+        assert (
+            state.totals.steps or state.end.requested or "no Python of it has loaded tfmon" in state.trouble.hint
+        )
 
 
 def test_the_memory_in_reports_is_the_last_of_the_race_and_not_of_the_exit():

@@ -89,7 +89,7 @@ def test_a_lane_keeps_its_history_over_a_restart_and_takes_all_kinds_of_samples(
     state = lane("gpu:0", phase("racing"), window(SECOND), tree_sample(150.0, lane="gpu:0"))
     state = take_gpu_sample(state, gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)
     again = advance(state, LaneStarted(lane="gpu:0", at_ns=9 * SECOND, pid=2, settings={}))
-    now = advance(again, window(9 * SECOND + 1)).history.fine[0]
+    now = advance(again, window(9 * SECOND + 1)).measurements.history.fine[0]
     assert (now.cpu_pct, now.gpu_busy_pct, now.examples_per_s) == (150.0, 60.0, pytest.approx(1_600))
 
 
@@ -97,8 +97,8 @@ def test_a_replay_fills_the_same_history(tmp_path):
     _, known = record(tmp_path / "race.jsonl", small_race)
     replayed = play_all(tmp_path / "race.jsonl")[1]
     for before, after in zip(known.lanes, replayed.lanes, strict=True):
-        assert after.history == before.history
-        assert len(after.history.fine) >= 10
+        assert after.measurements.history == before.measurements.history
+        assert len(after.measurements.history.fine) >= 10
 
 
 def test_what_comes_late_counts_for_the_second_under_way():
@@ -135,11 +135,12 @@ class TestHeartbeat:
         stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=())
         state = lane("cpu", short(1), stall(8, 1), requested(1), tree_sample(), stack)
         assert (state.heartbeat.heard_ns, state.heartbeat.stalled_since_ns) == (SECOND, SECOND)
-        assert state.stack is stack
+        assert state.process.stack is stack
 
     def test_the_window_that_ends_a_stall_is_discarded(self):
         state = lane("cpu", short(1, 0.3), stall(30, 1), short(40, 39), short(40.2))
-        assert (state.heartbeat.stalled_since_ns, state.discarded, state.steady.windows) == (None, {STALL: 1}, 2)
+        assert (state.heartbeat.stalled_since_ns, state.steady.windows) == (None, 2)
+        assert state.measurements.discarded == {STALL: 1}
         assert state.heartbeat.longest_window_ns == 300 * MS
 
     def test_a_window_in_which_it_was_suspended_does_not_show_how_long_its_steps_take(self):
@@ -155,14 +156,14 @@ class TestHeartbeat:
     def test_a_window_over_a_suspension_is_discarded_whichever_is_known_first(self, order):
         events = [short(9.9), suspended(10, 20), short(20.1, 10.2)]
         state = lane("cpu", *(events[place] for place in order), short(20.3))
-        assert state.discarded == {SUSPENDED: 1}
+        assert state.measurements.discarded == {SUSPENDED: 1}
         assert (state.steady.windows, state.steady.span_ns) == (2, 400 * MS)
         assert [point.steady for point in state.points] == [True, False, True]
         assert list(state.heartbeat.suspensions) == [(10 * SECOND, 20 * SECOND)]
 
     def test_a_suspension_is_marked_on_the_chart_and_does_not_restart_steady_state(self):
         state = lane("cpu", short(1), short(1.2), suspended(2, 14), short(14.4))
-        assert [mark.text for mark in state.knob_marks] == ["suspended 12 s"]
+        assert [mark.text for mark in state.changes.marks] == ["suspended 12 s"]
         assert state.steady.windows == 3
 
     def test_the_oldest_suspensions_are_dropped(self):

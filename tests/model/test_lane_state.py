@@ -36,7 +36,17 @@ from tfmon.model.lane_events import (
     SliceEnded,
 )
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, RECENT_NS, STARTING, LaneState
+from tfmon.model.lane_state import (
+    ABSENT,
+    DONE,
+    FAILED,
+    PAUSED,
+    RACING,
+    RECENT_NS,
+    STARTING,
+    LaneState,
+    ProcessInfo,
+)
 from tfmon.model.lane_statistics import HISTORY_WINDOWS, Point
 from tfmon.model.lane_texts import append_log
 from tfmon.model.readings import HostSample, Missing, SliceLoad
@@ -62,11 +72,11 @@ class TestPhases:
         hello = Hello(at_ns=1, protocol=2, pid=42, python="3.12.1", reports_stack=True, unlike=unlike)
         built = Built(at_ns=1, parameters=5, examples=None, settings={"batch_size": 8})
         state = lane("gpu:0", hello, loaded("GPU-a"), built)
-        assert (state.pid, state.reports_stack) == (42, True)
-        assert state.unlike == unlike
-        assert state.versions == {"tensorflow": "2.21", "keras": "3", "numpy": "2.4", "python": "3.12.1"}
-        assert (state.device_name, state.gpu_uuids) == ("A GPU", ("GPU-a",))
-        assert (state.parameters, state.data_examples, state.settings) == (5, None, {"batch_size": 8})
+        assert (state.process.pid, state.process.reports_stack) == (42, True)
+        assert state.process.unlike == unlike
+        assert state.process.versions == {"tensorflow": "2.21", "keras": "3", "numpy": "2.4", "python": "3.12.1"}
+        assert (state.process.device_name, state.process.gpu_uuids) == ("A GPU", ("GPU-a",))
+        assert (state.process.data_examples, state.settings) == (None, {"batch_size": 8})
 
     def test_a_phase_begins_at_its_event(self):
         state = lane("cpu", phase(RACING, 5), phase(PAUSED, 7), phase(PAUSED, 9))
@@ -81,7 +91,7 @@ class TestPhases:
         state = lane("cpu", LaneFailed(at_ns=5, kind=kind, message="what", hint="do"), ended(1))
         assert (state.phase, state.over, state.phase_since_ns) == (entered, True, 5)
         assert (state.trouble.message, state.trouble.hint, state.trouble.kind) == ("what", "do", kind)
-        assert state.ended.output_tail == ("last words",)
+        assert state.end.event.output_tail == ("last words",)
 
     def test_bad_lines_are_counted(self):
         events = (
@@ -89,7 +99,7 @@ class TestPhases:
             BadLine(lane="cpu", at_ns=1, problem="last"),
         )
         state = lane("cpu", *events)
-        assert (state.bad_lines, state.last_bad_line) == (3, "last")
+        assert (state.process.bad_lines, state.process.last_bad_line) == (3, "last")
 
     def test_an_event_about_something_else_changes_nothing(self):
         before = lane("cpu", window())
@@ -124,26 +134,33 @@ class TestRestart:
         )
         state = lane("cpu", *events, started())
         fresh = LaneState(
-            spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
-            heartbeat=Heartbeat(heard_ns=50), process=1,
-        )  # fmt: skip
+            spec=LaneSpec("cpu", name="cpu"),
+            phase_since_ns=50,
+            process=ProcessInfo(1, 43, 50),
+            settings={"prefetch": 2},
+            heartbeat=Heartbeat(heard_ns=50),
+        )
         assert state.measurements.until_ns == window().at_ns
-        measured = replace(state.measurements, history=fresh.history, until_ns=None)
+        measured = replace(state.measurements, history=fresh.measurements.history, until_ns=None)
         assert replace(state, log=(), measurements=measured) == fresh
-        assert len(state.log) > 3 and state.history.second.windows.steps == 20
+        assert len(state.log) > 3 and state.measurements.history.second.windows.steps == 20
         assert advance(state, phase(RACING)).phase == RACING
 
     def test_a_fresh_process_goes_on_with_the_measurement_and_counts_from_where_the_other_was(self):
         state = lane("cpu", started(), window(round=1, step=10), applied(), window(round=2, step=20))
         renewed = replace(started(renewed=True), settings=state.settings)
         fresh = advance(state, renewed)
-        assert (fresh.phase, fresh.pid, fresh.process) == (STARTING, 43, 2)
-        assert (fresh.steady, fresh.knob_marks, fresh.points) == (state.steady, state.knob_marks, state.points)
+        assert (fresh.phase, fresh.process.pid, fresh.process.number) == (STARTING, 43, 2)
+        assert (fresh.steady, fresh.changes.marks, fresh.points) == (
+            state.steady,
+            state.changes.marks,
+            state.points,
+        )
         after = advance(fresh, window(round=3, step=10))
         assert [(one.round, one.process) for one in after.slices] == [(2, 1), (3, 2)]
-        assert (after.steps, after.measured_steps, after.steady.windows) == (30, 30, 2)
+        assert (after.totals.steps, after.totals.measured_steps, after.steady.windows) == (30, 30, 2)
         again = advance(advance(after, renewed), window(round=4, step=10))
-        assert (again.steps, again.process) == (40, 3)
+        assert (again.totals.steps, again.process.number) == (40, 3)
         other = advance(state, replace(renewed, settings={"prefetch": 7}))
         assert (other.slices, other.settings) == ((), {"prefetch": 7}), "something else is measured"
 
@@ -180,7 +197,7 @@ class TestWindows:
         )
         sums = {name: first[name] + second[name] for name in names}
         assert state.steady == WindowSums(windows=2, histogram={1552: 20}, **sums)
-        assert (state.steps, state.examples) == (20, sums["examples"] + 64)
+        assert (state.totals.steps, state.totals.examples) == (20, sums["examples"] + 64)
         assert lane("cpu", window()).steady.sampled_copy_ns is None
 
     def test_rates_are_over_wall_time(self):
@@ -192,8 +209,8 @@ class TestWindows:
     def test_a_marked_window_is_discarded_and_counted(self):
         marked = window(marks=("garbage collection", "after a switch"), round=1)
         state = lane("cpu", window(), marked, window(marks=("after a switch",)))
-        assert state.discarded == {"garbage collection": 1, "after a switch": 2}
-        assert (state.steady.windows, state.slices, state.examples) == (1, (), 960)
+        assert state.measurements.discarded == {"garbage collection": 1, "after a switch": 2}
+        assert (state.steady.windows, state.slices, state.totals.examples) == (1, (), 960)
         assert [point.steady for point in state.points] == [True, False, False]
 
     def test_discarded_time_counts_once_and_the_switch_explains_it_last(self):
@@ -213,25 +230,31 @@ class TestWindows:
 
     def test_the_first_and_the_last_loss_are_kept(self):
         state = lane("cpu", *(window(loss=loss) for loss in (None, 2.0, 1.0, None)))
-        assert (state.losses.first, state.losses.last) == (2.0, 1.0)
+        assert (state.totals.losses.first, state.totals.losses.last) == (2.0, 1.0)
 
     def test_settings_and_gpu_memory_are_those_of_the_latest_window(self):
         first = window(gpu_memory_allocated_bytes=5, gpu_memory_peak_bytes=9, traced="step")
         state = lane("gpu:0", first, window(settings={"prefetch": 1}))
-        assert (state.settings, state.traced) == ({"prefetch": 1}, "step")
+        assert (state.settings, state.step.traced) == ({"prefetch": 1}, "step")
         assert (state.gpu_use.allocated_bytes, state.gpu_use.peak_bytes) == (None, None)
 
     def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes(self):
         call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
         read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
         state = lane("cpu", window(), read, window())
-        assert (state.computing_share, advance(state, window(computing_share=0.5)).computing_share) == (0.25, 0.5)
+        assert (
+            state.step.computing_share,
+            advance(state, window(computing_share=0.5)).step.computing_share,
+        ) == (0.25, 0.5)
         untold = Profiled(at_ns=3 * SECOND, folder="f", profile=replace(gpu_profile(), call=Missing("no loop")))
-        assert state.calling_share == 100 / (100 + read.profile.other_ns)
+        assert state.step.calling_share == 100 / (100 + read.profile.other_ns)
         again = advance(state, untold)
-        assert (again.computing_share, again.calling_share) == (state.computing_share, state.calling_share)
+        assert (again.step.computing_share, again.step.calling_share) == (
+            state.step.computing_share,
+            state.step.calling_share,
+        )
         changed = advance(state, applied())
-        assert (changed.computing_share, changed.calling_share) == (None, None)
+        assert (changed.step.computing_share, changed.step.calling_share) == (None, None)
 
 
 class TestRecent:
@@ -255,26 +278,29 @@ class TestRecent:
 class TestKnobs:
     def test_a_knob_in_effect_answers_the_request_and_begins_steady_state_anew(self):
         state = lane("cpu", window(round=1), requested(1), applied(1, "off"))
-        assert (state.requested, state.settings) == ({}, {"prefetch": "off"})
+        assert (state.changes.requested, state.settings) == ({}, {"prefetch": "off"})
         assert (state.steady, state.slices) == (WindowSums(), ())
         assert [one.round for one in state.slices_under({"prefetch": "auto"})] == [1]
-        assert (state.steps, state.examples, len(state.points)) == (10, 320, 1)
-        (mark,) = state.knob_marks
+        assert (state.totals.steps, state.totals.examples, len(state.points)) == (10, 320, 1)
+        (mark,) = state.changes.marks
         assert (mark.text, mark.at_ns, mark.gap_ns) == ("prefetch off", 3 * SECOND, 40 * MS)
 
     @pytest.mark.parametrize("answer", [applied(1), refused(1)])
     def test_an_answer_leaves_newer_requests_and_those_for_other_knobs(self, answer):
         state = lane("cpu", requested(1), requested(2, 2), requested(0, 64, "batch_size"), answer)
-        assert {knob: one.request for knob, one in state.requested.items()} == {"prefetch": 2, "batch_size": 0}
+        assert {knob: one.request for knob, one in state.changes.requested.items()} == {
+            "prefetch": 2,
+            "batch_size": 0,
+        }
 
     def test_a_refused_request_changes_nothing_and_says_why(self):
         state = lane("cpu", window(), requested(1), refused(1))
-        assert (state.requested, state.refused) == ({}, "no memory")
+        assert (state.changes.requested, state.changes.refused) == ({}, "no memory")
         assert (state.settings, state.steady.windows) == ({"prefetch": "auto"}, 1)
 
     @pytest.mark.parametrize("event", [requested(2), applied(2)])
     def test_the_next_request_ends_a_refusal(self, event):
-        assert lane("cpu", requested(1), refused(1), event).refused == ""
+        assert lane("cpu", requested(1), refused(1), event).changes.refused == ""
 
     def test_the_title_shows_what_is_in_effect(self):
         spec = LaneSpec("cpu", {"prefetch": "off"}, name="cpu prefetch=off", apart=("prefetch",))

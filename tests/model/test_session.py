@@ -83,17 +83,17 @@ def test_nothing_is_lost_with_several_writers_and_a_reader(session):
     start.wait()
     seen = []
     while any(thread.is_alive() for thread in threads):
-        seen.append(session.snapshot().lane("cpu").bad_lines)
+        seen.append(session.snapshot().lane("cpu").process.bad_lines)
     for thread in threads:
         thread.join()
     assert seen == sorted(seen)
-    assert [lane.bad_lines for lane in session.snapshot().lanes] == [writers // 2 * each] * 2
+    assert [lane.process.bad_lines for lane in session.snapshot().lanes] == [writers // 2 * each] * 2
     assert len(heard) == writers * each
 
 
 def test_listeners_hear_every_event_after_it_counts(session):
     heard = []
-    session.listen(lambda event: heard.append((event, session.snapshot().lane("cpu").bad_lines)))
+    session.listen(lambda event: heard.append((event, session.snapshot().lane("cpu").process.bad_lines)))
     session.listen(lambda event: heard.append("second"))
     session.accept(bad_line())
     assert heard == [(bad_line(), 1), "second"]
@@ -114,7 +114,7 @@ def test_steady_state_begins_anew_in_another_mode(session):
     session.set_mode(CONCURRENT)
     cpu = session.snapshot().lane("cpu")
     assert (cpu.steady, cpu.slices) == (WindowSums(), ())
-    assert (cpu.steps, cpu.examples, len(cpu.points)) == (10, 320, 1)
+    assert (cpu.totals.steps, cpu.totals.examples, len(cpu.points)) == (10, 320, 1)
 
 
 def test_a_new_race_drops_the_lanes_and_keeps_the_machine(session):
@@ -123,7 +123,7 @@ def test_a_new_race_drops_the_lanes_and_keeps_the_machine(session):
     session.start_clock(42)
     session.begin(Race(scenario="other"), name_lanes([LaneSpec("cpu")]))
     snapshot = session.snapshot()
-    assert [(lane.spec.name, lane.bad_lines) for lane in snapshot.lanes] == [("cpu", 0)]
+    assert [(lane.spec.name, lane.process.bad_lines) for lane in snapshot.lanes] == [("cpu", 0)]
     assert snapshot.race == Race(scenario="other", number=2)
     assert [gpu.index for gpu in snapshot.gpus] == [0]
 
@@ -241,9 +241,9 @@ def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(sessio
         for at_s in (1, 2):
             session.accept(window(at_s * SECOND, lane=lane))
     session.accept(hot)
-    assert [lane.discarded for lane in session.snapshot().lanes] == [{}, {GPU_THROTTLED: 1}]
+    assert [lane.measurements.discarded for lane in session.snapshot().lanes] == [{}, {GPU_THROTTLED: 1}]
     session.accept(host(3 * SECOND, steal_pct=30.0))
-    assert session.snapshot().lane("cpu").discarded == {}, (
+    assert session.snapshot().lane("cpu").measurements.discarded == {}, (
         "stolen time is told beside the figures, see `analysis.others`"
     )
 

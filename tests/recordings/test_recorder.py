@@ -320,7 +320,7 @@ def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, 
     for path in place.iterdir():
         opened, end = play_all(path)
         assert steps_in(path) == list(range(1_000))
-        assert (opened.closed.events, end.lanes[0].steps) == (len(opened), 0)
+        assert (opened.closed.events, end.lanes[0].totals.steps) == (len(opened), 0)
 
 
 def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:

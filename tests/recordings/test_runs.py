@@ -67,7 +67,7 @@ def test_a_run_is_replayed_to_its_end():
     runs = RecordedRuns()
     opened = runs.replay(FIRST)
     opened.playback.go_to(opened.playback.state().to_ns)
-    assert opened.snapshot().lanes[1].steps > 0
+    assert opened.snapshot().lanes[1].totals.steps > 0
     opened.stop()
     for id in ("20250101-000000-gone", "../elsewhere"):
         with pytest.raises(RecordingError, match="there is no recording"):

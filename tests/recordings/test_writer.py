@@ -78,8 +78,13 @@ def test_old_windows_are_added_up_to_seconds_and_then_to_more_and_their_sums_sta
         for event in opened.events():
             session.accept(event)
     lane, raced = session.snapshot().lanes[0], end.lanes[0]
-    assert (lane.steps, lane.examples, lane.trained_ns) == (raced.steps, raced.examples, raced.trained_ns)
-    assert (lane.steady, lane.discarded) == (raced.steady, raced.discarded), "histograms, too"
+    assert (lane.totals.steps, lane.totals.examples, lane.totals.trained_ns) == (
+        raced.totals.steps,
+        raced.totals.examples,
+        raced.totals.trained_ns,
+    )
+    assert lane.steady == raced.steady, "histograms, too"
+    assert lane.measurements.discarded == raced.measurements.discarded
 
 
 def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(written, soon):

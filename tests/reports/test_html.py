@@ -71,7 +71,7 @@ class TestWhatIsInIt:
         record(tmp_path / "race.jsonl", racing_demo)
         found = gather(tmp_path / "race.jsonl")
         for lane in found.end.lanes:
-            assert sum(one.examples for one in found.windows[lane.spec.name]) == lane.examples
+            assert sum(one.examples for one in found.windows[lane.spec.name]) == lane.totals.examples
             gone = sum(bool(one.reason) for one in found.windows[lane.spec.name])
             assert gone == lane.measurements.windows - sum(one.steady for one in lane.points), (
                 "windows that do not count"
@@ -95,8 +95,8 @@ class TestWhatIsInIt:
         found = gather(tmp_path / "race.jsonl")
         for lane in end.lanes:
             shaded = [one.at_ns for one in found.windows[lane.spec.name] if "swapping" in one.reason]
-            assert len(shaded) == lane.discarded.get("swapping", 0)
-        assert any(lane.discarded.get("swapping") for lane in end.lanes)
+            assert len(shaded) == lane.measurements.discarded.get("swapping", 0)
+        assert any(lane.measurements.discarded.get("swapping") for lane in end.lanes)
 
     def test_a_crossover_has_its_curve_and_its_table(self, tmp_path):
         record(tmp_path / "race.jsonl", crossover_demo)

@@ -73,7 +73,7 @@ class Raced:
         self.session.start_clock(SECOND)
 
     def window(self, lane: str, at_s: float = 2, *, steps: int = 100, loss: float | None = 2.0, **more) -> None:
-        step = self.session.snapshot().lane(lane).steps + steps
+        step = self.session.snapshot().lane(lane).totals.steps + steps
         values = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
         values |= {"marks": (), "examples": steps * 10, "histogram": histogram.count([SECOND // steps] * steps)}
         settings = {**SETTINGS, **next(spec.settings for spec in self.specs if spec.name == lane)}
@@ -155,7 +155,7 @@ def test_it_has_the_documented_keys_whatever_is_known(lanes):
 
 def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_measured(raced):
     told = raced.json()
-    assert (told["schema"], told["tfmon"]) == (5, __version__)
+    assert (told["schema"], told["tfmon"]) == (6, __version__)
     assert told["seconds"] == 2.0, "from the start signal to the last window"
     assert (told["scenario"], told["mode"]) == ("net", "concurrent")
     unknown = ("no_gpu", "boot", "quota_cores", "nice", "python", "tensorflow", "driver")

@@ -31,7 +31,7 @@ import tensorflow as tf
 from tfmon.model.codec import decode_event
 from tfmon.model.lane_pipes import LanePipes
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, ScriptFacts
 from tfmon.model.spec import LaneSpec
 from tfmon.script import process, watched, watching
 from tfmon.script.knobs import LoopOptimizers
@@ -455,13 +455,13 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
         lane.traces.close()
     process._lane = None
     os.close(kept)
-    state = LaneState(spec=LaneSpec("cpu", name="cpu"), command="python")
+    state = LaneState(spec=LaneSpec("cpu", name="cpu"), script=ScriptFacts("python"))
     metrics.seek(0)
     for line in metrics.read().splitlines():
         state = advance(state, decode_event(line, "cpu"))
     metrics.close()
     told = dict.fromkeys(("steps", "examples", "loss"), reasons[0]) if reasons else {}
-    return truth, replace(state, not_measured={**told, **state.not_measured})
+    return truth, replace(state, script=replace(state.script, not_measured={**told, **state.script.not_measured}))
 
 
 def failed(error: Exception) -> None:
@@ -481,14 +481,14 @@ def main() -> None:
         loop = dict(zip(GRAMMAR, name.split(" · "), strict=True))
         truth, state = known_of(lambda loop=loop: run(**loop))
         loss = truth.loss[0] if isinstance(truth.loss, list) else truth.loss
-        known = {"steps": state.steps, "examples": state.examples, "loss": state.losses.last}
+        known = {"steps": state.totals.steps, "examples": state.totals.examples, "loss": state.totals.losses.last}
         true = {
             "steps": truth.steps,
             "examples": truth.examples,
             "loss": None if loss is None or loop["function"] == "reduce" else float(loss),
         }
         failures, watching.hooks.failures = watching.hooks.failures, 0
-        print(json.dumps([name, true, known, state.not_measured, failures]), flush=True)
+        print(json.dumps([name, true, known, state.script.not_measured, failures]), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,5 +29,5 @@ def paths(*names: str) -> list[str]:
 def test_each_guide_is_counted_as_it_counts_itself(watch, script, names):
     race = watch(script(ALL_OF), *paths(*names))
     assert trained(race) == counted(race)
-    assert 0 < race.lane.losses.last < 5
-    assert not any(race.lane.not_measured.values())
+    assert 0 < race.lane.totals.losses.last < 5
+    assert not any(race.lane.script.not_measured.values())

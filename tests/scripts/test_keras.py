@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, Progressed, Window
+from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Progressed, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
 
@@ -41,10 +41,10 @@ SLOW_STEPS = 2 * 3 * 20
 
 def trained(race) -> tuple[int, int]:
     """Wait for the end; return the examples and steps that the scripts say they trained."""
-    race.until(lambda: race.lane.ended is not None, "the end")
+    race.until(lambda: race.lane.end.event is not None, "the end")
     lane = race.lane
-    assert (lane.phase, lane.ended.exit_code) == (DONE, 0), lane.ended.output_tail[-5:]
-    said = re.findall(r"trained (\d+) examples in (\d+) steps", "\n".join(lane.ended.output_tail))
+    assert (lane.phase, lane.end.event.exit_code) == (DONE, 0), lane.end.event.output_tail[-5:]
+    said = re.findall(r"trained (\d+) examples in (\d+) steps", "\n".join(lane.end.event.output_tail))
     return sum(int(examples) for examples, _ in said), sum(int(steps) for _, steps in said)
 
 
@@ -53,7 +53,7 @@ def counted(race) -> tuple[int, int]:
     windows = race.of(Window)
     assert all(window.step >= window.steps for window in windows)
     assert all(window.call_ns <= window.span_ns for window in windows)
-    return sum(window.examples + window.sampled_examples for window in windows), race.lane.steps
+    return sum(window.examples + window.sampled_examples for window in windows), race.lane.totals.steps
 
 
 def shapes(*names: str) -> list[str]:
@@ -65,11 +65,12 @@ def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
     race = watch(script(ALL_OF), *shapes("kinds_of_data", "text_classification", "image_classifier"))
     assert trained(race) == counted(race)
     lane = race.lane
-    assert 0 < lane.losses.last < 5 and lane.versions["tensorflow"] and lane.versions["keras"]
-    assert lane.parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3
-    files = [place.partition(":")[0] for place in lane.places]
+    versions = lane.process.versions
+    assert 0 < lane.totals.losses.last < 5 and versions["tensorflow"] and versions["keras"]
+    assert race.of(Built)[-1].parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3
+    files = [place.partition(":")[0] for place in lane.script.places]
     assert list(dict.fromkeys(files)) == ["kinds_of_data.py", "text_classification.py", "image_classifier.py"]
-    progress = lane.progress
+    progress = lane.script.progress
     assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (4, 4, 14, 14)
     assert set(progress.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert progress.validation_ns > 0
@@ -82,7 +83,7 @@ def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script
     assert race.lane.settings["batch_size"] == 64
     assert race.lane.settings["learning_rate"] == pytest.approx(0.01)
     assert "batch_size" in [knob.name for knob in race.session.snapshot().race.knobs]
-    slow = [window for window in race.of(Window) if window.step > race.lane.steps - SLOW_STEPS]
+    slow = [window for window in race.of(Window) if window.step > race.lane.totals.steps - SLOW_STEPS]
     # The batches are made meanwhile, so a busy machine's steps leave less to wait for.
     assert any(window.input_ns > 0.4 * window.span_ns and window.call_ns < 0.6 * window.span_ns for window in slow)
 
@@ -96,7 +97,7 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     assert (applied.knob, applied.value) == ("learning_rate", 0.125)
     race.until(lambda: race.lane.steady.windows >= 4, "windows after it")
     assert {window.settings["learning_rate"] for window in race.of(Window)} == {0.01, 0.125}
-    assert race.lane.discarded["knob change"] == 1
+    assert race.lane.measurements.discarded["knob change"] == 1
     race.lanes.set_knob(race.name, "learning_rate", -1.0)
     assert "learning_rate takes a number from 0" in race.until_event(KnobRefused).reason
 
@@ -112,7 +113,11 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     assert not isinstance(found.input.wait_ns, Missing) and 0 < found.input.wait_ns < found.step_ns
 
     race.lanes.set_knob(race.name, "stop_after_epoch", True)
-    race.until(lambda: race.lane.ended is not None, "the end")
-    epochs, steps, rate = race.lane.ended.output_tail[-1].split()
-    assert (race.lane.phase, race.lane.steps, race.lane.progress.epoch) == (DONE, int(steps), int(epochs))
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    epochs, steps, rate = race.lane.end.event.output_tail[-1].split()
+    assert (race.lane.phase, race.lane.totals.steps, race.lane.script.progress.epoch) == (
+        DONE,
+        int(steps),
+        int(epochs),
+    )
     assert float(rate) == 0.125

@@ -48,8 +48,8 @@ TOLD = "import os, sys, json; print(json.dumps({}), flush=True)\n"
 
 
 def output(race) -> str:
-    race.until(lambda: race.lane.ended is not None, "the end")
-    return "\n".join(race.lane.ended.output_tail)
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    return "\n".join(race.lane.end.event.output_tail)
 
 
 def told(race) -> object:
@@ -84,7 +84,7 @@ def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, scri
 def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, code, words):
     race = watch(script("import sys\n" + ending))
     output(race)
-    assert (race.lane.phase, race.lane.ended.exit_code) == (FAILED, code)
+    assert (race.lane.phase, race.lane.end.event.exit_code) == (FAILED, code)
     assert race.lane.trouble.message == words
     assert ("no standard input" in race.lane.trouble.hint) is (ending == "input()")
 
@@ -111,8 +111,8 @@ def test_steps_are_seen_whatever_starts_python(watch, script, start):
     words = start.format(python=sys.executable, path=path, folder=path.parent, module=path.stem)
     race = watch("/bin/sh", "-c", words)
     output(race)
-    assert (race.lane.phase, race.lane.steps, race.lane.examples) == (DONE, WARM, 4 * WARM)
-    assert race.lane.losses.first == 1.0, "that of the first step"
+    assert (race.lane.phase, race.lane.totals.steps, race.lane.totals.examples) == (DONE, WARM, 4 * WARM)
+    assert race.lane.totals.losses.first == 1.0, "that of the first step"
 
 
 def test_a_forked_process_is_no_lane(watch, script):
@@ -128,7 +128,7 @@ print(os.getpid())
     race = watch(script(LOOP + forks))
     pid = int(output(race).splitlines()[-1])
     assert [event.pid for event in race.of(Hello)] == [pid]
-    assert race.lane.steps == 100 + WARM
+    assert race.lane.totals.steps == 100 + WARM
 
 
 def test_of_two_processes_that_train_at_once_the_first_is_counted_and_the_other_told(watch, script):
@@ -143,8 +143,8 @@ train({WARM})
     other = "if 'other' in sys.argv:\n    train(30)\n    sys.exit()\n"
     race = watch(script(LOOP + other + forks))
     output(race)
-    assert race.lane.steps == 50 + WARM
-    assert race.lane.not_measured["processes"].endswith("(rank 1 of 2)")
+    assert race.lane.totals.steps == 50 + WARM
+    assert race.lane.script.not_measured["processes"].endswith("(rank 1 of 2)")
 
 
 @pytest.mark.parametrize("ending", ["os._exit(7)", "os.kill(os.getpid(), 9)"], ids=["exit", "signal"])
@@ -152,9 +152,9 @@ def test_the_last_window_counts_or_is_said_to_be_lost(watch, script, ending):
     race = watch(script(LOOP + f"train({WARM})\n{ending}"))
     output(race)
     if "_exit" in ending:
-        assert (race.lane.ended.exit_code, race.lane.steps) == (7, WARM)
+        assert (race.lane.end.event.exit_code, race.lane.totals.steps) == (7, WARM)
     else:
-        assert "is not counted" in race.lane.not_measured["end"]
+        assert "is not counted" in race.lane.script.not_measured["end"]
 
 
 def test_a_lock_that_is_held_keeps_no_script_from_its_exit_at_once(watch, script):
@@ -166,15 +166,15 @@ process.joined().reporter.lock.acquire()
 time.sleep(600)
 """
     race = watch(script(LOOP + f"train({WARM})\nimport os, time{holds}"))
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert race.lane.ended.exit_code == 7
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.end.event.exit_code == 7
 
 
 def test_examples_that_are_no_number_are_said_once_and_raise_outside_of_a_race(watch, script):
     race = watch(script(LOOP + f"for _ in range({WARM}):\n    report.step(examples=-3)\nprint('on')"))
     assert output(race) == "on"
-    assert (race.lane.steps, race.lane.examples) == (WARM, 0)
-    assert "examples=-3" in race.lane.not_measured["examples"]
+    assert (race.lane.totals.steps, race.lane.totals.examples) == (WARM, 0)
+    assert "examples=-3" in race.lane.script.not_measured["examples"]
     with pytest.raises(ValueError, match="examples='x'"):
         report.step(examples="x")
 
@@ -195,7 +195,7 @@ def test_the_next_process_is_the_lane_when_the_first_has_ended(watch, script):
     race = watch("/bin/sh", "-c", f"{sys.executable} {path}; {sys.executable} {path}")
     output(race)
     assert len(race.of(Hello)) == 2
-    assert race.lane.steps == 2 * WARM
+    assert race.lane.totals.steps == 2 * WARM
 
 
 # ------------------------------------------------------------ what it obeys
@@ -208,11 +208,11 @@ def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
     race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
     race.lanes.pause([race.name])
     race.until_event(PhaseEntered, lambda event: event.phase == PAUSED)
-    steps = race.lane.steps
+    steps = race.lane.totals.steps
     race.lanes.resume([race.name])
-    race.until(lambda: race.lane.steps > steps, "it goes on")
+    race.until(lambda: race.lane.totals.steps > steps, "it goes on")
     assert 0 < race.lane.steady.examples_per_s <= 4 * 500, "a step takes 2 ms or longer"
-    assert {"pause", "warm-up"} <= set(race.lane.discarded)
+    assert {"pause", "warm-up"} <= set(race.lane.measurements.discarded)
 
     race.lanes.pause([race.name])
     race.until(lambda: race.phases.count(PAUSED) == 2, "a second pause")
@@ -245,7 +245,7 @@ def test_its_end_is_a_ctrl_c_with_time_to_save(watch, script, mode):
     race.until(lambda: race.lane.phase == PAUSED, "it waits, and must not any more")
     race.lanes.stop()
     assert output(race).splitlines()[-1] == "saved"
-    assert (race.lane.ended.exit_code, race.lane.phase, race.lane.trouble) == (4, DONE, None)
+    assert (race.lane.end.event.exit_code, race.lane.phase, race.lane.trouble) == (4, DONE, None)
 
 
 @pytest.mark.parametrize("hurried", [False, True])
@@ -256,7 +256,7 @@ def test_one_that_resists_is_killed_after_its_grace_or_at_once_and_called_so(wat
     )
     race.until(lambda: race.lane.phase == RACING, "racing")
     race.lanes.kill(race.name)
-    race.until(lambda: race.lane.ending is not None, "it was asked to end")
+    race.until(lambda: race.lane.end.requested is not None, "it was asked to end")
     if hurried:
         race.lanes.kill(race.name)
     output(race)
@@ -268,10 +268,13 @@ def test_one_that_resists_is_killed_after_its_grace_or_at_once_and_called_so(wat
 def test_one_that_somebody_else_stops_is_told_so_at_once_until_it_goes_on(watch, script):
     race = watch(script(FOR_EVER))
     race.until(lambda: race.lane.phase == RACING, "racing")
-    os.kill(race.lane.pid, signal.SIGSTOP)
-    race.until(lambda: f"kill -CONT {race.lane.pid}" in race.lane.not_measured.get("stopped", ""), "stopped")
-    os.kill(race.lane.pid, signal.SIGCONT)
-    race.until(lambda: race.lane.not_measured["stopped"] == "", "it goes on")
+    os.kill(race.lane.process.pid, signal.SIGSTOP)
+    race.until(
+        lambda: f"kill -CONT {race.lane.process.pid}" in race.lane.script.not_measured.get("stopped", ""),
+        "stopped",
+    )
+    os.kill(race.lane.process.pid, signal.SIGCONT)
+    race.until(lambda: race.lane.script.not_measured["stopped"] == "", "it goes on")
 
 
 def test_it_reports_its_stacks_and_its_signals_stay_its_own(watch, script):
@@ -308,7 +311,7 @@ while True:
     offered = {event.knob: event for event in race.of(KnobOffered)}
     assert (offered["size"].value, offered["size"].choices) == (8, (8, 16))
     assert (offered["rate"].value, offered["rate"].default) == (0.25, 0.5)
-    assert race.lane.losses.last == 0.25
+    assert race.lane.totals.losses.last == 0.25
     race.lanes.set_knob(race.name, "size", 16)
     applied = race.until_event(KnobApplied)
     assert (applied.knob, applied.value) == ("size", 16)

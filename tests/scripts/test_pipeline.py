@@ -143,12 +143,12 @@ def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, scri
             f"batches of {size}",
         )
     enough.touch()
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert race.lane.ended.exit_code == 0
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.end.event.exit_code == 0
     lines = printed(race)
     count = len(lines)
     assert printed(race, "traced") == ["traced 32 64"], "once for each size"
-    assert race.lane.steps == int(lines[-1].split()[-1]) < 20 * count
+    assert race.lane.totals.steps == int(lines[-1].split()[-1]) < 20 * count
     assert sum(one.traced_steps for one in race.of(Window)) <= 3, "the first step, and each of the two changes"
     assert sum(one.examples + one.sampled_examples for one in race.of(Window)) == 640 * count
     alone = subprocess.run([sys.executable, path, str(count)], capture_output=True, text=True, check=True)

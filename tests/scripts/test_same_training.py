@@ -76,11 +76,11 @@ def test_training_is_the_same_as_without_tfmon(watch, tmp_path, flags, oddities,
     environment = {**os.environ, **SETTINGS}
     alone = subprocess.run(["/bin/sh", "-c", line.format("alone")], env=environment, timeout=HANGS_S, check=False)
     race = watch("/bin/sh", "-c", line.format("watched"), environment=SETTINGS)
-    race.until(lambda: race.lane.ended is not None, "the end")
+    race.until(lambda: race.lane.end.event is not None, "the end")
     for stream in ("out", "err"):
         one, other = (masked((folders[name] / stream).read_text()) for name in ("alone", "watched"))
         assert other == one
-    assert race.lane.ended.exit_code == (alone.returncode if alone.returncode >= 0 else None)
+    assert race.lane.end.event.exit_code == (alone.returncode if alone.returncode >= 0 else None)
     assert files(folders["watched"]) == files(folders["alone"])
     # A script that closes all descriptors after its first training may have reported no window by then.
-    assert race.lane.steps or "closes_descriptors" in oddities, "it was watched"
+    assert race.lane.totals.steps or "closes_descriptors" in oddities, "it was watched"

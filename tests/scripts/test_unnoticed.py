@@ -34,9 +34,9 @@ def test_output_errors_and_exit_code_are_those_without_tfmon(watch, tmp_path):
     line = f"cd {tmp_path} && {sys.executable} {HERE / 'noisy.py'} >{{0}}.out 2>{{0}}.err"
     alone = subprocess.run(["/bin/sh", "-c", line.format("alone")], timeout=HANGS_S, check=False)
     race = watch("/bin/sh", "-c", line.format("watched"))
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert race.lane.ended.exit_code == alone.returncode == 1
-    assert race.lane.steps > 10, "it was watched"
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.end.event.exit_code == alone.returncode == 1
+    assert race.lane.totals.steps > 10, "it was watched"
     for stream in ("out", "err"):
         one, other = ((tmp_path / f"{name}.{stream}").read_text() for name in ("alone", "watched"))
         assert masked(other) == masked(one)
@@ -58,14 +58,14 @@ def train(steps):
 def test_a_script_that_closes_the_channel_is_told_with_its_steps_and_trains_on(watch, script, tmp_path):
     text = "train(400)\nos.closerange(3, 256)\nwhile not os.path.exists(sys.argv[1]):\n    train(20)\n"
     race = watch(script(REPORTS + text + "print('trained on')\n"), str(tmp_path / "told"))
-    race.until(lambda: "steps" in race.lane.not_measured, "the reason")
+    race.until(lambda: "steps" in race.lane.script.not_measured, "the reason")
     (tmp_path / "told").touch()
-    steps = race.lane.steps  # those of a window that was not sent yet are not among them
+    steps = race.lane.totals.steps  # those of a window that was not sent yet are not among them
     assert 100 < steps <= 400
-    assert race.lane.not_measured["steps"] == f"the script closed tfmon's channel after {steps} steps"
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert (race.lane.ended.exit_code, race.lane.trouble) == (0, None)
-    assert race.lane.ended.output_tail[-1] == "trained on"
+    assert race.lane.script.not_measured["steps"] == f"the script closed tfmon's channel after {steps} steps"
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert (race.lane.end.event.exit_code, race.lane.trouble) == (0, None)
+    assert race.lane.end.event.output_tail[-1] == "trained on"
 
 
 @pytest.mark.parametrize("name", ["tfmon.py", "tfmon/__init__.py"])
@@ -75,10 +75,10 @@ def test_a_module_named_tfmon_is_the_scripts_and_the_lane_says_so(watch, script,
     path.write_text("OWN = 5\n")
     (tmp_path / "jax.py").touch()  # any library that is watched, and this one takes no time to load
     race = watch(script("import jax\nfrom tfmon import OWN\nprint('own', OWN)\n"))
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert (race.lane.ended.exit_code, race.lane.ended.output_tail[-1]) == (0, "own 5")
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert (race.lane.end.event.exit_code, race.lane.end.event.output_tail[-1]) == (0, "own 5")
     reason = "the script has a module named tfmon of its own, so it is not watched"
-    assert race.lane.not_measured["steps"] == reason
+    assert race.lane.script.not_measured["steps"] == reason
 
 
 def test_parameter_servers_pull_and_train_as_without_tfmon(watch, script):
@@ -118,8 +118,8 @@ print("trained", flush=True)
 os._exit(0)
 """
     race = watch(script(servers))
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert race.lane.ended.output_tail[-1] == "trained", race.lane.ended.output_tail[-5:]
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.end.event.output_tail[-1] == "trained", race.lane.end.event.output_tail[-5:]
 
 
 def test_a_wait_that_cannot_be_measured_is_not_zero_but_has_a_reason(watch, script):
@@ -133,6 +133,6 @@ x = np.ones((320, 4), "float32")
 model.fit(x, x[:, :1], batch_size=32, epochs=100, verbose=0)
 """
     race = watch(script(fits))
-    race.until(lambda: race.lane.ended is not None, "the end")
-    assert (race.lane.ended.exit_code, race.lane.steps) == (0, 1000)
-    assert race.lane.not_measured["input"] == "determinism is on"
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert (race.lane.end.event.exit_code, race.lane.totals.steps) == (0, 1000)
+    assert race.lane.script.not_measured["input"] == "determinism is on"

@@ -103,8 +103,8 @@ class RacingGroup(LaneGroup):
         wait_for(lambda: all(self.lane(name).phase == phase for name in names), what=f"{names} {phase}")
 
     def wait_for_steps(self, name: str, more: int = 1) -> None:
-        before = self.lane(name).steps
-        wait_for(lambda: self.lane(name).steps >= before + more, what=f"{name} trains")
+        before = self.lane(name).totals.steps
+        wait_for(lambda: self.lane(name).totals.steps >= before + more, what=f"{name} trains")
 
     def order_of_two(self) -> tuple[str, str]:
         """Return the lane of two that has the first slice, which was ready first, and the other."""

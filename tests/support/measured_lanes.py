@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmon.model.knobs import COMMON, Knob
-from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.lane_state import RACING, LaneState, ProcessInfo, StepFacts
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums
@@ -31,8 +31,7 @@ def measured_lane(
         spec=LaneSpec(device, name=device),
         phase=RACING,
         settings={**SETTINGS, **(settings or {})},
-        data_examples=1_000,
-        computing_share=computing,
-        traced=traced,
+        process=ProcessInfo(data_examples=1_000),
+        step=StepFacts(computing_share=computing, traced=traced),
         measurements=Measurements(steady=tally),
     )

@@ -88,8 +88,8 @@ class Race:
         """Wait until something is true of what was heard."""
         with self._change:
             with contextlib.suppress(AssertionError):
-                wait_for(lambda: fits() or self.lane.ended is not None, DEADLINE_S, change=self._change)
-            tail = self.lane.ended.output_tail[-5:] if self.lane.ended else ()
+                wait_for(lambda: fits() or self.lane.end.event is not None, DEADLINE_S, change=self._change)
+            tail = self.lane.end.event.output_tail[-5:] if self.lane.end.event else ()
             assert fits(), f"{what}: {self.lane.phase}, {self.lane.trouble}, {tail}"
 
     def until_event(self, kind: type[EventType], fits: Callable[[EventType], bool] = lambda _: True) -> EventType:

@@ -61,7 +61,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
     assert all(window.settings == {**info.defaults(), "batch_size": batch_size, "prefetch": 2} for window in after)
     assert all(window.examples == batch_size * window.steps for window in after)
     assert [event.exit_code for event in lane.of(LaneEnded)] == [0]
-    assert lane.lane.bad_lines == 0
+    assert lane.lane.process.bad_lines == 0
 
 
 def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race: Start, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race: Start, 
     ended = lane.until_event(LaneEnded)
     assert (ended.exit_code, ended.requested) == (0, False)
     assert lane.lane.phase == DONE
-    assert lane.lane.measured_steps == 100 <= lane.lane.steps
+    assert lane.lane.totals.measured_steps == 100 <= lane.lane.totals.steps
     assert list(tmp_path.iterdir()) == []
 
 

@@ -99,7 +99,7 @@ def test_a_lane_on_two_devices_counts_exactly_and_changes_its_knobs(race: Any) -
     assert "it can be at most 500" in refused.reason
     after = windows_after(lane.of(Window)[-1].at_ns)
     assert all(np.isfinite(window.loss) for window in after if window.loss is not None)
-    assert lane.lane.bad_lines == 0
+    assert lane.lane.process.bad_lines == 0
 
 
 def test_a_lane_whose_step_several_devices_cannot_share_fails_in_one_line(race: Any) -> None:

@@ -20,6 +20,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, LaneEnded, LaneStarted, RecordingChanged
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import KnobRefused, LaneFailed
+from tfmon.model.lane_state import LaneEnd, ProcessInfo, StepFacts
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample, Missing
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, label, listed_keys
@@ -196,8 +197,8 @@ def test_every_line_of_a_pane_is_explained(machine):
 def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
-    lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5, process=2), snapshot.gpus[0]
-    gpu = replace(gpu, activity=Missing("not told"))
+    lane = replace(snapshot.lane("gpu:0"), step=StepFacts(computing_share=0.5), process=ProcessInfo(number=2))
+    gpu = replace(snapshot.gpus[0], activity=Missing("not told"))
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     remote = hosts_demo().session.snapshot()
     there = (*hosts.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))
@@ -325,5 +326,5 @@ class TestReachable:
         assert [lane.spec.name for lane in reachable(lanes, knob, direction, focused=focused)] == names
 
     def test_one_whose_process_is_not_gone_yet_waits(self, lanes):
-        lanes = [replace(lane, ended=None) for lane in lanes]
+        lanes = [replace(lane, end=LaneEnd()) for lane in lanes]
         assert [lane.spec.name for lane in reachable(lanes, BATCH_SIZE, -1, focused=True)] == ["cpu"]

@@ -11,6 +11,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.lane_events import Hello, LibrariesLoaded, NotMeasured, StackReported
+from tfmon.model.lane_state import ProcessInfo
 from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
@@ -61,7 +62,9 @@ def test_an_instance_says_that_power_and_clocks_are_those_of_its_gpu():
     assert "whole GPU" not in page(demo, "gpu:0") + race(demo)
     demo.session.accept(replace(before, part_of="GPU-1"))
     state = demo.session.snapshot().lane("gpu:0")
-    snapshot = replace(demo.session.snapshot(), lanes=(replace(state, gpu_uuids=(before.key,)),), periods=())
+    snapshot = replace(
+        demo.session.snapshot(), lanes=(replace(state, process=ProcessInfo(gpu_uuids=(before.key,))),), periods=()
+    )
     text = "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane("gpu:0"), 120)))
     assert "power, temperature, clocks and link are those of the whole GPU" in text
 

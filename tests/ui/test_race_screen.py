@@ -99,7 +99,7 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     assert progress(snapshot(seconds=84.0)) == "▓" * 10 + "░" * 10 + " 50 % of 1:24"
     assert progress(snapshot(seconds=1.0)) == "▓" * 20 + " 100 % of 0:01"
     known = snapshot(steps=10_000)
-    slowest = min(lane.measured_steps for lane in known.lanes)
+    slowest = min(lane.totals.measured_steps for lane in known.lanes)
     assert f" {slowest:,}".replace(",", " ") + " of 10 000 steps" in progress(known)
     assert progress(snapshot()) == ""
     assert progress(snapshot(seconds=84.0, started_ns=None)) == ""

@@ -153,7 +153,7 @@ def test_a_chart_is_not_computed_again_until_a_second_has_passed():
     demo.clock.ahead(0.2)
     demo.train("cpu", 7_000, 2.0, demo.clock())
     after = demo.session.snapshot()
-    assert after.lanes[0].history != before.lanes[0].history
+    assert after.lanes[0].measurements.history != before.lanes[0].measurements.history
     for metric in (one for one in series.METRICS if one.id != "gpu"):
         view = Display(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
         first, second = (chart.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))

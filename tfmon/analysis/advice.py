@@ -94,8 +94,8 @@ def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advic
     first, size, trained = [], lane.settings.get("batch_size"), lane.steady
     if isinstance(size, int) and size < SMALL_BATCH:
         first.append("batch_size")
-    if lane.data_examples is not None and trained.examples:
-        epoch_ns = lane.data_examples / trained.examples * trained.span_ns
+    if lane.process.data_examples is not None and trained.examples:
+        epoch_ns = lane.process.data_examples / trained.examples * trained.span_ns
         first += ["cache"] if epoch_ns < 1e9 * SHORT_EPOCH_S else []
     result.sort(key=lambda one: first.index(one.knob) if one.knob in first else len(first))
     return tuple(result)
@@ -106,7 +106,7 @@ def code_for(advice: Advice, lane: LaneState | None = None) -> tuple[str, ...]:
 
     Of a script without TensorFlow it is the line in which it offers the knob.
     """
-    if lane is not None and lane.command and not lane.versions["tensorflow"]:
+    if lane is not None and lane.script.command and not lane.process.versions["tensorflow"]:
         return _lines_to_keep(advice.knob, advice.value, offered=True)
     if advice.knob == "batch_size":
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
@@ -117,10 +117,10 @@ def code_for(advice: Advice, lane: LaneState | None = None) -> tuple[str, ...]:
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each value of a script's lane that is not the script's own, and the lines that set it for good."""
-    for knob in knobs if lane.command else ():
+    for knob in knobs if lane.script.command else ():
         value = lane.settings.get(knob.name, knob.default)
         if value != knob.default and knob.name != "stop_after_epoch":
-            offered = not lane.versions["tensorflow"]
+            offered = not lane.process.versions["tensorflow"]
             yield Advice(knob.name, value, "").text, _lines_to_keep(knob.name, value, offered=offered)
 
 
@@ -146,7 +146,7 @@ def _lines_to_keep(name: str, value: KnobValue, *, offered: bool) -> tuple[str, 
 def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Advice]:
     for one in _TRIES.get(kind, ()):
         knob = _find(knobs, one.knob)
-        by_code = lane.command and lane.versions["tensorflow"] and one.knob != "batch_size"
+        by_code = lane.script.command and lane.process.versions["tensorflow"] and one.knob != "batch_size"
         if knob is None and by_code and _makes_sense(lane, one):
             yield replace(one, by_hand=True)
         if knob is None or not _makes_sense(lane, one):
@@ -174,8 +174,8 @@ def _larger_batch(knob: Knob, lane: LaneState) -> KnobValue | None:
     if not isinstance(value, int):
         return None
     larger = max(SMALL_BATCH, value * BATCH_FACTOR)
-    if lane.data_examples is not None:
-        larger = min(larger, lane.data_examples)
+    if lane.process.data_examples is not None:
+        larger = min(larger, lane.process.data_examples)
     try:
         return knob.check(larger) if larger > value else None
     except KnobError:

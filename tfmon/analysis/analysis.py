@@ -104,7 +104,7 @@ class Analysis:
         if state is None:
             return False
         tried = any(one.gain is not None for one in state.attempts)
-        return tried or (state.everything and any(one.lane.measured_steps for one in self.lanes))
+        return tried or (state.everything and any(one.lane.totals.measured_steps for one in self.lanes))
 
     @property
     def tuned(self) -> str:

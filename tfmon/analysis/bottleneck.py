@@ -70,16 +70,16 @@ def shares_of(lane: LaneState) -> Shares | None:
     tally = lane.steady
     if not tally.steps or tally.span_ns <= 0:
         return None
-    if lane.calling_share is not None and lane.step:
+    if lane.step.calling_share is not None and lane.script.step:
         # A step of a script's own loop lasts from one update to the next.
-        tally = replace(tally, call_ns=round(tally.call_ns * lane.calling_share))
+        tally = replace(tally, call_ns=round(tally.call_ns * lane.step.calling_share))
     if lane.spec.kind == "gpu" or _runs_behind(tally):
-        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.command else COPY_IN_STEP)
+        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.script.command else COPY_IN_STEP)
     else:
         shares = _on_the_host(lane, tally)
-    if lane.calling_share is None and lane.step and not isinstance(shares.dispatch_pct, Missing):
+    if lane.step.calling_share is None and lane.script.step and not isinstance(shares.dispatch_pct, Missing):
         shares = replace(shares, dispatch_pct=NOT_APART)
-    unknown = lane.not_measured.get("input")
+    unknown = lane.script.not_measured.get("input")
     return replace(shares, input_pct=Missing(unknown)) if unknown else shares
 
 
@@ -94,8 +94,8 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
     traced = min(100 * tally.traced_ns / span, step)
     dispatch: Reading = NOT_SPLIT
     device: Reading = NOT_SPLIT
-    if lane.computing_share is not None:
-        device = step * min(1.0, lane.computing_share)
+    if lane.step.computing_share is not None:
+        device = step * min(1.0, lane.step.computing_share)
         traced = min(traced, step - device)
         dispatch = step - device - traced
     rest = span - tally.input_ns - tally.call_ns - tally.sync_ns - tally.report_ns
@@ -200,12 +200,12 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
         case "retracing":
             share = evidence.retraced_steps
             often = "every step" if share > 95 else f"{share:.0f} % of the steps"
-            cause = f" ({lane.traced})" if lane.traced else ""
+            cause = f" ({lane.step.traced})" if lane.step.traced else ""
             text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
         case "step":
-            what = "step and the Python around it" if lane.step else "training step"
+            what = "step and the Python around it" if lane.script.step else "training step"
             text = f"{evidence.step:.0f} % in the {what}"
-            if not lane.command or lane.versions["tensorflow"]:  # a profile is taken by TensorFlow
+            if not lane.script.command or lane.process.versions["tensorflow"]:  # a profile is taken by TensorFlow
                 text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, evidence, _PHRASES)
@@ -217,7 +217,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
         *filter(None, [activity_text(lane.gpu_use)]),
     )
-    if lane.spec.devices > 1 and not lane.command:  # the windows do not tell it apart
+    if lane.spec.devices > 1 and not lane.script.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
     return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also)

@@ -26,11 +26,11 @@ NORMAL = 1.4826
 
 def ending_line(snapshot: Snapshot) -> str:
     """Return which commands were asked to end, and how long they still have; empty for none."""
-    ending = [lane for lane in snapshot.lanes if lane.ending is not None and not lane.over]
+    ending = [(lane.title, end) for lane in snapshot.lanes if (end := lane.end.requested) and not lane.over]
     if not ending:
         return ""
-    left_s = max(lane.ending.at_ns / 1e9 + lane.ending.grace_s for lane in ending if lane.ending is not None)
-    names = " and ".join(lane.title for lane in ending)
+    left_s = max(end.at_ns / 1e9 + end.grace_s for _, end in ending)
+    names = " and ".join(title for title, _ in ending)
     return f"{names} got Ctrl+C; killed in {max(0.0, left_s - snapshot.at_ns / 1e9):.0f} s"
 
 
@@ -40,7 +40,7 @@ def seconds_left(lane: LaneState) -> float | None:
     What an epoch took besides its steps (validation, callbacks) counts as in the epochs before. Returns None where
     the pace or the number of batches is not known.
     """
-    progress, pace = lane.progress, lane.recent().steps_per_s or lane.steady.steps_per_s
+    progress, pace = lane.script.progress, lane.recent().steps_per_s or lane.steady.steps_per_s
     if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
         return None
     epochs = max(0, progress.epochs - progress.epoch)
@@ -70,12 +70,12 @@ def loss_warnings(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _ended(snapshot: Snapshot) -> bool:
     lanes = snapshot.lanes
-    return len(lanes) > 1 and all(lane.phase == DONE and lane.command for lane in lanes)
+    return len(lanes) > 1 and all(lane.phase == DONE and lane.script.command for lane in lanes)
 
 
 def ended_itself(lanes: Sequence[LaneState]) -> bool:
     """Return whether a script's lanes ended by themselves, so that no more time would tell more."""
-    return all(lane.command and lane.ending is None for lane in lanes)
+    return all(lane.script.command and lane.end.requested is None for lane in lanes)
 
 
 def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
@@ -88,9 +88,9 @@ def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
 def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
     if len({went_on(lane) for lane in lanes}) > 1:
         return "" if brief else "no time to finish: the lanes trained other work"
-    epochs = {lane.progress.epochs_done if lane.progress is not None else 0 for lane in lanes}
-    noun = "examples" if all(lane.examples for lane in lanes) else "steps"
-    amounts = [lane.examples if noun == "examples" else lane.steps for lane in lanes]
+    epochs = {lane.script.progress.epochs_done if lane.script.progress is not None else 0 for lane in lanes}
+    noun = "examples" if all(lane.totals.examples for lane in lanes) else "steps"
+    amounts = [lane.totals.examples if noun == "examples" else lane.totals.steps for lane in lanes]
     if not any(amounts):
         return ""
     if max(amounts) > ALIKE * min(amounts):
@@ -98,15 +98,15 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
         return "" if brief else f"no time to finish: the lanes trained different numbers of {noun} ({each})"
     work = units.several(done, "epoch") if len(epochs) == 1 and (done := epochs.pop()) else ""
     work = work or f"{units.count(max(amounts))} {noun}"
-    first, *_, last = sorted(lanes, key=lambda lane: lane.trained_ns)
-    sooner = units.ratio(last.trained_ns / max(1, first.trained_ns))
+    first, *_, last = sorted(lanes, key=lambda lane: lane.totals.trained_ns)
+    sooner = units.ratio(last.totals.trained_ns / max(1, first.totals.trained_ns))
     text = f"{first.title} finished the same {work} {sooner} sooner than {last.title}"
     if sooner == units.ratio(1):
         text = f"{' and '.join(lane.title for lane in lanes)} finished the same {work} in the same time"
     if brief:
         return text
-    times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
-    losses = [(lane.title, lane.losses.last) for lane in lanes if lane.losses.last is not None]
+    times = ", ".join(f"{lane.title} {lane.totals.trained_ns / 1e9:.1f} s" for lane in lanes)
+    losses = [(lane.title, lane.totals.losses.last) for lane in lanes if lane.totals.losses.last is not None]
     ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
     return f"{text} ({times} of training)" + (f"; loss at the end: {ends}" if ends else "")
 
@@ -114,7 +114,7 @@ def _times(lanes: Sequence[LaneState], *, brief: bool) -> str:
 def _differences(lanes: Sequence[LaneState]) -> list[str]:
     """Return a warning for each two lanes whose losses differ by more than they scatter."""
     result = []
-    finite = {lane.title: math.isfinite(lane.losses.last) for lane in lanes if lane.losses.last is not None}
+    finite = {lane.title: math.isfinite(loss) for lane in lanes if (loss := lane.totals.losses.last) is not None}
     if len({*finite.values()}) > 1:
         lost = " and ".join(title for title, one in finite.items() if not one)
         sound = " and ".join(title for title, one in finite.items() if one)
@@ -152,7 +152,7 @@ def loss_difference(one: LaneState, other: LaneState) -> float | None:
 
 
 def _losses(lane: LaneState) -> Sequence[tuple[int, float]]:
-    return [(step, loss) for step, loss in lane.losses.points if math.isfinite(loss)]
+    return [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
 
 
 def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:

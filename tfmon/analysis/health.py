@@ -116,7 +116,7 @@ def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
 
 
 def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
-    waits, began_ns = waits_of(lane), snapshot.race.started_ns or lane.started_ns
+    waits, began_ns = waits_of(lane), snapshot.race.started_ns or lane.process.started_ns
 
     def since_s(at_ns: int) -> float:
         return max(0, at_ns - began_ns) / 1e9
@@ -129,9 +129,9 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         before = f"; the longest before took {units.duration(waits.longest_s)}" if waits is not None else ""
         text = f"no step has ended for {units.duration(still_s)}{before}{_place(lane)}"
         yield Concern("stands_still", text, since_s(lane.points[-1].at_ns))
-    if lane.deaths:
-        first = lane.deaths[0]
-        more = f"; {len(lane.deaths) - 1} more were" if len(lane.deaths) > 1 else ""
+    if lane.tree.deaths:
+        first = lane.tree.deaths[0]
+        more = f"; {len(lane.tree.deaths) - 1} more were" if len(lane.tree.deaths) > 1 else ""
         names = {one.value: one.name for one in signal.Signals}
         by = names.get(first.signal, f"signal {first.signal}")
         text = f"a child process, PID {first.pid}, was killed by {by} at {at(first.at_ns)}{more}"
@@ -147,7 +147,7 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     if steady.span_ns and steady.traced_steps > 1 and steady.traced_ns >= TRACING_SHARE * steady.span_ns:
         share = units.percent(100 * steady.traced_ns / steady.span_ns)
         text = f"{units.several(steady.traced_steps, 'trace')} took {share} of the time"
-        yield Concern("retraces", text + (f": {lane.traced}" if lane.traced else ""))
+        yield Concern("retraces", text + (f": {lane.step.traced}" if lane.step.traced else ""))
     if waits is not None and waits.share >= LEAST_SHARE:
         steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share)
         yield Concern(
@@ -174,12 +174,12 @@ _WAITS_FOR = {
 
 def _place(lane: LaneState) -> str:
     """Say in which line of the script its main thread stood when its stacks were last reported; "" for unknown."""
-    if lane.stack is None or not lane.points:
+    if lane.process.stack is None or not lane.points:
         return ""
-    if lane.stack.at_ns < lane.points[-1].at_ns and lane.stood_still_s is None:
+    if lane.process.stack.at_ns < lane.points[-1].at_ns and lane.end.stood_still_s is None:
         return ""  # it has trained since
     frames: list[tuple[str, str, str]] = []
-    for line in lane.stack.lines[1:]:
+    for line in lane.process.stack.lines[1:]:
         result = _FRAME.match(line)
         if result is None:
             break
@@ -195,12 +195,12 @@ def _place(lane: LaneState) -> str:
 
 
 def _of_loss(lane: LaneState) -> Iterator[Concern]:
-    losses = lane.losses
+    losses = lane.totals.losses
     if losses.last is None:
         return
     if not math.isfinite(losses.last):
         step, helps = units.count(losses.lost), [LOWER_RATE]
-        helps += [CHECK_NUMERICS] if lane.versions["tensorflow"] else []
+        helps += [CHECK_NUMERICS] if lane.process.versions["tensorflow"] else []
         text = f"the loss is {losses.last}, from step {step} on at the latest"
         yield Concern("loss_lost", "; ".join([text, *helps]))
         return
@@ -217,7 +217,7 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
         return
     since = _flat_since(points, scatter)
     if since is not None:
-        loss_text = f"about {units.loss(now)}, as {units.several(lane.steps - since, 'step')} before"
+        loss_text = f"about {units.loss(now)}, as {units.several(lane.totals.steps - since, 'step')} before"
         yield Concern("loss_flat", f"the loss stays where it is: {loss_text}")
 
 
@@ -263,8 +263,8 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
     total, used = (known(sample.memory_total_bytes), known(sample.memory_used_bytes)) if sample else (None, None)
     of_gpu = known(gpu.total_bytes) if gpu is not None else None
     for course, free, what, where in (
-        (lane.memory, total - used if total and used is not None else None, "memory", "the machine's"),
-        (lane.device_memory, of_gpu, "GPU memory", "the GPU's"),
+        (lane.tree.memory, total - used if total and used is not None else None, "memory", "the machine's"),
+        (lane.gpu_use.allocated, of_gpu, "GPU memory", "the GPU's"),
     ):
         growth = growth_of(course.points)
         if growth is None or course.latest is None or free is None:
@@ -292,7 +292,7 @@ def trained_text(snapshot: Snapshot, lane: LaneState) -> str:
         before = [one.text for one in result if one.id != "stands_still" and one.is_fault]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
     speed = lane.steady.examples_per_s
-    done = f"{units.count(lane.steps)} steps, {units.count(lane.examples)} examples"
+    done = f"{units.count(lane.totals.steps)} steps, {units.count(lane.totals.examples)} examples"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
     parts = [one.text for one in result]
     if not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:

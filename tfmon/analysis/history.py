@@ -148,7 +148,7 @@ def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> I
         if after.settings.get(change.knob) != change.after:
             centers = centers[0], None
         first, second = (None if center is None else math.exp(center.value) for center in centers)
-        effect = _effect(*centers, snapshot.race, same_process=lane.process == after.process)
+        effect = _effect(*centers, snapshot.race, same_process=lane.process.number == after.process.number)
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
         early = enough and then.period is None
         yield HistoryRow(at_s, change.text, lane.spec.id, first, second, effect, early=early)

@@ -152,9 +152,9 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
         return f"{fast.title} about {units.ratio(ahead / behind)} faster ({so_far})", None
     runs_s, batch = slow.step_runs_s(now_ns), _batch(slow) or _batch(fast)
     at_least = ahead * runs_s / batch if batch else 0.0
-    if at_least < LEAST or runs_s < LONG_STEP_S or slow.killed:
+    if at_least < LEAST or runs_s < LONG_STEP_S or slow.end.killed:
         return "", None
-    step = "step" if slow.knob_marks else "first step"
+    step = "step" if slow.changes.marks else "first step"
     state = f"{slow.title}'s {step} is still running, {runs_s:.0f} s"
     if slow.over:
         state = f"{slow.title} did not end its {step} in {runs_s:.0f} s"
@@ -163,8 +163,8 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
 
 def _batch(lane: LaneState) -> float | None:
     """Return the examples of a lane's step; None before it has reported any, and without a known batch."""
-    if lane.examples and lane.steps:
-        return lane.examples / lane.steps
+    if lane.totals.examples and lane.totals.steps:
+        return lane.totals.examples / lane.totals.steps
     size = lane.in_effect.get(BATCH_SIZE.name)
     return float(size) if isinstance(size, int | float) else None
 
@@ -194,7 +194,7 @@ def longer_text(
     limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
     if snapshot.race.fresh or not limited:
         return ""
-    script = any(lane.command for lane in snapshot.lanes)
+    script = any(lane.script.command for lane in snapshot.lanes)
     return "; between-process variance is too large" + ("" if script else "; use --fresh")
 
 

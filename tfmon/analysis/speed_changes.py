@@ -143,13 +143,13 @@ def _cause(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBlo
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not
     inputs = [sum(one.input_ns for one in blocks) / sum(one.steps for one in blocks) for blocks in (before, after)]
-    if "input" not in lane.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
+    if "input" not in lane.script.not_measured and (inputs[1] - inputs[0]) / more_ns >= MOST_OF:
         return "input"
     cpu = [_per_step_ns(blocks, "cpu_pct") for blocks in (before, after)]
     waits = [_per_step_ns(blocks, "waited_pct") for blocks in (before, after)]
     stolen = [_per_step_ns(blocks, "stolen_pct") or 0.0 for blocks in (before, after)]
     if lane.spec.kind != "cpu" or not (cpu[0] and cpu[1]) or waits[0] is None or waits[1] is None:
-        return "step" if "input" not in lane.not_measured else ""
+        return "step" if "input" not in lane.script.not_measured else ""
     if math.log(cpu[1] / cpu[0]) / log >= MOST_OF:
         return "step"
     return "cores" if (waits[1] - waits[0] + stolen[1] - stolen[0]) / more_ns >= MOST_OF else "waits"

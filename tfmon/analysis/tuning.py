@@ -108,7 +108,7 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], TuneState |
 
     Raises: ExperimentError when there is none, or while a change is not in effect yet.
     """
-    if any(lane.requested for lane in snapshot.lanes):
+    if any(lane.changes.requested for lane in snapshot.lanes):
         raise ExperimentError("a change is not in effect yet: undo it then")
     made: list[tuple[KnobChange, ...]] = []
     for changes in itertools.chain(*map(_changes_in, snapshot.periods)):

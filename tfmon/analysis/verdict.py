@@ -213,7 +213,7 @@ def _interleaved(snapshot: Snapshot, compared: Compared, before: Verdict | None)
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
     more = more_rounds(snapshot, lanes, least - rounds) if over and not ended_itself(lanes) else ""
     text, _ = unfinished(lanes, snapshot.at_ns)
-    phase = " in the same phase of the script" if any(len(lane.places) > 1 for lane in lanes) else ""
+    phase = " in the same phase of the script" if any(len(lane.script.places) > 1 for lane in lanes) else ""
     return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds{phase}") + more)
 
 

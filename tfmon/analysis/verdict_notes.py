@@ -51,11 +51,11 @@ def concern_notes(snapshot: Snapshot) -> Iterator[str]:
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:
     """Say in which phases of a script the lanes are, if one of them is where another was before; else ""."""
-    now = {lane.places[-1] for lane in lanes if lane.places}
-    before = {place for lane in lanes for place in lane.places[:-1]}
+    now = {lane.script.places[-1] for lane in lanes if lane.script.places}
+    before = {place for lane in lanes for place in lane.script.places[:-1]}
     if len(now) < 2 or not now & before:
         return ""
-    where = ", ".join(f"{lane.spec.id} at {lane.places[-1]}" for lane in lanes if lane.places)
+    where = ", ".join(f"{lane.spec.id} at {lane.script.places[-1]}" for lane in lanes if lane.script.places)
     return f"the lanes are in different phases of the script ({where})"
 
 
@@ -76,16 +76,17 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
             notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
     (fastest, first), (_, last) = lanes[0], lanes[-1]
     outliers = statistics.outliers(first.logs, last.logs)
-    done = [sum(one.examples for one in throughput.slices) for lane, throughput in lanes if lane.command]
-    drifts = any(one.drift is not None and not lane.places for lane, one in lanes)
+    done = [sum(one.examples for one in throughput.slices) for lane, throughput in lanes if lane.script.command]
+    drifts = any(one.drift is not None and not lane.script.places for lane, one in lanes)
     changed = outliers[-LATELY:] == [True] * LATELY or drifts
     if done and max(done) > ALIKE * min(done) and changed:
-        places = ", ".join(f"{lane.spec.id} after step {units.count(lane.steps)}" for lane, _ in lanes)
+        places = ", ".join(f"{lane.spec.id} after step {units.count(lane.totals.steps)}" for lane, _ in lanes)
         notes.insert(0, f"the ratio changed, and the script's phases may not be alike: {places}")
     elif sum(outliers) > max(1, MANY_OUTLIERS * len(fastest.slices)):
         notes.append(f"{sum(outliers)} outlying pairs: something else disturbs the lanes")
     reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
-    notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
+    unlike = [(lane.title, lane.process.unlike) for lane, _ in lanes]
+    notes += [f"{title} is disturbed: {', '.join(reasons)}" for title, reasons in unlike if reasons]
     for reason, host in reasons:
         own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
         what = elsewhere.format(host) if host else own
@@ -133,7 +134,7 @@ def machine_differences(snapshot: Snapshot, lanes: Sequence[LaneState]) -> tuple
     on_gpus = [lane for lane in lanes if lane.spec.kind == "gpu"]
     same_model = len({snapshot.device_name(lane) for lane in on_gpus}) == 1
     facts: tuple[tuple[str, Sequence[LaneState], Callable[[LaneState, Machine], str]], ...] = (
-        ("TensorFlow", lanes, lambda lane, machine: lane.versions["tensorflow"] or machine.tensorflow),
+        ("TensorFlow", lanes, lambda lane, machine: lane.process.versions["tensorflow"] or machine.tensorflow),
         ("driver", on_gpus, lambda lane, machine: machine.driver),
         ("cores", lanes, lambda lane, machine: str(machine.cores or "")),
         ("quota", lanes, lambda lane, machine: _quota(machine)),

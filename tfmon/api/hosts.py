@@ -144,7 +144,8 @@ def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connecte
         others = others_load(snapshot.hosts[host])
         if not host or connected is None:
             return to_text(run_checks(python, imports=False, running=Running(tuple(processes), others)))
-        pids = [lane.pid for lane in snapshot.lanes if lane.spec.host == host and lane.pid is not None]
+        lanes = (lane for lane in snapshot.lanes if lane.spec.host == host)
+        pids = [pid for lane in lanes if (pid := lane.process.pid) is not None]
         options: dict[str, Any] = {"imports": False, "folder": working_folder(), "pids": pids}
         try:
             return to_text(

@@ -270,7 +270,8 @@ class Program:
         lanes, ours = self.session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
             return EXIT_UNHEALTHY
-        if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None and ours != EXIT_DEVICE_ABSENT:
+        command_ended = len(lanes) == 1 and lanes[0].script.command and lanes[0].end.event is not None
+        if command_ended and ours != EXIT_DEVICE_ABSENT:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
             refused = trouble is not None and trouble.kind == "scenario"
             if code == EXIT_INTERRUPTED and not interrupted and (ended_well or refused):

@@ -59,7 +59,8 @@ def command_line(
         return ""
     if plan is not None and plan.race.scenario != race.scenario:
         plan = None
-    command = next((lane.command for lane in lanes if lane.command), shlex.join(plan.command) if plan else "")
+    planned = shlex.join(plan.command) if plan else ""
+    command = next((lane.script.command for lane in lanes if lane.script.command), planned)
     watched = bool(command) and len(lanes) == 1 and race.steps is None
     verb, *bounds = doing or ("watch" if watched else "race",)
     argv = ["tfmon", verb]
@@ -105,7 +106,7 @@ def _of_plan(plan: RacePlan) -> list[str]:
 def _lanes(snapshot: Snapshot) -> list[str]:
     """Return the options of the lanes: what they share once, and what differs with each lane."""
     defaults = {knob.name: knob.default for knob in snapshot.race.knobs}
-    script = any(lane.command for lane in snapshot.lanes)
+    script = any(lane.script.command for lane in snapshot.lanes)
     every = [_settings(lane, defaults, script=script) for lane in snapshot.lanes]
     shared = {
         name: value

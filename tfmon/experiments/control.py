@@ -32,7 +32,7 @@ class ExperimentControl:
         """Race the first two lanes that train over the values of a knob; raises ExperimentError."""
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
-        sizes = [lane.data_examples for lane in lanes if lane.data_examples is not None]
+        sizes = [lane.process.data_examples for lane in lanes if lane.process.data_examples is not None]
         specs = [replace(lane.spec, settings=lane.in_effect) for lane in lanes]
         examples = min(sizes, default=None)
         self.run(plan_crossover(snapshot.race.knobs, specs, knob, (low, high), examples))

@@ -78,9 +78,9 @@ class LaneDriver:
     def check(self, name: str) -> None:
         """Raise FailedError if a lane does not train any more, StoppedError where nothing may start it again."""
         lane = self.lane(name)
-        if lane.over or lane.ending is not None:
+        if lane.over or lane.end.requested is not None:
             reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
-            raise StoppedError(reason) if lane.command else FailedError(reason)
+            raise StoppedError(reason) if lane.script.command else FailedError(reason)
 
     def slices_ended(self, lane: str) -> int:
         """Return how many slices of a lane have ended since the experiment began."""
@@ -97,9 +97,9 @@ class LaneDriver:
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
             lane = self.lane(name)
-            if lane.command:
+            if lane.script.command:
                 self.check(name)
-            if lane.over or lane.settings.get(knob) != value or knob in lane.requested:
+            if lane.over or lane.settings.get(knob) != value or knob in lane.changes.requested:
                 self.controls.set_knob(name, knob, value)
             if lane.over and live:  # its process may not have ended yet, and would not answer
                 self.controls.restart([name])
@@ -107,13 +107,14 @@ class LaneDriver:
         def in_effect() -> bool:
             states = [self.lane(name) for name in lanes]
             for lane in states:
-                if lane.command:
+                if lane.script.command:
                     self.check(lane.spec.name)
                 if lane.phase in (FAILED, ABSENT) and lane.phase_since_ns >= began_ns and lane.trouble:
                     raise FailedError(lane.trouble.message)
-                if lane.refused and knob not in lane.requested and lane.settings.get(knob) != value:
-                    raise FailedError(lane.refused)
-            settled = not any(lane.requested or lane.over for lane in states)
+                refused = lane.changes.refused if knob not in lane.changes.requested else ""
+                if refused and lane.settings.get(knob) != value:
+                    raise FailedError(refused)
+            settled = not any(lane.changes.requested or lane.over for lane in states)
             return settled and all(lane.settings.get(knob) == value for lane in states)
 
         self.wait(in_effect, f"{knob} did not come into effect")

@@ -89,9 +89,9 @@ class Tuning:
     def _renew(self) -> None:
         """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""
         lane = self.state.lane
-        before = self._lane().process
+        before = self._lane().process.number
         self._driver.controls.restart([lane])
-        self._driver.wait(lambda: self._lane().process > before, "the lane was not started again")
+        self._driver.wait(lambda: self._lane().process.number > before, "the lane was not started again")
         self._driver.wait_until_racing([lane])
 
     def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
@@ -120,7 +120,7 @@ class Tuning:
         step_ms = self._lane().steady.step_ms(0.5) or 0.0
         slice_s = min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
         self._driver.controls.set_exclusive(attempt.lane, slice_s)
-        waits = bool(self._lane().command)
+        waits = bool(self._lane().script.command)
         in_blocks = waits or attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
         first = looks_at(attempt)[0]
@@ -172,11 +172,11 @@ class Tuning:
             return
         self._epoch_trained = True
         lane = self._lane()
-        until = lane.examples + (lane.data_examples or 0)
+        until = lane.totals.examples + (lane.process.data_examples or 0)
 
         def full() -> bool:
             self._driver.check(attempt.lane)
-            return self._lane().examples >= until
+            return self._lane().totals.examples >= until
 
         self._driver.wait(full, "the cache was not full")
 
@@ -188,7 +188,7 @@ class Tuning:
         """Set what differs, and wait until the lane trains under it."""
         for knob, value in settings.items():
             lane = self._lane()
-            if lane.over or knob in lane.requested or lane.settings.get(knob) != value:
+            if lane.over or knob in lane.changes.requested or lane.settings.get(knob) != value:
                 self._driver.set_knob([lane.spec.name], knob, value)
 
     def _request(self, settings: Mapping[str, KnobValue]) -> None:
@@ -196,8 +196,8 @@ class Tuning:
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             lane = self._lane()
             for knob, value in settings.items():
-                requested = lane.requested[knob].value if knob in lane.requested else lane.settings.get(knob)
-                if requested != value:
+                requested = lane.changes.requested.get(knob)
+                if (requested.value if requested is not None else lane.settings.get(knob)) != value:
                     self._driver.controls.set_knob(lane.spec.name, knob, value)
 
     def _lane(self) -> LaneState:

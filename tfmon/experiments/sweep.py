@@ -311,7 +311,7 @@ class Visit:
                 alike = math.isclose(now, value, rel_tol=1e-6)
             if not alike and knob not in KINDS:  # the place has enough of these, or refuses it
                 there = f"it has no knob {knob}" if now is None else f"{knob}={now} stays"
-                raise RefusedError(lane.refused or there)
+                raise RefusedError(lane.changes.refused or there)
 
     def _over(self, event: Event) -> bool:
         """Return whether a lane's end ends the visit well; if not, raise what it means."""
@@ -340,7 +340,7 @@ class Visit:
             memory_missing=memory.reason if isinstance(memory, Missing) else "",
             bottleneck=result.kind if result else "",
             bottleneck_text=result.text if result else "",
-            versions=lane.versions,
+            versions=lane.process.versions,
         )
 
     def _lane(self, name: str) -> LaneState:

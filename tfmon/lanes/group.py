@@ -224,7 +224,7 @@ class LaneGroup:
         self._record_request("end", [lane])
         with self._lock:
             process = self._children.find(lane)
-            if self._session.snapshot().lane(lane).ending is not None:
+            if self._session.snapshot().lane(lane).end.requested is not None:
                 self._children.end_now()
                 return
         self.running.in_background(lambda: self._children.end([process] if process is not None else []))

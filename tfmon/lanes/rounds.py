@@ -65,7 +65,8 @@ def computes(lane: LaneState) -> bool:
     A step of a scenario does, on a CPU that it keeps busy. What a GPU computes goes on, and a script may wait for
     something outside, or look at a clock.
     """
-    return lane.spec.kind == "cpu" and not lane.command and (known(lane.tree.cpu_pct) or 0.0) >= COMPUTING_PCT
+    cpu_pct = known(lane.tree.cpu_pct) or 0.0
+    return lane.spec.kind == "cpu" and not lane.script.command and cpu_pct >= COMPUTING_PCT
 
 
 def slice_patience_s(lane: LaneState) -> float:

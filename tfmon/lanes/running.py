@@ -98,7 +98,7 @@ class RunningLanes:
         if self.failure:
             return
         known = self.session.snapshot()
-        for lane in [with_view(plan, one, known.lane(one.spec.name).process + 1) for one in lanes]:
+        for lane in [with_view(plan, one, known.lane(one.spec.name).process.number + 1) for one in lanes]:
             name = lane.spec.name
             try:
                 process, hello = self.children.start(lane, plan)
@@ -225,7 +225,7 @@ class RunningLanes:
         if self.children.spares_loading and not self._renewal.due(-PATIENCE_S):
             return False
         known = self.session.snapshot()
-        if any(known.lane(name).requested for name in lanes) or not self._renewal.due():
+        if any(known.lane(name).changes.requested for name in lanes) or not self._renewal.due():
             return False
         self._renewal.begin()
         self.renewing = renewing = tuple(lanes)
@@ -240,7 +240,7 @@ class RunningLanes:
                     self.renewing = ()
                     known = self.session.snapshot()
                     again = [
-                        next_process(plan, lane, self.settings[name], known.lane(name).measured_steps)
+                        next_process(plan, lane, self.settings[name], known.lane(name).totals.measured_steps)
                         for lane in plan.lanes
                         if (name := lane.spec.name) in lanes
                     ]
@@ -290,7 +290,7 @@ class RunningLanes:
         """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
         with self.lock:
             process = self.children.find(lane)
-            if process is None or not self.session.snapshot().lane(lane).reports_stack:
+            if process is None or not self.session.snapshot().lane(lane).process.reports_stack:
                 return
             if self.plan is not None and self.plan.command:
                 process.send(ReportStack())

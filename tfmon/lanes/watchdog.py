@@ -33,7 +33,7 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
         return False
-    if lane.not_measured.get("steps", "").startswith(CHANNEL_CLOSED) and len(snapshot.lanes) == 1:
+    if lane.script.not_measured.get("steps", "").startswith(CHANNEL_CLOSED) and len(snapshot.lanes) == 1:
         return False
     if lane.phase != RACING or not interleaved(race.mode, race.exclusive, len(snapshot.lanes)):
         return True
@@ -42,11 +42,11 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
 
 def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     """Return how long a lane may say nothing that is expected to."""
-    if lane.phase == STARTING and not lane.command:
+    if lane.phase == STARTING and not lane.script.command:
         return max(least_s, STARTING_S)
-    if lane.phase != RACING or lane.requested or lane.between_steps:
+    if lane.phase != RACING or lane.changes.requested or lane.script.between_steps:
         return max(least_s, PREPARING_S)
-    if lane.command:
+    if lane.script.command:
         least_s = max(least_s, SCRIPT_S)
     window_s, warm_up_s = lane.heartbeat.longest_window_ns / 1e9, lane.heartbeat.warm_up_ns / 1e9
     return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
@@ -144,7 +144,7 @@ class Watchdog:
             self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
             self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
             if self._silent_ns[key] > self._start_s * 1e9 and (
-                lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
+                lane.phase != RACING and (not lane.script.command or snapshot.race.seconds is not None)
             ):
                 self._lanes.give_up(name, self._silent_ns[key] / 1e9)
                 continue

@@ -155,7 +155,7 @@ def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
     """Return the processes of all lanes that train on the machine of a host."""
     key = machine_key(hosts, host)
     here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
-    return {pid for lane in here for pid in (*lane.tree.pids, lane.pid) if pid is not None}
+    return {pid for lane in here for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
 
 
 def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
@@ -174,7 +174,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     known_ones = {
         key: one
         for key, one in use.parts.items()
-        if not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
+        if not state.process.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.process.gpu_uuids)
     }
     use = replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing)
     return replace(
@@ -197,7 +197,7 @@ def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
     if not more.counts:
         return state
     state = replace(state, measurements=state.measurements.with_others(more.since_ns, more.until_ns))
-    marks = [one.at_ns for one in state.knob_marks if one.text.startswith(OTHERS_MARK)]
+    marks = [one.at_ns for one in state.changes.marks if one.text.startswith(OTHERS_MARK)]
     if marks and more.since_ns - max(marks) <= OTHERS_MARK_EVERY_NS:
         return state
     return marked(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %")
@@ -215,8 +215,8 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
     """
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
-    if state.gpu_uuids:
-        return any(_is_uuid(gpu.key, uuid) for uuid in state.gpu_uuids)
+    if state.process.gpu_uuids:
+        return any(_is_uuid(gpu.key, uuid) for uuid in state.process.gpu_uuids)
     if state.spec.is_instance:
         return gpu.key.lower().startswith(state.spec.device.lower())
     return gpu.index in (state.spec.indexes or (0,)) and not gpu.part_of

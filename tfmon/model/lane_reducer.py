@@ -43,9 +43,9 @@ from tfmon.model.lane_state import (
     RACING,
     STARTING,
     STOOD_STILL,
-    Death,
-    KnobRequest,
     LaneState,
+    ProcessInfo,
+    ScriptFacts,
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements
@@ -56,9 +56,6 @@ from tfmon.model.records import replace
 from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64
-MOST_DEATHS = 16
-ORDERLY = (1, 2, 13, 15)
-"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
@@ -70,7 +67,7 @@ def advance(state: LaneState, event: Event) -> LaneState:
     if isinstance(event, Window):
         if marks := state.heartbeat.marks(event):
             event = replace(event, marks=(*event.marks, *marks))
-        if state.stood_still_s is not None:
+        if state.end.stood_still_s is not None:
             event = replace(event, marks=(*event.marks, STOOD_STILL))
         return _after_window(state, event, heartbeat)
     after = _advance(state, event)
@@ -87,74 +84,76 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case PhaseEntered():
             return state if state.over else _enter(state, event.phase, event.at_ns)
         case KnobRequested():
-            latest = KnobRequest(event.request, event.value, event.at_ns)
-            return replace(state, requested={**state.requested, event.knob: latest}, refused="")
+            requested = {**state.changes.requested, event.knob: event}
+            return replace(state, changes=replace(state.changes, requested=requested, refused=""))
         case KnobApplied():
+            requested = state.changes.answered(event.knob, event.request)
+            marks = _marks(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
             return replace(
                 restart_measurement(state),
                 settings={**state.settings, event.knob: event.value},
-                computing_share=None,
-                calling_share=None,
-                requested=_without(state.requested, event.knob, event.request),
-                refused="",
-                knob_marks=_marks(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
+                step=replace(state.step, computing_share=None, calling_share=None),
+                changes=replace(state.changes, requested=requested, refused="", marks=marks),
             )
         case KnobRefused():
-            requested = _without(state.requested, event.knob, event.request)
-            return replace(state, requested=requested, refused=event.reason, refused_ns=event.at_ns)
+            requested = state.changes.answered(event.knob, event.request)
+            refused = replace(state.changes, requested=requested, refused=event.reason, refused_ns=event.at_ns)
+            return replace(state, changes=refused)
         case LaneStarted(renewed=True):
-            same = event.settings == state.settings
+            same, before = event.settings == state.settings, state.process
             return replace(
                 state if same else restart_measurement(state),
                 speed=SpeedWatch(),
                 phase=STARTING,
                 phase_since_ns=event.at_ns,
-                started_ns=event.at_ns,
-                pid=event.pid,
-                process=state.process + 1,
+                process=replace(before, number=before.number + 1, pid=event.pid, started_ns=event.at_ns),
                 tree=replace(state.tree, pids=(), processes=None),
                 settings=event.settings,
-                requested={},
-                ended=None,
-                steps_before=state.steps,
+                changes=replace(state.changes, requested={}),
+                end=replace(state.end, event=None),
+                totals=replace(state.totals, steps_before=state.totals.steps),
             )
         case LaneStarted():
-            same = event.source == state.source
+            same = event.source == state.process.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
             until_ns = state.measurements.until_ns
-            measurements = Measurements(earlier=earlier, until_ns=until_ns, history=state.history)
+            measurements = Measurements(earlier=earlier, until_ns=until_ns, history=state.measurements.history)
             return LaneState(
                 spec=state.spec,
-                started_ns=event.at_ns,
                 phase_since_ns=event.at_ns,
-                pid=event.pid,
-                process=state.process + 1,
-                source=event.source,
-                command=event.command,
+                process=ProcessInfo(state.process.number + 1, event.pid, event.at_ns, event.source),
+                script=ScriptFacts(command=event.command),
                 settings=event.settings,
                 measurements=measurements,
                 gpu_use=GpuUse(used_bytes=NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED),
             )
         case Hello():
-            stack = event.reports_stack
-            reasons = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
-            versions = {**state.versions, "python": event.python}
             greeted = replace(
-                state, pid=event.pid, versions=versions, not_measured=reasons, steps_before=state.steps
+                state.process,
+                pid=event.pid,
+                versions={**state.process.versions, "python": event.python},
+                reports_stack=event.reports_stack,
+                unlike=event.unlike,
             )
-            return replace(greeted, reports_stack=stack, unlike=event.unlike)
-        case LibrariesLoaded():
-            loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
+            reasons = {what: reason for what, reason in state.script.not_measured.items() if what != "steps"}
             return replace(
                 state,
-                versions={**state.versions, **loaded},
+                process=greeted,
+                script=replace(state.script, not_measured=reasons),
+                totals=replace(state.totals, steps_before=state.totals.steps),
+            )
+        case LibrariesLoaded():
+            loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
+            process = replace(
+                state.process,
+                versions={**state.process.versions, **loaded},
                 device_name=event.device_name,
                 gpu_uuids=event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ()),
             )
+            return replace(state, process=process)
         case Built():
-            return replace(
-                state, parameters=event.parameters, data_examples=event.examples, settings=event.settings
-            )
+            process = replace(state.process, data_examples=event.examples)
+            return replace(state, process=process, settings=event.settings)
         case SliceEnded():
             return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():
@@ -164,43 +163,52 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Finished():
             return state if state.over else _enter(state, DONE, event.at_ns)
         case EndRequested():
-            return replace(state, ending=event, stood_still_s=state.stands_still_s(event.at_ns))
+            still_s = state.stands_still_s(event.at_ns)
+            return replace(state, end=replace(state.end, requested=event, stood_still_s=still_s))
         case LaneEnded():
             return _after_end(state, event)
         case KnobOffered():
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
-            return replace(state, progress=event, speed=_progressed(state, event))
+            speed = _progressed(state, event)
+            return replace(state, script=replace(state.script, progress=event), speed=speed)
         case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
-            known = f"{reason} after {state.steps:,} steps"
-            return replace(state, not_measured={**state.not_measured, event.what: known})
+            return _not_measured(state, {event.what: f"{reason} after {state.totals.steps:,} steps"})
         case NotMeasured(what="processes"):
-            others = [*filter(None, [state.not_measured.get("processes", "").partition(": ")[2]]), event.reason]
-            text = f"several processes train at once, and the first alone is counted, {state.pid}; not: "
-            return replace(state, not_measured={**state.not_measured, "processes": text + ", ".join(others)})
+            told = state.script.not_measured.get("processes", "").partition(": ")[2]
+            others = f"{told}, {event.reason}" if told else event.reason
+            text = f"several processes train at once, and the first alone is counted, {state.process.pid}; not: "
+            return _not_measured(state, {"processes": text + others})
         case NotMeasured():
-            reasons = {**state.not_measured, event.what: event.reason}
-            return _without_unknown(replace(state, not_measured=reasons), event)
-        case StepDescribed() if event.place not in state.places and len(state.places) < MOST_PLACES:
-            then = replace(state, step=event.text, places=(*state.places, event.place))
-            return marked(measured_again(then), event.at_ns, event.place) if state.places else then
+            return _without_unknown(_not_measured(state, {event.what: event.reason}), event)
+        case StepDescribed():
+            places = state.script.places
+            if event.place in places or len(places) >= MOST_PLACES:
+                return state
+            then = replace(state, script=replace(state.script, step=event.text, places=(*places, event.place)))
+            return marked(measured_again(then), event.at_ns, event.place) if places else then
         case BadLine():
-            return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
+            lines = state.process.bad_lines + event.lines
+            process = replace(state.process, bad_lines=lines, last_bad_line=event.problem)
+            return replace(state, process=process)
         case Suspended():
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return marked(kept, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
         case Profiled(profile=profile):
             if isinstance(profile.call, Missing):
                 return state  # what a profile before it told still holds
-            share = state.computing_share if profile.computing_share is None else profile.computing_share
-            return replace(state, computing_share=share, calling_share=profile.calling_share)
+            step = replace(state.step, calling_share=profile.calling_share)
+            if profile.computing_share is not None:
+                step = replace(step, computing_share=profile.computing_share)
+            return replace(state, step=step)
         case StackReported():
-            return replace(state, stack=event)
+            return replace(state, process=replace(state.process, stack=event))
         case PathsUsed():
-            uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
+            uses = dict(state.script.uses)
+            uses |= {path: uses.get(path, "") + use for path, use in event.uses.items()}
             written = [Path(path).name for path, use in event.uses.items() if "w" in use]
             speed = state.speed.noted(event.at_ns, f"{written[-1]} was written") if written else state.speed
-            return replace(state, uses={**state.uses, **uses}, speed=speed)
+            return replace(state, script=replace(state.script, uses=uses), speed=speed)
         case _:
             return state
 
@@ -214,70 +222,72 @@ def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
 
 def _progressed(state: LaneState, now: Progressed) -> SpeedWatch:
     """Return the watch of the speed with an epoch that began, or something else that a script does now."""
-    before = state.progress
+    before = state.script.progress
     if before is None or (before.epoch, before.doing) == (now.epoch, now.doing):
         return state.speed
     text = f"epoch {now.epoch} began" if now.epoch != before.epoch else f"{now.doing or before.doing} began"
     return state.speed.noted(now.at_ns, text)
 
 
-def _without(requested: dict[str, KnobRequest], knob: str, request: int) -> dict[str, KnobRequest]:
-    """Drop a request that was answered, unless a newer one for the same knob is under way."""
-    return {name: one for name, one in requested.items() if name != knob or one.request > request}
+def _not_measured(state: LaneState, reasons: dict[str, str]) -> LaneState:
+    return replace(state, script=replace(state.script, not_measured={**state.script.not_measured, **reasons}))
 
 
 def marked(state: LaneState, at_ns: int, text: str) -> LaneState:
     """Return the state with a mark in the charts; a lane that has ended needs none."""
-    return state if state.over else replace(state, knob_marks=_marks(state, at_ns, text))
+    changes = replace(state.changes, marks=_marks(state, at_ns, text))
+    return state if state.over else replace(state, changes=changes)
 
 
 def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[KnobMark, ...]:
-    return (*state.knob_marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
+    return (*state.changes.marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
 
 
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
-    if event.what == "examples" and event.reason and state.examples:
-        return replace(restart_measurement(state), examples=0, speed=state.speed)
+    if event.what == "examples" and event.reason and state.totals.examples:
+        return replace(restart_measurement(state), totals=replace(state.totals, examples=0), speed=state.speed)
     if event.what == "loss" and event.reason:
-        return replace(state, losses=replace(state.losses, first=None, last=None))
+        losses = replace(state.totals.losses, first=None, last=None)
+        return replace(state, totals=replace(state.totals, losses=losses))
     return state
 
 
 def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
-    if state.not_measured.get("examples"):
+    if state.script.not_measured.get("examples"):
         window = replace(window, examples=0, sampled_examples=0)
-    if state.not_measured.get("loss"):
+    if state.script.not_measured.get("loss"):
         window = replace(window, loss=None)
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
-    speed, step, memory = state.speed, state.steps_before + window.step, state.memory
+    speed, before, step = state.speed, state.totals, state.totals.steps_before + window.step
     if window.traced_steps:
         speed = speed.noted(window.at_ns, f"{window.traced or 'a function'} was traced")
     if not window.marks:
         speed = speed.plus(window, step)
-    private, allocated = known(state.tree.private_bytes), window.gpu_memory_allocated_bytes
-    sample_ns = state.tree.clock.sampled_ns
-    if private is not None and sample_ns is not None and sample_ns != memory.latest_ns:
-        memory = memory.plus(sample_ns, private)  # a later sample may be of a process that exits
+    totals = replace(
+        before,
+        steps=step,
+        measured_steps=before.measured_steps + (0 if window.marks else window.steps),
+        examples=before.examples + window.examples + window.sampled_examples,
+        losses=before.losses.plus(step, window.loss),
+        trained_ns=before.trained_ns + trained_ns,
+    )
+    facts, share = state.step, window.computing_share
+    if share is not None or window.traced:
+        share = facts.computing_share if share is None else share
+        facts = replace(facts, computing_share=share, traced=window.traced or facts.traced)
+    allocated_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
     return replace(
         state,
-        steps=step,
+        totals=totals,
         speed=speed,
-        memory=memory,
-        device_memory=state.device_memory
-        if allocated is None
-        else state.device_memory.plus(window.at_ns, allocated),
-        measured_steps=state.measured_steps + (0 if window.marks else window.steps),
-        examples=state.examples + window.examples + window.sampled_examples,
-        losses=state.losses.plus(step, window.loss),
-        trained_ns=state.trained_ns + trained_ns,
-        measurements=state.measurements.plus(window, state.process),
+        step=facts,
+        measurements=state.measurements.plus(window, state.process.number),
         step_clock=state.step_clock.sampled(window.at_ns),
         settings=window.settings,
-        computing_share=state.computing_share if window.computing_share is None else window.computing_share,
-        traced=window.traced or state.traced,
-        gpu_use=state.gpu_use.with_allocated(window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes),
+        tree=state.tree.at_window(),
+        gpu_use=state.gpu_use.with_allocated(window.at_ns, allocated_bytes, peak_bytes),
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
     )
@@ -318,26 +328,30 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
     measurements = state.measurements.with_sample(
         sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
-    seen = {one.pid for one in state.deaths}
-    killed = [(pid, number) for pid, number in sample.killed.items() if pid not in seen and number not in ORDERLY]
-    deaths = tuple(Death(pid, number, sample.at_ns) for pid, number in killed if state.ending is None)
+    tree = state.tree.plus(sample, racing=racing)
+    if state.end.requested is None:
+        tree = tree.with_deaths(sample)
     return replace(
         state,
-        tree=state.tree.plus(sample, racing=racing),
+        tree=tree,
         measurements=measurements,
-        deaths=(*state.deaths, *deaths)[:MOST_DEATHS],
         speed=state.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct)),
     )
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    lost = {"end": NOT_SENT} if state.command and event.signal is not None and state.steps else {}
-    state = replace(state, ended=event, requested={}, not_measured={**state.not_measured, **lost})
+    lost = {"end": NOT_SENT} if state.script.command and event.signal is not None and state.totals.steps else {}
+    state = replace(
+        _not_measured(state, lost),
+        end=replace(state.end, event=event),
+        changes=replace(state.changes, requested={}),
+    )
     if state.over:
         return state
-    of_script = trouble_of_script(state, event) if state.command else None
+    of_script = trouble_of_script(state, event) if state.script.command else None
     stalled_since_ns = state.heartbeat.stalled_since_ns
-    if state.command and stalled_since_ns is None and (state.ending is not None or event.exit_code == 0):
+    well = event.exit_code == 0 or state.end.requested is not None
+    if state.script.command and stalled_since_ns is None and well:
         return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
     trouble = trouble_of(event, state)
     if trouble is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tfmon.model.events import EndRequested, LaneEnded
+from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Progressed, StackReported
@@ -14,8 +14,8 @@ from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, short_title, title
-from tfmon.model.speed import MemoryCourse, SpeedWatch
-from tfmon.model.window_sums import History, WindowSums, middle_ns
+from tfmon.model.speed import SpeedWatch
+from tfmon.model.window_sums import WindowSums, middle_ns
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -65,15 +65,6 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class KnobRequest:
-    """A request that the child has not answered yet."""
-
-    request: int
-    value: KnobValue
-    at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
 class LogLine:
     """One line: what the lane printed, or in our words what happened to it."""
 
@@ -86,13 +77,116 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
-    """The end of a child process of a lane by a signal."""
+class ProcessInfo:
+    """The present process of a lane, and what it told of itself."""
 
-    pid: int
-    signal: int
-    at_ns: int
-    """When it was seen."""
+    number: int = 0
+    """Which process of the lane this is, from 1; 0 before the first."""
+    pid: int | None = None
+    started_ns: int = 0
+    source: str = ""
+    """Digest of the scenario file that it was started with."""
+    data_examples: int | None = None
+    """Examples in its data: the largest possible batch."""
+    versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
+    """What it loaded, by the names of `VERSIONS`; "" for unknown."""
+    device_name: str = ""
+    gpu_uuids: tuple[str, ...] = ()
+    """Those of its GPUs, as CUDA tells them; empty while they are not known."""
+    unlike: tuple[str, ...] = ()
+    """What disturbs it: in what its surroundings are not those of a lane of the monitor's own machine."""
+    reports_stack: bool = False
+    """Whether it can report the stacks of its threads."""
+    stack: StackReported | None = None
+    """The stacks that it reported last."""
+    bad_lines: int = 0
+    """Lines that could not be read."""
+    last_bad_line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptFacts:
+    """What is known of a user's script; nothing for a scenario."""
+
+    command: str = ""
+    """The user's own command that the lane runs; empty for a scenario."""
+    progress: Progressed | None = None
+    """How far it is in what Keras does for it; None before it says so."""
+    not_measured: dict[str, str] = field(default_factory=dict)
+    """What cannot be known of it, such as `examples`, and why."""
+    step: str = ""
+    """What is counted as a step, by its file and line; empty where that was not told."""
+    places: tuple[str, ...] = ()
+    """Where it has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
+    uses: dict[str, str] = field(default_factory=dict)
+    """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
+
+    @property
+    def between_steps(self) -> bool:
+        """Whether it does something else than steps: it validates, or an epoch has ended."""
+        progress = self.progress
+        trains = ("fit", "training")
+        return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a lane has trained since it was started, under all settings."""
+
+    steps: int = 0
+    steps_before: int = 0
+    """Steps of the processes that the present one replaced; a part of `steps`."""
+    measured_steps: int = 0
+    """Steps of steady windows: what `--steps` counts."""
+    examples: int = 0
+    trained_ns: int = 0
+    """Time of all its steps, the discarded ones included."""
+    losses: LossCurve = field(default_factory=LossCurve)
+    """The loss by steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What is known of the steps of a lane besides their times."""
+
+    computing_share: float | None = None
+    """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
+    calling_share: float | None = None
+    """Share of a step of a script's own loop, without input, that its calls take; None before a profile."""
+    traced: str = ""
+    """Which function was traced last while the lane raced, and why; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is changed in a lane while it runs."""
+
+    requested: dict[str, KnobRequested] = field(default_factory=dict)
+    """Knobs requested and not answered yet."""
+    refused: str = ""
+    """Why the latest request was refused; empty when it was not."""
+    refused_ns: int = 0
+    """When that was."""
+    marks: tuple[KnobMark, ...] = ()
+    """Changes in effect, as the charts mark them; those of a mode and other events, too."""
+
+    def answered(self, knob: str, request: int) -> dict[str, KnobRequested]:
+        """Return the requests without one that was answered; a newer one for the same knob is still under way."""
+        return {name: one for name, one in self.requested.items() if name != knob or one.request > request}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEnd:
+    """How a lane was ended, and how its process ended."""
+
+    requested: EndRequested | None = None
+    """Since when its command has been asked to end, and how long it has for that; None before."""
+    stood_still_s: float | None = None
+    """For how long no step had ended when it was asked to end; None where that was right."""
+    killed: bool = False
+    """Whether the user ended this lane, and not the race."""
+    event: LaneEnded | None = None
+    """How its last process ended; None while it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,91 +197,27 @@ class LaneState:
     phase: str = STARTING
     phase_since_ns: int = 0
     phase_before: str = STARTING
-    started_ns: int = 0
-    pid: int | None = None
-    process: int = 0
-    """Which process of the lane this is, from 1; 0 before the first."""
-    versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
-    """What it loaded, by the names of `VERSIONS`; "" for unknown."""
-    device_name: str = ""
-    gpu_uuids: tuple[str, ...] = ()
-    """Those of its GPUs, as CUDA tells them; empty while they are not known."""
-    parameters: int | None = None
-    data_examples: int | None = None
-    """Examples in the data: the largest possible batch."""
+    process: ProcessInfo = field(default_factory=ProcessInfo)
+    script: ScriptFacts = field(default_factory=ScriptFacts)
     settings: dict[str, KnobValue] = field(default_factory=dict)
     """Knobs in effect, as the child said."""
-    requested: dict[str, KnobRequest] = field(default_factory=dict)
-    """Knobs requested and not answered yet."""
-    refused: str = ""
-    """Why the latest request was refused; empty when it was not."""
-    refused_ns: int = 0
-    """When that was."""
-    steps: int = 0
-    steps_before: int = 0
-    """Steps of the processes that the present one replaced; a part of `steps`."""
-    measured_steps: int = 0
-    """Steps of steady windows since the lane was started, under all settings: what `--steps` counts."""
-    examples: int = 0
-    losses: LossCurve = field(default_factory=LossCurve)
-    """The loss by steps, over the whole race."""
-    trained_ns: int = 0
-    """Time of all its steps, the discarded ones included."""
+    changes: Changes = field(default_factory=Changes)
+    totals: Totals = field(default_factory=Totals)
     measurements: Measurements = field(default_factory=Measurements)
     speed: SpeedWatch = field(default_factory=SpeedWatch)
     """Its step time since its settings last changed, and when that changed by itself."""
-    memory: MemoryCourse = field(default_factory=MemoryCourse)
-    """Memory that its processes share with no other, while it raced."""
-    device_memory: MemoryCourse = field(default_factory=MemoryCourse)
-    """What the framework has allocated on its devices."""
-    deaths: tuple[Death, ...] = ()
-    """Its child processes that a signal ended."""
-    computing_share: float | None = None
-    """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
-    calling_share: float | None = None
-    """Share of a step of a script's own loop, without input, that its calls take; None before a profile."""
-    traced: str = ""
-    """Which function was traced last while the lane raced, and why; empty for none."""
-    source: str = ""
-    """Digest of the scenario file that the lane was started with."""
-    command: str = ""
-    """The user's own command that the lane runs; empty for a scenario."""
-    progress: Progressed | None = None
-    """How far a user's script is in what Keras does for it; None before it says so."""
-    not_measured: dict[str, str] = field(default_factory=dict)
-    """What cannot be known of a user's script, such as `examples`, and why."""
-    step: str = ""
-    """What is counted as a step of a script, by its file and line; empty where that was not told."""
-    places: tuple[str, ...] = ()
-    """Where the script has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
-    knob_marks: tuple[KnobMark, ...] = ()
+    step: StepFacts = field(default_factory=StepFacts)
+    step_clock: SliceClock = field(default_factory=SliceClock)
+    """How long it has trained in slices since the end of its last window."""
     tree: TreeUse = field(default_factory=TreeUse)
     """What its processes take of its machine."""
     gpu_use: GpuUse = field(default_factory=GpuUse)
     """What it takes of its GPUs."""
-    step_clock: SliceClock = field(default_factory=SliceClock)
-    """How long it has trained in slices since the end of its last window."""
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     trouble: Trouble | None = None
-    ending: EndRequested | None = None
-    """Since when its command has been asked to end, and how long it has for that; None before."""
-    stood_still_s: float | None = None
-    """For how long no step had ended when it was asked to end; None where that was right."""
-    killed: bool = False
-    """Whether the user ended this lane, and not the race."""
-    ended: LaneEnded | None = None
-    uses: dict[str, str] = field(default_factory=dict)
-    """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
+    end: LaneEnd = field(default_factory=LaneEnd)
     log: tuple[LogLine, ...] = ()
     """What it printed and what happened to it, the children before this one included."""
-    bad_lines: int = 0
-    last_bad_line: str = ""
-    heartbeat: Heartbeat = field(default_factory=Heartbeat)
-    reports_stack: bool = False
-    """Whether it can report the stacks of its threads."""
-    unlike: tuple[str, ...] = ()
-    """What disturbs it: in what its surroundings are not those of a lane of the monitor's own machine."""
-    stack: StackReported | None = None
-    """The stacks that it reported last."""
     differs: tuple[str, ...] | None = None
     """Knobs in which the lanes of the race differ now; None where no session says so."""
     mark: str = ""
@@ -209,8 +239,8 @@ class LaneState:
 
         Later ones may be of a process that exits, so where there is none before, it is the peak.
         """
-        if self.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
-            return self.memory.latest[1] if self.memory.latest is not None else self.tree.private_bytes
+        if self.tree.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
+            return self.tree.memory.latest[1] if self.tree.memory.latest is not None else self.tree.private_bytes
         return self.tree.peak_private_bytes if self.points else Missing("not sampled while the lane raced")
 
     @property
@@ -225,11 +255,6 @@ class LaneState:
         return self.measurements.points
 
     @property
-    def history(self) -> History:
-        """What the charts show of the last half hour."""
-        return self.measurements.history
-
-    @property
     def steady(self) -> WindowSums:
         """Sums since the lane began to race, or a knob or the mode last changed."""
         return self.measurements.steady
@@ -238,11 +263,6 @@ class LaneState:
     def slices(self) -> tuple[SliceSpeed, ...]:
         """Slices since then, oldest first; only what was steady in them."""
         return self.measurements.slices
-
-    @property
-    def discarded(self) -> dict[str, int]:
-        """Windows discarded from steady state, by reason."""
-        return self.measurements.discarded
 
     @property
     def discarded_shares(self) -> dict[str, float]:
@@ -261,22 +281,15 @@ class LaneState:
         return self.phase in OVER
 
     @property
-    def between_steps(self) -> bool:
-        """Whether a script does something else than steps: it validates, or an epoch has ended."""
-        progress = self.progress
-        trains = ("fit", "training")
-        return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
-
-    @property
     def to_change(self) -> dict[str, KnobValue]:
         """The values that are requested and not in effect, by knob."""
         now = self.in_effect.items()
-        return {name: one.value for name, one in self.requested.items() if (name, one.value) not in now}
+        return {name: one.value for name, one in self.changes.requested.items() if (name, one.value) not in now}
 
     @property
     def state(self) -> str:
         """Its phase; of a lane that was ended before it was done, that."""
-        ended = self.phase == DONE and (self.killed or self.ending is not None)
+        ended = self.phase == DONE and (self.end.killed or self.end.requested is not None)
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
@@ -295,8 +308,8 @@ class LaneState:
 
         A script that validates, or is between two epochs, may take its time; so may one that has ended by itself.
         """
-        if not self.points or self.state == DONE or self.between_steps or self.ending is not None:
-            return self.stood_still_s
+        if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
+            return self.end.stood_still_s
         runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
@@ -308,7 +321,7 @@ class LaneState:
         """
         if self.over:
             return self.steady
-        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
+        changed_ns = self.changes.marks[-1].at_ns if self.changes.marks else 0
         since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
         steps = examples = span_ns = windows = 0
         for point in reversed(self.points):

@@ -136,16 +136,16 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if stalled_since_ns is not None:
-        what = "no step" if state.steps else "not a word"
+        what = "no step" if state.totals.steps else "not a word"
         if event.requested:
-            how = f"ended {'on request' if state.killed else 'with tfmon'}"
+            how = f"ended {'on request' if state.end.killed else 'with tfmon'}"
             how += f" by {event.signal}" if event.signal else ""
         return Trouble(f"{what} for {(event.at_ns - stalled_since_ns) / 1e9:.0f} s; {how}")
     if event.requested:
         return None
     if event.signal == "SIGKILL" and event.memory_kills:
         message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
-        return Trouble(message, "" if state.command else LOWER_THE_BATCH, OUT_OF_MEMORY)
+        return Trouble(message, "" if state.script.command else LOWER_THE_BATCH, OUT_OF_MEMORY)
     if event.signal is not None:
         return Trouble(f"the lane {how}")
     if state.phase == STARTING:
@@ -155,27 +155,28 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
 
 def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     """Return how a script failed, why it had to be killed, or that no step was seen; None if all went well."""
-    if state.ending is not None and event.signal in ("SIGTERM", "SIGKILL"):
-        took_s = (event.at_ns - state.ending.at_ns) / 1e9
-        hint = "" if took_s < state.ending.grace_s else "the setting `grace` gives it more time"
+    if state.end.requested is not None and event.signal in ("SIGTERM", "SIGKILL"):
+        took_s = (event.at_ns - state.end.requested.at_ns) / 1e9
+        hint = "" if took_s < state.end.requested.grace_s else "the setting `grace` gives it more time"
         return Trouble(f"the script did not end within {took_s:.0f} s of Ctrl+C: killed by {event.signal}", hint)
-    if state.ending is None and event.signal is not None:
+    if state.end.requested is None and event.signal is not None:
         return Trouble(f"the script was ended by {event.signal}")
-    if state.ending is None and event.exit_code:
+    if state.end.requested is None and event.exit_code:
         reason = reason_in(event.output_tail)
         message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
         return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
-    if state.steps or state.ending is not None:
+    if state.totals.steps or state.end.requested is not None:
         return None
     if begun := went_on(state):
         return Trouble(f"the script {begun}, and nothing was left to train", "remove that backup to train again")
-    reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
+    unknown = state.script.not_measured
+    reason = unknown.get("steps") or why_unseen(state.script.command, loaded=LOADED in unknown)
     return Trouble("the script ended, and no training step was seen", reason)
 
 
 def went_on(lane: LaneState) -> str:
     """Say from which checkpoint a user's script went on; empty for none that is known."""
-    progress = lane.progress
+    progress = lane.script.progress
     if progress is None or not progress.restored:
         return ""
     return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
@@ -204,10 +205,11 @@ def why_unseen(command: str, *, loaded: bool) -> str:
 
 def code_of_command(state: LaneState) -> int:
     """Return the exit code of a user's command, as a shell has it; 0 while it is not known."""
-    if state.ended is None:
+    end = state.end.event
+    if end is None:
         return 0
-    name = state.ended.signal or ""
-    return 128 + signal.Signals[name] if name in signal.Signals.__members__ else state.ended.exit_code or 0
+    name = end.signal or ""
+    return 128 + signal.Signals[name] if name in signal.Signals.__members__ else end.exit_code or 0
 
 
 def reason_in(output: Sequence[str]) -> str:
@@ -235,7 +237,7 @@ def explained(
     lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
 ) -> LaneState:
     """Return a lane that has just ended, with who holds its GPU's memory or the knob its script never offered."""
-    if lane.command and lane.phase == DONE and lane.ending is None:
+    if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
         for name in lane.in_effect:
             if name not in offered:

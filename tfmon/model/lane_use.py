@@ -11,11 +11,15 @@ from dataclasses import dataclass, field, fields
 from tfmon.model.gpu_others import Taken
 from tfmon.model.readings import NOT_SAMPLED, GpuActivity, GpuSample, Missing, Reading, TreeSample, known, summed
 from tfmon.model.records import replace
+from tfmon.model.speed import MemoryCourse
 from tfmon.model.window_sums import Mean
 
 WAITS = Missing("it had no slice since the last sample")
 LEAST_NS = 50_000_000
 """CPU time is counted in steps of 10 ms, which would make a shorter slice's share too coarse."""
+MOST_DEATHS = 16
+ORDERLY = (1, 2, 13, 15)
+"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,16 @@ class SliceClock:
 
 
 @dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a child process of a lane by a signal."""
+
+    pid: int
+    signal: int
+    at_ns: int
+    """When it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
 class TreeUse:
     """What a lane's process and all that it started take: at the last sample, and on average while it raced."""
 
@@ -65,6 +79,10 @@ class TreeUse:
     racing_cpu_pct: Mean = field(default_factory=Mean)
     clock: SliceClock = field(default_factory=SliceClock)
     """Of the slices since the last sample."""
+    memory: MemoryCourse = field(default_factory=MemoryCourse)
+    """The course of `private_bytes`, while the lane raced."""
+    deaths: tuple[Death, ...] = ()
+    """Child processes that a signal ended."""
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
         """Return a sample of a lane that trains in slices, with its CPU per time in these.
@@ -80,7 +98,8 @@ class TreeUse:
         """Return the use after a sample; while the lane waits for its slice, the last figure of CPU stays."""
         memory = [one for one in (sample.private_bytes, self.peak_private_bytes) if not isinstance(one, Missing)]
         racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct) if racing else self.racing_cpu_pct
-        return TreeUse(
+        return replace(
+            self,
             cpu_pct=self.cpu_pct if sample.cpu_pct == WAITS else sample.cpu_pct,
             private_bytes=sample.private_bytes,
             peak_private_bytes=max(memory, default=NOT_SAMPLED),
@@ -89,6 +108,20 @@ class TreeUse:
             racing_cpu_pct=racing_cpu_pct,
             clock=self.clock.sampled(sample.at_ns),
         )
+
+    def with_deaths(self, sample: TreeSample) -> TreeUse:
+        """Return the use with the child processes that a signal ended before a sample."""
+        seen = {one.pid for one in self.deaths}
+        killed = [(pid, by) for pid, by in sample.killed.items() if pid not in seen and by not in ORDERLY]
+        deaths = tuple(Death(pid, by, sample.at_ns) for pid, by in killed)
+        return replace(self, deaths=(*self.deaths, *deaths)[:MOST_DEATHS]) if deaths else self
+
+    def at_window(self) -> TreeUse:
+        """Return the use with its last sample in `memory`: a later one may be of a process that exits."""
+        private, at_ns = known(self.private_bytes), self.clock.sampled_ns
+        if private is None or at_ns is None or at_ns == self.memory.latest_ns:
+            return self
+        return replace(self, memory=self.memory.plus(at_ns, private))
 
 
 # ---------------- GPUs
@@ -204,6 +237,8 @@ class GpuUse:
     allocated_bytes: int | None = None
     peak_bytes: int | None = None
     """What the framework has allocated now, and at its peak."""
+    allocated: MemoryCourse = field(default_factory=MemoryCourse)
+    """The course of `allocated_bytes`."""
     racing_busy_pct: Mean = field(default_factory=Mean)
     """How busy the GPUs were while the lane raced, with the work of all processes."""
     racing_activity: Mapping[str, Mean] = field(default_factory=dict)
@@ -211,11 +246,10 @@ class GpuUse:
     taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
     """What others took of them while it raced, by index, since steady state began."""
 
-    def with_allocated(self, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
-        """Return the use with what the framework has allocated now, and at its peak."""
-        if (now_bytes, peak_bytes) == (self.allocated_bytes, self.peak_bytes):
-            return self
-        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes)
+    def with_allocated(self, at_ns: int, now_bytes: int | None, peak_bytes: int | None) -> GpuUse:
+        """Return the use with what the framework has allocated at a moment, and at its peak."""
+        allocated = self.allocated if now_bytes is None else self.allocated.plus(at_ns, now_bytes)
+        return replace(self, allocated_bytes=now_bytes, peak_bytes=peak_bytes, allocated=allocated)
 
     def with_activity(self, activity: GpuActivity | Missing) -> GpuUse:
         """Return the use after a sample of what the parts of one of the GPUs did."""

@@ -119,10 +119,10 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
 
 def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
     """Yield the ports that a lane with a view has in place of those that another lane has; they harm none."""
-    for port, use in lane.uses.items():
+    for port, use in lane.script.uses.items():
         if port.startswith(PORT) and (own := re.search(r"\d+", use)):
             beside = (one for one in lanes if one.spec.host == lane.spec.host)
-            has = (one.title for one in beside if set(one.uses.get(port, "")) == {"b"})
+            has = (one.title for one in beside if set(one.script.uses.get(port, "")) == {"b"})
             text = f"{port} is {next(has, 'another lane')}'s; {lane.title} has {own[0]} instead"
             yield Collision(port, (), text, OWN_PORT.format(port.removeprefix(PORT)))
 
@@ -137,13 +137,14 @@ def collision_lines(lanes: Sequence[LaneState], views: Mapping[str, View]) -> li
 def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
     """Yield paths with what two lanes do with them."""
     for first, second in permutations((one, other)):
-        for path, use in first.uses.items():
-            if "d" in use and any(_is_in(used, path) and set(how) - {"d"} for used, how in second.uses.items()):
+        others = second.script.uses
+        for path, use in first.script.uses.items():
+            if "d" in use and any(_is_in(used, path) and set(how) - {"d"} for used, how in others.items()):
                 yield path, f"{first.title} removed {{}}, and {second.title} uses it"
-            elif "w" in use and "r" in second.uses.get(path, "") and "w" not in second.uses[path]:
+            elif "w" in use and "r" in others.get(path, "") and "w" not in others[path]:
                 yield path, f"{first.title} wrote {{}}, and {second.title} read it"
-    for path in sorted(set(one.uses) & set(other.uses)):
-        both = one.uses[path], other.uses[path]
+    for path in sorted(set(one.script.uses) & set(other.script.uses)):
+        both = one.script.uses[path], other.script.uses[path]
         if all(set(use) == {"b"} for use in both) or all("w" in use for use in both):
             yield path, f"{one.title} and {other.title} both {'write' if 'w' in both[0] else 'bind'} {{}}"
 
@@ -155,7 +156,7 @@ def _is_in(path: str, folder: str) -> bool:
 def explained(lane: LaneState, lanes: Sequence[LaneState], views: Mapping[str, View]) -> LaneState:
     """Return a lane whose script has just failed, with the collision or the full disk that its reason names."""
     trouble, view = lane.trouble, views.get(lane.spec.host)
-    if trouble is None or not lane.command or view is None:
+    if trouble is None or not lane.script.command or view is None:
         return lane
     if FULL in trouble.message and view.store:
         return replace(lane, trouble=replace(trouble, hint=ROOM.format(PurePath(view.store).parent)))

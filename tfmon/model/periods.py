@@ -84,7 +84,7 @@ def after_event(
     if isinstance(event, ModeChanged) and event.mode != race.mode:
         return ended(what=f"mode {event.mode}")
     for lane, then in zip(lanes, after, strict=True):
-        if lane.spec.name != event.lane or not lane.process or trying:
+        if lane.spec.name != event.lane or not lane.process.number or trying:
             continue  # an experiment reports itself what it tries
         now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
         changes = [KnobChange(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
@@ -101,8 +101,8 @@ def after_event(
             return ended(what=f"{lane.spec.id} restarted")
         if lane.steady.windows and then.phase == FAILED != lane.phase:
             return ended(what=f"{lane.spec.id} failed")
-        if lane.steady.windows and lane.places != then.places:
-            return ended(what=f"{lane.spec.id} went on to {then.places[-1]}", phase_of=event.lane)
+        if lane.steady.windows and lane.script.places != then.script.places:
+            return ended(what=f"{lane.spec.id} went on to {then.script.places[-1]}", phase_of=event.lane)
     return periods
 
 
@@ -111,7 +111,7 @@ Lanes: TypeAlias = tuple[LaneState, ...]
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
     """Return the place of the period that the same key press ended, by changing the knob of another lane."""
-    asked_ns = lane.requested[change.knob].at_ns if change.knob in lane.requested else at_ns
+    asked_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
     result = None
     for place in reversed(range(len(periods))):
         one = periods[place]
@@ -147,4 +147,6 @@ def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
     """Return a lane with its measurements alone."""
     points = () if sliced else lane.points
     measurements = replace(lane.measurements, points=points, history=History(kept=False))
-    return replace(lane, measurements=measurements, losses=replace(lane.losses, points=()), log=(), stack=None)
+    totals = replace(lane.totals, losses=replace(lane.totals.losses, points=()))
+    process = replace(lane.process, stack=None)
+    return replace(lane, measurements=measurements, totals=totals, process=process, log=())

@@ -35,7 +35,7 @@ from tfmon.model.hosts import (
 )
 from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_reducer import advance, granted, marked, measured_again, take_tree_sample
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.lane_texts import explained
 from tfmon.model.lane_use import counted
@@ -139,7 +139,7 @@ class Snapshot:
         """Return the model name of the processor that a lane trains on; empty while it is not known."""
         if lane.spec.kind == "cpu":
             return self.machine_of(lane).cpu_name
-        return lane.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
+        return lane.process.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
         """Return the latest sample of each GPU that a lane trains on, by their indexes."""
@@ -175,8 +175,9 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case RaceBegan():
             at_ns = event.at_ns
             empty = Measurements(history=History(kept=known.charted))
+            process = ProcessInfo(started_ns=at_ns)
             lanes = tuple(
-                LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, measurements=empty) for one in event.specs
+                LaneState(one, phase_since_ns=at_ns, process=process, measurements=empty) for one in event.specs
             )
             return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None, periods=())
         case MachineKnown():
@@ -195,7 +196,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, mode=event.mode, training=()), lanes=lanes)
         case UserRequested(action="end"):
             lanes = tuple(
-                replace(lane, killed=lane.spec.name in event.lanes or lane.killed) for lane in known.lanes
+                replace(lane, end=replace(lane.end, killed=True)) if lane.spec.name in event.lanes else lane
+                for lane in known.lanes
             )
             return replace(known, lanes=lanes)
         case ExclusiveChanged():

@@ -154,7 +154,7 @@ class LaneFigures:
             place=lane.spec.place,
             processor=end.device_name(lane),
             settings=dict(lane.settings),
-            versions=lane.versions,
+            versions=lane.process.versions,
             trouble=lane.trouble.message if lane.trouble is not None else "",
             examples_per_s=lane.steady.examples_per_s,
             measured=MeasuredLane.of(lane, end),

@@ -25,7 +25,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 from tfmon.version import __version__
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of recordings and JSON objects; others are refused. New events, and fields with a default, need no new
 version. 3: views have no `kept`; what only a gate reads of a lane is in `figures`. 2: `bottleneck` was `bound`;
 `error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""
@@ -161,7 +161,7 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
         seconds=raced_s(known),
         verdict=result.outcome,
         ratio=result.verdict.ratio,
-        tensorflow=next((one for lane in known.lanes if (one := lane.versions["tensorflow"])), None),
+        tensorflow=next((one for lane in known.lanes if (one := lane.process.versions["tensorflow"])), None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),
     )
@@ -179,7 +179,8 @@ def _failures(known: Snapshot) -> Iterator[str]:
     for lane in known.lanes:
         if lane.phase not in (FAILED, ABSENT) or lane.trouble is None:
             continue
-        said = lane.ended.output_tail if lane.command and lane.ended is not None and lane.ended.exit_code else ()
+        end = lane.end.event if lane.script.command else None
+        said = end.output_tail if end is not None and end.exit_code else ()
         why = (said[-1].strip() if said else "") or lane.trouble.message
         yield f"{lane.phase}: {why}" if len(known.lanes) == 1 else f"{lane.spec.id} {lane.phase}: {why}"
 

@@ -159,7 +159,8 @@ def _result(analysis: Analysis) -> Iterator[Block]:
 def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
     if lane.trouble is None:
         if lane.phase == DONE and lane.phase_before in STAGES and not lane.points:
-            before = "before its first step" if lane.command else f"while it was {STAGES[lane.phase_before]}"
+            stage = f"while it was {STAGES[lane.phase_before]}"
+            before = "before its first step" if lane.script.command else stage
             yield Note(f"{snapshot.called(lane)}: ended {before}")
         return
     yield Note(f"{snapshot.called(lane)}: {lane.trouble.message}", TROUBLE)
@@ -167,7 +168,7 @@ def _failure(snapshot: Snapshot, lane: LaneState) -> Iterator[Block]:
         yield Note(lane.trouble.hint)
     if lane.trouble.kind == HOST_LOST:
         return  # what it printed is not the reason
-    output = _of_the_script(lane.ended.output_tail) if lane.ended is not None else []
+    output = _of_the_script(lane.end.event.output_tail) if lane.end.event is not None else []
     if output:
         yield Code("\n".join(output[-OUTPUT_LINES:]))
 
@@ -193,7 +194,7 @@ def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[s
 
 
 def _loss_text(analysis: LaneAnalysis) -> str:
-    losses = (analysis.lane.losses.first, analysis.lane.losses.last)
+    losses = (analysis.lane.totals.losses.first, analysis.lane.totals.losses.last)
     return " → ".join("n/a" if loss is None else units.loss(loss) for loss in losses)
 
 
@@ -222,7 +223,7 @@ _COLUMNS = (
     _column("step p50", lambda lane: lane.steady.step_ms(0.5), units.milliseconds),
     _column("p95", lambda lane: lane.steady.step_ms(0.95), units.milliseconds),
     _column("p99", lambda lane: lane.steady.step_ms(0.99), units.milliseconds),
-    ("loss", lambda one: one.lane.losses.last, _loss_text),
+    ("loss", lambda one: one.lane.totals.losses.last, _loss_text),
     ("memory", lambda one: known(one.lane.memory_bytes), _memory_text),
     _column("CPU", lambda lane: lane.tree.racing_cpu_pct.value, units.percent),
     _column("GPU busy", lambda lane: lane.gpu_use.racing_busy_pct.value, units.percent),
@@ -271,12 +272,12 @@ def _method(analysis: Analysis) -> Iterator[str]:
     if race.between is not None:
         races = units.several(race.between.races, "earlier race")
         yield f"the interval includes how much equal processes differ, as {races} showed"
-    most = max((lane.process for lane in lanes), default=0)
+    most = max((lane.process.number for lane in lanes), default=0)
     if race.fresh and most > 1:
         yield f"fresh processes: {most} of each lane raced, one after the other"
     yield from view_lines(snapshot)
     for lane in lanes:
-        unknown = ((what, reason) for what, reason in lane.not_measured.items() if reason)
+        unknown = ((what, reason) for what, reason in lane.script.not_measured.items() if reason)
         yield from (f"{snapshot.called(lane)}: {what} not measured: {reason}" for what, reason in unknown)
 
 
@@ -303,7 +304,7 @@ def _machines(snapshot: Snapshot, header: Header | None) -> Table:
     rows.append(["tfmon", versions])
     for lane in snapshot.lanes:
         on = snapshot.device_name(lane)
-        text = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.versions))))
+        text = ", ".join(filter(None, (on and f"on {on}", versions_text(lane.process.versions))))
         rows.append([snapshot.called(lane), text or DASH])
     if header is not None:
         rows += [[name, value] for name, value in header.environment.items()]

@@ -138,11 +138,12 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         return None if known is None else round(known)
 
     took, measured = contention([lane.slices]), MeasuredLane.of(lane, snapshot)
-    unknown = {what: reason for what, reason in lane.not_measured.items() if reason}
-    if lane.command and not lane.steps:
-        hint = lane.trouble.hint if lane.trouble is not None and lane.ended is not None else ""
+    unknown = {what: reason for what, reason in lane.script.not_measured.items() if reason}
+    stepped = lane.totals.steps > 0
+    if lane.script.command and not stepped:
+        hint = lane.trouble.hint if lane.trouble is not None and lane.end.event is not None else ""
         unknown.setdefault("steps", hint or "no training step was seen")
-    no_step = f"no step of the {lane.steps:,} was in a steady window" if lane.steps else NO_STEP
+    no_step = f"no step of the {lane.totals.steps:,} was in a steady window" if stepped else NO_STEP
     windows = lane.steady.windows
     unexplained = f"it takes {LEAST_WINDOWS} steady windows, and there were {windows}" if windows else no_step
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
@@ -150,10 +151,10 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
     gpus = snapshot.gpus_of(lane)
     no_load = next((one.busy_pct.reason for one in gpus if isinstance(one.busy_pct, Missing)), "not sampled")
     script: dict[str, Any] = {}
-    if lane.command:
+    if lane.script.command:
         script = {
-            "command": lane.command,
-            "step": named("step", lane.step, unknown.get("steps", NO_UPDATE)),
+            "command": lane.script.command,
+            "step": named("step", lane.script.step, unknown.get("steps", NO_UPDATE)),
             "fit": named("fit", _fit(lane), "no Keras fit was seen"),
         }
     return {
@@ -168,13 +169,13 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         "knobs": dict(lane.settings),
         "versions": {
             name: named(f"versions.{name}", version, "the lane did not say")
-            for name, version in lane.versions.items()
+            for name, version in lane.process.versions.items()
         },
-        "disturbed_by": list(lane.unlike),
-        "source": named("source", lane.source, "the scenario's file was not read"),
-        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.steps),
-        "measured_steps": lane.measured_steps,
-        "examples": whole("examples", lane.examples or (None if lane.steps or unknown else 0), no_examples),
+        "disturbed_by": list(lane.process.unlike),
+        "source": named("source", lane.process.source, "the scenario's file was not read"),
+        "steps": whole("steps", Missing(unknown["steps"]) if "steps" in unknown else lane.totals.steps),
+        "measured_steps": lane.totals.measured_steps,
+        "examples": whole("examples", lane.totals.examples or (None if stepped or unknown else 0), no_examples),
         "examples_per_s": number(
             "examples_per_s", lane.steady.examples_per_s, no_examples if lane.steady.steps else no_step
         ),
@@ -184,8 +185,8 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
             for percent in (50, 95, 99)
         },
         "loss": {
-            "first": number("loss.first", lane.losses.first, unknown.get("loss", "no loss was read")),
-            "last": number("loss.last", lane.losses.last, unknown.get("loss", "no loss was read")),
+            "first": number("loss.first", lane.totals.losses.first, unknown.get("loss", "no loss was read")),
+            "last": number("loss.last", lane.totals.losses.last, unknown.get("loss", "no loss was read")),
         },
         "private_bytes": whole("private_bytes", lane.memory_bytes),
         "peak_private_bytes": whole("peak_private_bytes", lane.tree.peak_private_bytes),
@@ -206,9 +207,9 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         "time_pct": {
             part: number(f"time_pct.{part}", getattr(shares, f"{part}_pct", None), unexplained) for part in _PARTS
         },
-        "discarded": dict(lane.discarded),
+        "discarded": dict(lane.measurements.discarded),
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
-        "processes": whole("processes", lane.process or None, "none was started"),
+        "processes": whole("processes", lane.process.number or None, "none was started"),
         "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
         "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
         "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
@@ -274,7 +275,7 @@ def _verdict(snapshot: Snapshot, verdict: Verdict) -> dict[str, Any]:
 
 def _fit(lane: LaneState) -> dict[str, Any] | None:
     """Return how far a script's last `fit` came; None for a scenario, and without a `fit`."""
-    progress = lane.progress
+    progress = lane.script.progress
     if progress is None:
         return None
     return {

@@ -212,12 +212,13 @@ class Monitor:
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
         """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
-        own = [lane for lane in lanes if lane.command]
+        own = [lane for lane in lanes if lane.script.command]
         if not own:
             return True
         now_ns = self.source.snapshot().at_ns
         confirmed = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
-        ran_s = max((now_ns if lane.ended is None else lane.ended.at_ns) - lane.started_ns for lane in own) / 1e9
+        ends = [(lane.process.started_ns, lane.end.event) for lane in own]
+        ran_s = max((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends) / 1e9
         if not confirmed:
             self.say(f"{what} ({units.clock(ran_s)} of training)? {key_of(key, self.view.keys)} again: yes")
         self._question = (key, "" if confirmed else self.view.message)

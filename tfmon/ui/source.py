@@ -186,8 +186,8 @@ def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple
             requests[lane.spec.name] = moved
             continue
         already = f"{knob.name.replace('_', ' ')} is already {show(value)}"
-        if knob.name == "batch_size" and direction > 0 and lane.data_examples is not None:
-            ends.append(f"{already}, and the data has {lane.data_examples} examples")
+        if knob.name == "batch_size" and direction > 0 and lane.process.data_examples is not None:
+            ends.append(f"{already}, and the data has {lane.process.data_examples} examples")
         else:
             ends.append(f"{already}; it takes {knob.allowed()}")
     return requests, ends[0] if ends and not requests else ""
@@ -195,9 +195,9 @@ def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple
 
 def _step(lane: LaneState, knob: Knob, direction: int) -> tuple[KnobValue, KnobValue | None]:
     """Return the value that is requested or in effect, and the one after it; None where there is none."""
-    requested = lane.requested.get(knob.name)
+    requested = lane.changes.requested.get(knob.name)
     value = in_effect(lane, knob) if requested is None else requested.value
-    moved = knob.next(value, direction, high=lane.data_examples if knob.name == "batch_size" else None)
+    moved = knob.next(value, direction, high=lane.process.data_examples if knob.name == "batch_size" else None)
     return value, None if moved == value and type(moved) is type(value) else moved
 
 
@@ -224,7 +224,7 @@ def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused
 
 def may_start_again(lane: LaneState) -> bool:
     """Return whether a lane failed and its process is gone."""
-    return lane.phase == FAILED and lane.ended is not None
+    return lane.phase == FAILED and lane.end.event is not None
 
 
 def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
@@ -256,10 +256,10 @@ def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
 
 def no_knob(snapshot: Snapshot, name: str) -> str:
     """Return why a knob cannot be changed that the race does not have."""
-    fits = any(lane.progress is not None and lane.progress.epochs for lane in snapshot.lanes)
+    fits = any(lane.script.progress is not None and lane.script.progress.epochs for lane in snapshot.lanes)
     if fits and name == BATCH_SIZE.name:
         return "`fit` trains a fixed number of batches an epoch, so only the script can set their size"
-    if any(lane.command for lane in snapshot.lanes):
+    if any(lane.script.command for lane in snapshot.lanes):
         return f"the script sets {short_name(name)} itself: Enter shows the code that may help; k lists its knobs"
     return f"this scenario has no knob {short_name(name)}"
 

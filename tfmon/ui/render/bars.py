@@ -23,7 +23,7 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
     """Return the line; parts that do not fit are dropped, the least important first."""
     race, used = snapshot.race, hosts.machines(snapshot)
     names = [host or state.machine.hostname or "here" for host, state in used]
-    versions = [*filter(None, dict.fromkeys(lane.versions["tensorflow"] for lane in snapshot.lanes))]
+    versions = [*filter(None, dict.fromkeys(lane.process.versions["tensorflow"] for lane in snapshot.lanes))]
     left: list[tuple[int, list[Span]]] = [
         (0, [(" tfmon", DIM)]),
         (0, [(race.scenario or "…", STRONG)]),
@@ -222,7 +222,7 @@ def progress_row(snapshot: Snapshot) -> Row:
         share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
         progress = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
     elif race.steps is not None:
-        done = min(lane.measured_steps for lane in training)
+        done = min(lane.totals.measured_steps for lane in training)
         share = done / race.steps
         progress = f"{units.count(done)} of {units.count(race.steps)} steps"
     else:

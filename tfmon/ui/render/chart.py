@@ -49,7 +49,7 @@ def chart_rows(
     about = "" if plain else crop(f" {metric.label}{own}{span} ", cells)
     shown = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
     ends = (f"{shown} before", "end") if snapshot.over else (f"{shown} ago", "now")
-    foot = axis_row(lane.knob_marks, axis, ends)
+    foot = axis_row(lane.changes.marks, axis, ends)
     if reason := series.absent(lane, metric):
         area = _said(f"n/a ({reason})", cells, height - 1)
     else:

@@ -242,7 +242,7 @@ def keys_row(
 
 
 def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:
-    keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
+    keys, script = view.keys, any(lane.script.command for lane in snapshot.lanes)
     if view.stopping:
         yield _item(0, "quit", "leave at once", keys)
         return

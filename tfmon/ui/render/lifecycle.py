@@ -30,7 +30,7 @@ def progress_rows(
 ) -> list[Row]:
     """Return at which stage the lane is, and for how long; from `LIST_ROWS` rows on, all stages are listed."""
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
-    if lane.command and lane.phase == STARTING:
+    if lane.script.command and lane.phase == STARTING:
         if first.startswith("connecting"):
             return [spread([(f"{first}…", STRONG)], [(units.seconds(for_s), STRONG)], width)]
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
@@ -38,7 +38,7 @@ def progress_rows(
     stage = f"{texts[at]} · {int(for_s)} s"
     numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
-    total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
+    total_s = f"{max(0, now_ns - lane.process.started_ns) // 1_000_000_000} s since its start"
     foot = spread([(total_s, DIM)], [], width)
     if height < LIST_ROWS:
         return [headline, foot][: max(1, height)]
@@ -51,7 +51,7 @@ def progress_rows(
 
 def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
     """Return that a script runs and has not trained yet; after a while, what to do about it."""
-    reason = lane.not_measured.get("steps", "")
+    reason = lane.script.not_measured.get("steps", "")
     late = for_ns > NO_STEPS_NS or bool(reason)
     text = "no steps seen" if late else "the script runs, no step seen yet…"
     rows: list[Row] = [spread([(text, STRONG)], [(now_s, STRONG)], width)]
@@ -75,8 +75,8 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, k
     for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
         rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
     if lane.points:
-        done = f"it had done {units.count(lane.steps)} steps"
-        last = "" if lane.losses.last is None else f", loss {units.loss(lane.losses.last)}"
+        done = f"it had done {units.count(lane.totals.steps)} steps"
+        last = "" if lane.totals.losses.last is None else f", loss {units.loss(lane.totals.losses.last)}"
         rows += [BLANK, ((crop(done + last, width), TEXT),)]
     if not lost:  # what it printed is not the reason
         rows += _tail_rows(lane, width, height - len(rows))
@@ -84,7 +84,7 @@ def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, k
 
 
 def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
-    lines = lane.ended.output_tail if lane.ended is not None else ()
+    lines = lane.end.event.output_tail if lane.end.event is not None else ()
     if not lines or height < 3:
         return []
     room = height - 2
@@ -123,16 +123,16 @@ def lines(lane: LaneState, snapshot: Snapshot, *, keys: bool = True) -> Iterator
             f"{len(heartbeat.suspensions)} times, {units.seconds(total_s)} in all, which do not count",
         )
     if keys and not lane.over:
-        stack = "S shows its stacks; " if lane.reports_stack else ""
+        stack = "S shows its stacks; " if lane.process.reports_stack else ""
         yield "keys", f"{stack}K ends this lane, by force if necessary"
 
 
 def stack_rows(lane: LaneState, now_ns: int, width: int) -> list[Row]:
     """Return the stacks of the lane's threads, as last reported."""
-    if lane.stack is None:
+    if lane.process.stack is None:
         return []
-    ago = units.seconds(max(0, now_ns - lane.stack.at_ns) / 1e9)
+    ago = units.seconds(max(0, now_ns - lane.process.stack.at_ns) / 1e9)
     rows: list[Row] = [BLANK, (("  Stacks", STRONG), (f"   reported {ago} ago, innermost call first", DIM))]
-    for line in lane.stack.lines:
+    for line in lane.process.stack.lines:
         rows.append(((crop(f"  {line}", width), TEXT if line.startswith("  ") else DIM),))
     return rows

@@ -164,7 +164,7 @@ def _state(pane: Pane, width: int) -> str:
     lane = pane.lane
     if lane.over:
         began_ns = pane.snapshot.race.started_ns
-        after = max(0, lane.phase_since_ns - (lane.started_ns if began_ns is None else began_ns)) / 1e9
+        after = max(0, lane.phase_since_ns - (lane.process.started_ns if began_ns is None else began_ns)) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.state} after {units.clock(after)}"
     if pane.view.stopping:
         return "ending"

@@ -36,13 +36,13 @@ def labelled(label: str, *spans: tuple[str, str]) -> Row:
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
     """Show how long the present long step has run, or when a change comes into effect; else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
-    ended = lane.over and lane.steps > 0
+    ended = lane.over and lane.totals.steps > 0
     if ended or runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
         return step_row(lane, width)
-    number = f"{'step ' if width >= WIDE else ''}{units.count(lane.steps + 1)}"
+    number = f"{'step ' if width >= WIDE else ''}{units.count(lane.totals.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
-    if lane.requested and last is not None and took_s is not None:
-        asked_ns = max(one.at_ns for one in lane.requested.values())
+    if lane.changes.requested and last is not None and took_s is not None:
+        asked_ns = max(one.at_ns for one in lane.changes.requested.values())
         soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
         soon = soon if last.at_ns < asked_ns else "the change is being prepared"
         return labelled("step", (f"{number} runs; " if width >= WIDE else "", TEXT), (soon, STRONG))
@@ -73,31 +73,31 @@ def _bare_ms(value: float) -> str:
 
 def loss_row(lane: LaneState) -> Row:
     """Show the loss of the first and of the last step that was reported."""
-    if lane.losses.first is None or lane.losses.last is None:
-        reason = lane.not_measured.get("loss", "")
+    if lane.totals.losses.first is None or lane.totals.losses.last is None:
+        reason = lane.script.not_measured.get("loss", "")
         return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
-    last = (units.loss(lane.losses.last), TEXT)
-    if lane.losses.lost:
-        last = (f"{last[0]} by step {units.count(lane.losses.lost)}", WARN)
-    return labelled("loss", (units.loss(lane.losses.first), TEXT), (" → ", DIM), last)
+    last = (units.loss(lane.totals.losses.last), TEXT)
+    if lane.totals.losses.lost:
+        last = (f"{last[0]} by step {units.count(lane.totals.losses.lost)}", WARN)
+    return labelled("loss", (units.loss(lane.totals.losses.first), TEXT), (" → ", DIM), last)
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
     """Count steps and examples since the lane began to race, and what is discarded, as far as there is room."""
     if not lane.points:
-        return labelled("done", (f"{UNKNOWN} {lane.not_measured.get('steps', '')}".rstrip(), DIM))
-    if lane.progress is not None and lane.progress.epochs:
+        return labelled("done", (f"{UNKNOWN} {lane.script.not_measured.get('steps', '')}".rstrip(), DIM))
+    if lane.script.progress is not None and lane.script.progress.epochs:
         return _epoch_row(lane, width)
-    reason = lane.not_measured.get("steps") or lane.not_measured.get("examples", "")
-    if reason and not lane.examples:
-        return labelled("done", (units.count(lane.steps), TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
-    progress = lane.progress
+    reason = lane.script.not_measured.get("steps") or lane.script.not_measured.get("examples", "")
+    if reason and not lane.totals.examples:
+        return labelled("done", (units.count(lane.totals.steps), TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
+    progress = lane.script.progress
     row = labelled(
         "done",
         (f"epoch {progress.epoch} {progress.doing} · " if progress is not None and progress.epoch else "", DIM),
-        (units.count(lane.steps), TEXT),
+        (units.count(lane.totals.steps), TEXT),
         (" steps · ", DIM),
-        (units.count(lane.examples), TEXT),
+        (units.count(lane.totals.examples), TEXT),
         (" ex.", DIM),
     )
     whole = units.discarded(lane.discarded_shares) if discarded else ""
@@ -110,7 +110,7 @@ def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
 
 def _epoch_row(lane: LaneState, width: int) -> Row:
     """Show how far a script's `fit` is: the epoch, a bar of all epochs, and the time left."""
-    progress = lane.progress
+    progress = lane.script.progress
     assert progress is not None
     head = f"epoch {progress.epoch}/{progress.epochs} "
     doing = f"{progress.doing} " if progress.doing not in ("", "fit") else ""
@@ -258,13 +258,13 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
     """Return the problem of the lane, or a blank row; `silent_s` is for how long its machine was silent."""
-    lines = units.several(lane.bad_lines, "unreadable line")
+    lines = units.several(lane.process.bad_lines, "unreadable line")
     problems = (
         ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
-        ("stopped", lane.not_measured.get("stopped", "")),
+        ("stopped", lane.script.not_measured.get("stopped", "")),
         ("stalled", lifecycle.NOTE if lane.heartbeat.stalled_since_ns is not None else ""),
-        ("refused", lane.refused if now_ns - lane.refused_ns < REFUSED_NS else ""),
-        ("note", f"{lines} skipped: {lane.last_bad_line}" if lane.bad_lines else ""),
+        ("refused", lane.changes.refused if now_ns - lane.changes.refused_ns < REFUSED_NS else ""),
+        ("note", f"{lines} skipped: {lane.process.last_bad_line}" if lane.process.bad_lines else ""),
     )
     return next((labelled(label, (text, WARN)) for label, text in problems if text), BLANK)
 

@@ -67,9 +67,9 @@ def absent(lane: LaneState, metric: Metric) -> str:
     """Return why a lane has no such figures; empty where it has them, or may yet."""
     if metric.id == "gpu" and lane.spec.kind != "gpu":
         return "no GPU in this lane"
-    if metric.id == "throughput" and lane.steps and not lane.examples:
+    if metric.id == "throughput" and lane.totals.steps and not lane.totals.examples:
         return "it reports no examples"
-    if metric.id == "loss" and lane.steps and lane.losses.last is None:
+    if metric.id == "loss" and lane.totals.steps and lane.totals.losses.last is None:
         return "it reports no loss"
     reading = {"cpu": lane.tree.cpu_pct, "memory": lane.tree.private_bytes}.get(metric.id)
     sampled = lane.tree.clock.sampled_ns is not None and isinstance(reading, Missing)
@@ -182,7 +182,7 @@ class _Past:
 
 def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
     """Return the data of a chart: windows where cells are that fine, seconds, and five seconds."""
-    history = lane.history
+    history = lane.measurements.history
     windows = metric is THROUGHPUT and axis.cell_ns / per_cell < FINE_NS
     points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
     fine = _between(history.fine, axis.start_ns, until_ns, _end)

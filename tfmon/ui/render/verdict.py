@@ -39,7 +39,7 @@ def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
     lanes = snapshot.lanes
     if not lanes:
         return ""
-    script = any(lane.command for lane in lanes)
+    script = any(lane.script.command for lane in lanes)
     devices = list(dict.fromkeys((lane.spec.host, lane.spec.device) for lane in lanes))
     where = _where(snapshot, devices, most)
     if len(lanes) == 1:
@@ -136,14 +136,14 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     """Return the mode or the knob that was changed last, if the measurement began again for it."""
     started_ns = snapshot.race.started_ns or 0
     latest = max(
-        (mark for lane in lanes for mark in lane.knob_marks[-1:]), key=lambda mark: mark.at_ns, default=None
+        (mark for lane in lanes for mark in lane.changes.marks[-1:]), key=lambda mark: mark.at_ns, default=None
     )
     if latest is not None and latest.text == MODE_MARKS[snapshot.race.mode]:
         return f"now {latest.text}"
     lanes_by_knob: dict[str, list[str]] = {}
     least = least_rounds(snapshot.race)
     for lane in lanes:
-        for mark in lane.knob_marks[-1:]:
+        for mark in lane.changes.marks[-1:]:
             knob = mark.text.partition(" ")[0]
             if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < least:
                 lanes_by_knob.setdefault(knob, []).append(lane.spec.id)
@@ -166,7 +166,7 @@ def elapsed(snapshot: Snapshot) -> str:
     started_ns = snapshot.race.started_ns
     if started_ns is None and not snapshot.over:
         return "0:00"
-    started_ns = min(lane.started_ns for lane in snapshot.lanes) if started_ns is None else started_ns
+    started_ns = min(lane.process.started_ns for lane in snapshot.lanes) if started_ns is None else started_ns
     now_ns = max(lane.phase_since_ns for lane in snapshot.lanes) if snapshot.over else snapshot.at_ns
     return units.clock((now_ns - started_ns) / 1e9)
 

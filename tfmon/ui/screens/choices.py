@@ -266,7 +266,7 @@ class NewCrossoverPage(SeriesPage):
         return [lane for lane in self.monitor.snapshot.lanes if not lane.over][:2]
 
     def _examples(self, knob: Knob) -> int | None:
-        sizes = (one.data_examples for one in self.monitor.snapshot.lanes if one.data_examples)
+        sizes = (one.process.data_examples for one in self.monitor.snapshot.lanes if one.process.data_examples)
         return min(sizes, default=None) if knob.name == "batch_size" else None
 
     def make(self, before: SeriesTable) -> SeriesTable:

@@ -216,7 +216,8 @@ def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
 def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
     sample = row.sample
     name = sample.processes.get(pid)
-    at, lane = next(((at, lane) for at, lane in row.lanes if pid in lane.tree.pids or pid == lane.pid), (0, None))
+    lanes = (one for one in row.lanes if pid in one[1].tree.pids or pid == one[1].process.pid)
+    at, lane = next(lanes, (0, None))
     ours = own or lane is not None or (name is not None and name.ours)
     style = lane_style(at) if lane is not None else TEXT
     shares = sample.busy_by_pid

@@ -84,7 +84,7 @@ class LanePage(ScrollPage, OneLanePage):
     def own_hints(self) -> list[Hint]:
         lane, hints = self.lane, super().own_hints()
         if lane is not None and not lane.over and not self.monitor.refusal:
-            hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
+            hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.process.reports_stack else []
             hints += [Hint(("lane.kill",), "end the lane"), Hint(("try",), "try advice")]
         return hints
 
@@ -99,7 +99,7 @@ class LanePage(ScrollPage, OneLanePage):
             self.monitor.say(self.monitor.source.refusal)
         elif lane.over:
             self.monitor.say(f"{lane.title} has ended, so it has no stacks")
-        elif not lane.reports_stack:
+        elif not lane.process.reports_stack:
             self.monitor.say(f"{lane.title} cannot report its stacks")
         else:
             self.monitor.controls.ask_stack(lane.spec.name)
@@ -111,9 +111,9 @@ class LanePage(ScrollPage, OneLanePage):
             return
         if lane.over:
             self.monitor.say(f"{lane.title} has ended already")
-        elif lane.ending is not None or self.monitor.confirmed("lane.kill", [lane], f"end {lane.title}"):
+        elif lane.end.requested is not None or self.monitor.confirmed("lane.kill", [lane], f"end {lane.title}"):
             self.monitor.controls.kill(lane.spec.name)
-            again = "K again ends it at once" if lane.command else "r starts it again"
+            again = "K again ends it at once" if lane.script.command else "r starts it again"
             self.monitor.say(f"ending {lane.title}; {again}")
 
 
@@ -210,14 +210,14 @@ def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:
 
 
 def _of_lane(lane: LaneState) -> Lines:
-    if lane.step:
-        yield "a step", lane.step
+    if lane.script.step:
+        yield "a step", lane.script.step
     if lane.spec.chosen:
         yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
     more = (lane.tree.processes or 1) - 1
     children = f" and {more} {'child' if more == 1 else 'children'}" if more > 0 else ""
-    tensorflow, keras, numpy, python = (lane.versions[name] or "–" for name in VERSIONS)
-    yield "process", f"{lane.pid or '–'}{children}; Python {python}"
+    tensorflow, keras, numpy, python = (lane.process.versions[name] or "–" for name in VERSIONS)
+    yield "process", f"{lane.process.pid or '–'}{children}; Python {python}"
     yield "versions", f"TensorFlow {tensorflow}, Keras {keras}, NumPy {numpy}"
     yield "cpu", _said(lane.tree.cpu_pct, units.percent, " of a core")
     peak = _said(lane.tree.peak_private_bytes, units.memory)
@@ -226,17 +226,17 @@ def _of_lane(lane: LaneState) -> Lines:
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")
-    if lane.process > 1:
-        yield "processes", f"{lane.process}, one after the other"
-    for reason in lane.unlike:
+    if lane.process.number > 1:
+        yield "processes", f"{lane.process.number}, one after the other"
+    for reason in lane.process.unlike:
         yield "disturbed", f"{reason}: a lane of this machine would have that"
     for reason in lane.measurements.constant:
         yield "all the time", f"{reason}: windows with it count, because it is there most of the time"
-    if lane.computing_share is not None:
-        yield "step call", f"{100 * lane.computing_share:.0f} % of it computes, by a profile of a few steps"
-    if lane.traced:
-        yield "last trace", lane.traced
-    yield from ((what, reason) for what, reason in lane.not_measured.items() if reason)
+    if lane.step.computing_share is not None:
+        yield "step call", f"{100 * lane.step.computing_share:.0f} % of it computes, by a profile of a few steps"
+    if lane.step.traced:
+        yield "last trace", lane.step.traced
+    yield from ((what, reason) for what, reason in lane.script.not_measured.items() if reason)
 
 
 def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:

@@ -78,7 +78,7 @@ class LogPage(OneLanePage, ListPage):
             self.title_text, self._entries = "Log", []
             return self._entries
         self.title_text = f"Log of lane {lane.spec.id}: {lane.title}"
-        origin_ns = snapshot.race.started_ns or lane.started_ns
+        origin_ns = snapshot.race.started_ns or lane.process.started_ns
         if self._kept != (key := (id(lane.log), self.view, origin_ns)):
             self._entries = log_entries(lane.log, self.view, origin_ns)
             self._kept, self._lines = key, lane.log  # the lines are kept, so that no others get their id

@@ -117,10 +117,10 @@ class RaceScreen(MonitorScreen):
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
             return
         self.monitor.controls.restart([lane.spec.name for lane in lanes])
-        began = {lane.spec.name: lane.started_ns for lane in lanes}
+        began = {lane.spec.name: lane.process.started_ns for lane in lanes}
 
         def started(now: Snapshot) -> bool:
-            return all(lane.started_ns > began.get(lane.spec.name, -1) for lane in now.lanes)
+            return all(lane.process.started_ns > began.get(lane.spec.name, -1) for lane in now.lanes)
 
         self.monitor.say(f"restarting {titles(lanes)}", started)
 
