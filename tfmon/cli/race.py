@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
 
 
-@click.command(cls=options.TakesCommand, short_help="Race a scenario, or your own script.")
+@click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
 @options.lanes
 @options.settings
@@ -79,7 +79,7 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
     _start(info, race_options(given, info, spare=not (no_spare or command)), **given)
 
 
-@click.command(cls=options.TakesCommand, short_help="Watch your own script in one lane.")
+@click.command(cls=options.TakesCommand)
 @options.settings
 @options.one_lane
 @options.seconds
@@ -171,7 +171,7 @@ def _start(
     sys.exit(program.exit_code_of_race(interrupted))
 
 
-@click.command(short_help="Profile some steps of a scenario.")
+@click.command
 @click.argument("scenario")
 @click.option(
     "--steps",
