@@ -102,7 +102,11 @@ def plain(value: object) -> Any:  # noqa: ANN401
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if is_dataclass(kind):
-        return {"type": kind.__name__, **{name: plain(getattr(value, name)) for name in _names(kind)}}
+        items: dict[str, Any] = {"type": kind.__name__}
+        for name in _names(kind):
+            item = getattr(value, name)
+            items[name] = item if type(item) in _UNCHANGED else plain(item)
+        return items
     return value
 
 
