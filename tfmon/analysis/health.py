@@ -9,12 +9,12 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Literal, get_args
 
 from tfmon import units
 from tfmon.analysis.finish import loss_scatter
-from tfmon.analysis.intervals import student
+from tfmon.analysis.intervals import deviation, student
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate, known
@@ -274,7 +274,7 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     middles = [(fmean(at for at, _ in one) / 1e9, fmean(value for _, value in one)) for one in groups]
     pairs = itertools.pairwise(middles)
     slopes = [(value - before) / (at - then) for (then, before), (at, value) in pairs]
-    reach = student(0.05, len(slopes) - 1) * stdev(slopes) / math.sqrt(len(slopes))
+    reach = student(0.05, len(slopes) - 1) * deviation(slopes) / math.sqrt(len(slopes))
     slope = fmean(slopes)
     grown = middles[-1][1] - middles[0][1]
     if slope - reach <= 0 or min(slopes[-GROUPS // 2 :]) <= 0 or grown < LEAST_GROWTH * middles[0][1]:
