@@ -94,9 +94,10 @@ def plain(value: object) -> Any:  # noqa: ANN401
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        if all(isinstance(key, str) for key in value):
-            return {key: plain(item) for key, item in value.items()}
-        if {*map(type, value), *map(type, value.values())} == {int}:
+        keys = {*map(type, value)}
+        if keys <= {str}:
+            return {key: item if type(item) in _UNCHANGED else plain(item) for key, item in value.items()}
+        if keys == {int} == {*map(type, value.values())}:
             return [*map(list, value.items())]
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
