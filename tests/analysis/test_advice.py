@@ -21,7 +21,7 @@ from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
-from tfmon.ui.render.pane import pane_rows
+from tfmon.ui.render.pane import common_of, pane_rows
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.lane import lane_rows
 from tfmon.ui.source import SHARED, Display, Scale
@@ -98,7 +98,7 @@ def test_nothing_that_needs_tensorflow_is_advised_to_a_script_without_it(kind):
     def told(state, *knobs: Knob) -> str:
         snapshot = Snapshot(10**9, Race(started_ns=1, knobs=knobs), (state,))
         analysis = analyse(snapshot)
-        rows = pane_rows(analysis, 0, Display(scales={SHARED: Scale(0.0, 1e4)}), 120, 60)
+        rows = pane_rows(analysis, 0, Display(scales={SHARED: Scale(0.0, 1e4)}), 120, 60, common_of(analysis, 120))
         rows += lane_rows(analysis, state, 120)
         return "\n".join([*plain(rows), to_text(analysis), json.dumps(to_json(analysis))])
 

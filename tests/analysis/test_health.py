@@ -199,9 +199,9 @@ def test_a_loss_diverges_against_its_own_best_and_one_that_stays_is_told_as_a_fa
     ],
 )
 def test_memory_that_grows_is_told_with_its_slope_and_when_it_is_full(value, grows):
-    assert (growth_of([(n * SECOND, value(n)) for n in range(60)]) is not None) is grows
+    assert (growth_of(tuple((n * SECOND, value(n)) for n in range(60))) is not None) is grows
     if grows:
-        found = growth_of([(n * SECOND, value(n)) for n in range(60)])
+        found = growth_of(tuple((n * SECOND, value(n)) for n in range(60)))
         assert found.low <= 1e7 <= found.high
 
 

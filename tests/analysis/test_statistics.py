@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tfmon.analysis.intervals import (
 from tfmon.analysis.statistics import (
     LogSpeed,
     LogSpeeds,
+    Throughput,
     between_processes,
     compare,
     drift,
@@ -206,6 +208,13 @@ class TestGain:
         between = gain(pairs([100.0] * 6, [130.0] * 6), one_process=False)
         assert between.value == pytest.approx(1.3)
         assert math.log(between.high / between.value) == pytest.approx(ONE_PROCESS)
+
+
+def test_the_throughput_of_grown_slices_is_the_same_with_what_is_known_before():
+    grown = tuple(slices([100.0 + 7 * (place % 5) for place in range(40)]))
+    short = replace(grown[30], examples=1)
+    for before in (grown[:5], grown[:30], (*grown[:30], short), grown[3:20], grown):
+        assert Throughput.of(grown, Throughput.of(before)) == Throughput.of(grown)
 
 
 def test_the_speed_needs_five_slices_in_which_something_was_trained():

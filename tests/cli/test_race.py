@@ -11,12 +11,13 @@ import sys
 import venv
 from pathlib import Path
 
+import click
 import pytest
 from support.recordings import RECORDED
 
 import tfmon as api
 from tfmon import __version__
-from tfmon.cli.main import cli
+from tfmon.cli.main import COMMANDS, cli
 from tfmon.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -39,11 +40,11 @@ def test_the_version_and_the_exit_codes_are_told(tfmon):
     assert "..." not in text.partition("Commands:")[2], "what a command does is said in whole"
 
 
-@pytest.mark.parametrize("name", list(cli.commands))
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_says_what_it_does_and_what_each_option_is_for(tfmon, name):
     assert tfmon(name, "--help").out.startswith("Usage:")
-    command = cli.commands[name]
-    assert command.help and len(command.get_short_help_str(limit=70)) < 70
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None and command.help and len(command.get_short_help_str()) < 70
     for parameter in command.params:
         if parameter.param_type_name == "option":
             assert parameter.help and parameter.help[0].isupper() and parameter.help.endswith((".", "lists all."))
@@ -80,14 +81,14 @@ def test_a_concern_that_is_not_known_is_refused_alike_by_flag_and_argument(tfmon
 
 LOADED = f'''
 import sys
-from tfmon.cli.main import cli
+from tfmon.cli.main import COMMANDS, cli
 from tfmon.errors import UsageError
 def loaded(*words):
     try:
         cli.main(list(words), standalone_mode=False)
     except (Exception, SystemExit):
         pass
-    print("LOADED", *sorted({{name.partition(".")[0] for name in sys.modules}}))
+    print("LOADED", *sorted({{".".join(name.split(".")[:depth]) for name in sys.modules for depth in (1, 2)}}))
 for words in (["--help"], ["race", "--help"], ["list", "--json"], ["show", "small-dense"], ["race", "nothing"]):
     loaded(*words)
 loaded("race", "small-dense", "--lane", "cpu", "--headless", "--no-record", "--python", "{ENDS_AT_ONCE}")
@@ -99,6 +100,7 @@ def test_what_needs_no_lane_loads_nothing_slow_and_the_monitor_never_loads_tenso
     process = start("-c", LOADED, program=())
     lines = [line.split()[1:] for line in process.communicate()[0].splitlines() if line[:7] == "LOADED "]
     assert len(lines) == 6
+    assert not set(lines[0]) & {"tfmon.api", "tfmon.analysis", "tfmon.model", "tfmon.reports"}
     assert set(lines[4]).isdisjoint(
         {"tensorflow", "keras", "textual", "rich", "numpy", "scipy", "psutil", "pynvml"}
     )

@@ -15,7 +15,7 @@ import pytest
 from test_layers import ALLOWED
 
 from tfmon.catalog import list_scenarios, read_scenario
-from tfmon.cli.main import cli
+from tfmon.cli.main import COMMANDS, cli
 from tfmon.ui.keys import RACE_KEYS, label
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ STANDS_FOR_ANOTHER = re.compile(r"[A-Z]{2}|~/")
 
 def parse(words: list[str], where: str) -> None:
     """Let the command read its words; a command may be named without the arguments that it needs."""
-    command = cli.commands.get(words[0])
+    command = cli.get_command(click.Context(cli), words[0])
     assert command is not None, where
     try:
         command.make_context(words[0], words[1:], parent=click.Context(cli, info_name="tfmon"))
@@ -108,9 +108,11 @@ def parse(words: list[str], where: str) -> None:
         pytest.fail(f"{where}: {error.message}")
 
 
-@pytest.mark.parametrize("name", sorted(cli.commands))
+@pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_help_of_every_command_has_examples_that_can_be_typed(name):
-    _, found, examples = (cli.commands[name].help or "").partition("For example")
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    _, found, examples = (command.help or "").partition("For example")
     lines = [re.split(r"\s{3,}", line.strip())[0] for line in examples.splitlines()]
     shown = [shlex.split(re.split(" [>|] ", line)[0]) for line in lines if line.startswith("tfmon ")]
     assert found and (shown or name == "completion")

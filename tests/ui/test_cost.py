@@ -19,7 +19,7 @@ from .pilot import app_of, press, until
 
 NOT_AT_FIRST = {
     "tensorflow", "keras", "numpy", "pynvml", "importlib.metadata", "plistlib", "pygments", "textual.pilot",
-    "tfmon.ui.screens.help",
+    "tfmon.ui.screens.help", "tfmon.reports", "tfmon.doctor", "packaging",
 }  # fmt: skip
 """What the screen of a race needs later or never, and takes long to load or much memory."""
 

@@ -11,7 +11,7 @@ from tfmon.model.lane_state import OVER
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts, readings
-from tfmon.ui.render.pane import pane_rows
+from tfmon.ui.render.pane import common_of, pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.source import SHARED, Display, Scale
 
@@ -26,7 +26,8 @@ def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> l
 def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[Row]:
     index = demo.names.index(name)
     view = {"scales": {SHARED: Scale(0.0, 10_000.0)}, **view}
-    return pane_rows(analyse(demo.session.snapshot()), index, Display(**view), width, height)
+    analysis = analyse(demo.session.snapshot())
+    return pane_rows(analysis, index, Display(**view), width, height, common_of(analysis, width))
 
 
 def line(rows: list[str], label: str) -> str:

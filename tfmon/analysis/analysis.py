@@ -137,7 +137,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     for lane in snapshot.lanes:
         name = lane.spec.name
         same = name in known and known[name].slices is lane.slices
-        throughputs[name] = known[name] if same else Throughput.of(lane.slices)
+        throughputs[name] = known[name] if same else Throughput.of(lane.slices, known.get(name))
     experiment = snapshot.experiment
     verdict = find_verdict(snapshot, throughputs, before.verdict if before is not None else None)
     measured = measure(snapshot, verdict, before.measured if before is not None else ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import statistics
 from collections.abc import Sequence
@@ -122,7 +123,7 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
     for one, other in combinations(lanes, 2):
         if one.in_effect.get("batch_size") != other.in_effect.get("batch_size"):
             continue  # their steps have other examples
-        scatter = max(loss_scatter(one), loss_scatter(other))
+        scatter = max(loss_scatter(one.totals.losses.points), loss_scatter(other.totals.losses.points))
         apart = loss_difference(one, other)
         if apart is not None and apart > TOO_FAR * scatter:
             result.append(
@@ -132,9 +133,10 @@ def _differences(lanes: Sequence[LaneState]) -> list[str]:
     return result
 
 
-def loss_scatter(lane: LaneState) -> float:
-    """Return the standard deviation of a lane's losses around their course, from their successive differences."""
-    steps = [after - before for (_, before), (_, after) in pairwise(_losses(lane))]
+@functools.lru_cache(maxsize=64)
+def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
+    """Return the standard deviation of losses around their course, from their successive differences."""
+    steps = [after - before for (_, before), (_, after) in pairwise(_finite(points))]
     if not steps:
         return 0.0
     middle = statistics.median(steps)
@@ -143,7 +145,7 @@ def loss_scatter(lane: LaneState) -> float:
 
 def loss_difference(one: LaneState, other: LaneState) -> float | None:
     """Return by how much two lanes' losses at the same steps differ, the median; None for too few of them."""
-    first, second = _losses(one), _losses(other)
+    first, second = _finite(one.totals.losses.points), _finite(other.totals.losses.points)
     if min(len(first), len(second)) < LEAST_LOSSES:
         return None
     known = [step for step, _ in second]
@@ -151,8 +153,8 @@ def loss_difference(one: LaneState, other: LaneState) -> float | None:
     return statistics.median(apart) if len(apart) >= LEAST_LOSSES else None
 
 
-def _losses(lane: LaneState) -> Sequence[tuple[int, float]]:
-    return [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
+def _finite(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+    return [(step, loss) for step, loss in points if math.isfinite(loss)]
 
 
 def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Literal, get_args
 
 from tfmon import units
 from tfmon.analysis.finish import loss_scatter
-from tfmon.analysis.intervals import student
+from tfmon.analysis.intervals import deviation, student
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate, known
@@ -89,6 +90,9 @@ def waits_of(lane: LaneState) -> Waits | None:
     median_ns = quantile_ns(bins, 0.5)
     if median_ns is None:
         return None
+    longest_ns = middle_ns(max(bins))
+    if longest_ns <= TIMES_MEDIAN * median_ns:
+        return Waits(0, 0.0, longest_ns / 1e9)
     times_ns = {middle_ns(one): count for one, count in bins.items()}
     total_ns = sum(time_ns * count for time_ns, count in times_ns.items())
     long = {time_ns: count for time_ns, count in times_ns.items() if time_ns > TIMES_MEDIAN * median_ns}
@@ -96,7 +100,7 @@ def waits_of(lane: LaneState) -> Waits | None:
     others_ns = (total_ns - long_ns) / (sum(bins.values()) - steps)
     share = long_ns / total_ns
     every_s = _every_s(lane, others_ns, long_ns / steps) if share >= LEAST_SHARE else None
-    return Waits(steps, share, max(times_ns) / 1e9, every_s)
+    return Waits(steps, share, longest_ns / 1e9, every_s)
 
 
 def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
@@ -204,21 +208,42 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
         text = f"the loss is {losses.last}, from step {step} on at the latest"
         yield Concern("loss_lost", "; ".join([text, *helps]))
         return
-    points = [(step, loss) for step, loss in losses.points if math.isfinite(loss)]
+    course = _course_of(losses.points)
+    if course is not None and course.best is not None:
+        step, best = units.count(course.step), units.loss(course.best)
+        text = f"the loss is {units.loss(course.now)}, and was {best} about step {step}, its best"
+        yield Concern("loss_diverges", f"{text}; {LOWER_RATE}")
+    elif course is not None:
+        since = units.several(lane.totals.steps - course.step, "step")
+        yield Concern(
+            "loss_flat", f"the loss stays where it is: about {units.loss(course.now)}, as {since} before"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """A loss that diverges, or that stays where it is."""
+
+    now: float
+    best: float | None
+    """What it has diverged from; None for one that is flat."""
+    step: int
+    """Where it was at its best, or since when it is flat."""
+
+
+@functools.lru_cache(maxsize=64)
+def _course_of(losses: tuple[tuple[int, float], ...]) -> _Course | None:
+    """Return what is remarkable about losses; None for nothing. Cached: losses that are kept rarely change."""
+    points = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
-        return
+        return None
     places = range(0, len(points) - SMOOTH + 1, SMOOTH // 2)
     smooth = [median(loss for _, loss in points[place : place + SMOOTH]) for place in places]
-    best, now, scatter = min(smooth), median(loss for _, loss in points[-SMOOTH:]), loss_scatter(lane)
+    best, now, scatter = min(smooth), median(loss for _, loss in points[-SMOOTH:]), loss_scatter(losses)
     if now - best > max(FAR * scatter, BACK * (smooth[0] - best)) and now > best:
-        step = units.count(points[places[smooth.index(best)]][0])
-        text = f"the loss is {units.loss(now)}, and was {units.loss(best)} about step {step}, its best"
-        yield Concern("loss_diverges", f"{text}; {LOWER_RATE}")
-        return
+        return _Course(now, best, points[places[smooth.index(best)]][0])
     since = _flat_since(points, scatter)
-    if since is not None:
-        loss_text = f"about {units.loss(now)}, as {units.several(lane.totals.steps - since, 'step')} before"
-        yield Concern("loss_flat", f"the loss stays where it is: {loss_text}")
+    return None if since is None else _Course(now, None, since)
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
@@ -236,7 +261,8 @@ def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | No
 # ---------------- memory
 
 
-def growth_of(points: Sequence[tuple[int, float]]) -> Estimate | None:
+@functools.lru_cache(maxsize=64)
+def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     """Return how fast samples grow, in their unit a second; None where they do not grow steadily.
 
     The first quarter does not count. The slope is the mean of those between `GROUPS` successive means, so
@@ -250,7 +276,7 @@ def growth_of(points: Sequence[tuple[int, float]]) -> Estimate | None:
     middles = [(fmean(at for at, _ in one) / 1e9, fmean(value for _, value in one)) for one in groups]
     pairs = itertools.pairwise(middles)
     slopes = [(value - before) / (at - then) for (then, before), (at, value) in pairs]
-    reach = student(0.05, len(slopes) - 1) * stdev(slopes) / math.sqrt(len(slopes))
+    reach = student(0.05, len(slopes) - 1) * deviation(slopes) / math.sqrt(len(slopes))
     slope = fmean(slopes)
     grown = middles[-1][1] - middles[0][1]
     if slope - reach <= 0 or min(slopes[-GROUPS // 2 :]) <= 0 or grown < LEAST_GROWTH * middles[0][1]:

@@ -214,7 +214,7 @@ class Contention:
     stolen_share: Reading
     """Share of one core's time in the slices that the hypervisor gave to other machines."""
     cpu_ratio: float | None = None
-    """CPU time per example of the second lane over that of the first; None where that says nothing."""
+    """CPU time per example of the second lane over that of the first; None where nothing is told."""
     others_cores: Reading = NO_SLICES
     """How many cores all other programs kept busy in the slices, on average; tfmon itself is one of them."""
 
@@ -237,12 +237,14 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     """Return the contention of lanes for CPU time; the ratio is of the first lane's speed over the last one's."""
     slices = list(lanes)
     loads = [one.load for lane in slices for one in lane if one.load is not None]
-    ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None
     stolen = _per_time(loads, [load.stolen_ns for load in loads], NO_STOLEN)
     others = _per_time(loads, [load.others_ns for load in loads], NO_DELAYS)
     known = [load.contended for load in loads if load.contended is not None]
-    share: Reading = NO_DELAYS if loads else NO_SLICES
-    return Contention(sum(known) / len(known) if known else share, stolen, ratio, others)
+    unknown = NO_DELAYS if loads else NO_SLICES
+    share: Reading = sum(known) / len(known) if known else unknown
+    told = any(not isinstance(one, Missing) and one > TOLD for one in (share, stolen))
+    ratio = cpu_ratio(slices[0], slices[-1]) if told and len(slices) > 1 else None
+    return Contention(share, stolen, ratio, others)
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:

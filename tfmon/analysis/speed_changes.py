@@ -84,16 +84,20 @@ def levels_of(lane: LaneState) -> tuple[Level, ...]:
     return (*watch.levels, Level(watch.since_ns, watch.step, blocks))
 
 
+def _told(lane: LaneState) -> list[Level]:
+    """Return the levels that have blocks; none where the speed has never changed, as most of the time."""
+    return [one for one in levels_of(lane) if one.blocks] if lane.speed.levels else []
+
+
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
     """Return each change of a lane's speed since its settings last changed, oldest first."""
-    levels = [one for one in levels_of(lane) if one.blocks]
-    pairs = itertools.pairwise(levels)
+    pairs = itertools.pairwise(_told(lane))
     return tuple(_change(lane, before, after, after) for before, after in pairs)
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
     """Return by how much a lane is slower now than it was at its fastest, and since when; None if it is not."""
-    levels = [one for one in levels_of(lane) if one.blocks]
+    levels = _told(lane)
     if len(levels) < 2:
         return None
     place = min(range(len(levels)), key=lambda place: _pace_ns(levels[place].blocks))

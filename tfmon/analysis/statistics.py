@@ -86,9 +86,15 @@ class Throughput:
     """See `drift`."""
 
     @classmethod
-    def of(cls, slices: tuple[SliceSpeed, ...]) -> Throughput:
-        """Return the throughput of a lane that ran these slices."""
-        logs = log_speeds(slices)
+    def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
+        """Return the throughput of a lane that ran these slices; `before` is what it was a few slices ago."""
+        done = len(before.slices) - 1 if before is not None else 0  # the last one may have grown since
+        if before is not None and done > 0 and before.slices[:done] == slices[:done]:
+            logs = {**before.logs}
+            logs.pop(before.slices[done].round, None)
+            logs |= log_speeds(slices[done:])
+        else:
+            logs = log_speeds(slices)
         return cls(slices, logs, speed(logs), drift(logs))
 
 

@@ -29,7 +29,7 @@ from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.ports import RunInfo
-from tfmon.model.session import Session
+from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
 from tfmon.probes.machine import read_machine
@@ -37,7 +37,6 @@ from tfmon.recordings import library, sweeps
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
-from tfmon.reports.race import to_text
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.source import Say, ScenarioRow, Source
 
@@ -77,7 +76,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         program.experiments,
         runs=RecordedRuns(),
         scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
-        table=lambda: to_text(analyse(session.snapshot())),
+        table=lambda: _table(session.snapshot()),
         repeat=program.repeat,
         examine=program.examine,
         profile=program.profile_text,
@@ -215,10 +214,17 @@ def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
         playback=player,
         tabs=("race", "lane", "log", "knobs", "gpus", "runs"),
         runs=runs,
-        table=lambda: to_text(analyse(snapshot())),
+        table=lambda: _table(snapshot()),
         repeat=lambda: command_line(snapshot()),
         stop=player.close,
     )
+
+
+def _table(snapshot: Snapshot) -> str:
+    """Return what a race came to. What writes reports is loaded late: it takes long, and a screen goes without."""
+    from tfmon.reports.race import to_text
+
+    return to_text(analyse(snapshot))
 
 
 class RecordedRuns:

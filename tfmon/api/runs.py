@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
@@ -19,7 +19,6 @@ from tfmon.analysis.tuning import news
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.api.program import Program
 from tfmon.api.run import AnyRun, show_progress
-from tfmon.api.sweep import SweepProgram
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
@@ -29,7 +28,9 @@ from tfmon.model.lane_state import PAUSED
 from tfmon.model.profile import Profile
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.session import Snapshot
-from tfmon.reports.series import happened, progress_line
+
+if TYPE_CHECKING:
+    from tfmon.api.sweep import SweepProgram
 
 LEAST_WINDOWS = 5
 """Windows that a lane trains before it is profiled."""
@@ -207,10 +208,14 @@ class SweepRun(AnyRun):
 
     def line(self) -> str:
         """Return how far it is, what is measured, and the best so far."""
+        from tfmon.reports.series import progress_line
+
         return progress_line(self._program.sweep.ranking)
 
     def news(self) -> Iterator[str]:
         """Yield which combinations are settled, what is lost, and whether the file can be written."""
+        from tfmon.reports.series import happened
+
         before, self._known = self._known, self._program.sweep.ranking
         yield from happened(before, self._known)
         file = self._program.file

@@ -22,7 +22,7 @@ TAKEN = "is there already"
 OTHERWISE = "name another file, or add --force to write over it"
 
 
-@click.command(short_help="Write a report of a recorded race, or its numbers.")
+@click.command
 @click.argument("recording", required=False, metavar="[RUN]")
 @click.option("--example", is_flag=True, help="Write the race that comes with tfmon.")
 @click.option(

@@ -28,7 +28,7 @@ from tfmon.model.codec import clean
 from tfmon.reports import head
 
 
-@click.command(short_help="Say why TensorFlow uses no GPU here.")
+@click.command
 @options.as_json
 @click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
 @click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
@@ -78,7 +78,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     sys.exit(report.exit_code)
 
 
-@click.command(short_help="Say what other machines have, and whether they answer.")
+@click.command
 @click.argument("names", nargs=-1, metavar="[HOST]...")
 @click.option(
     "--ray",
@@ -137,7 +137,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
 
-@click.command(short_help="Show the settings in effect.")
+@click.command
 @click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
 @options.as_json
 @options.flags

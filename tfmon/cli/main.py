@@ -1,4 +1,7 @@
-"""The command line: finds the command, prints errors, returns exit codes. The other modules hold the commands."""
+"""The command line: finds the command, prints errors, returns exit codes.
+
+The other modules hold the commands. They load much of tfmon, so each is loaded when one of its commands is used.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,68 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from tfmon.cli import export, machines, options, race, recordings, scenarios, series
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 from tfmon.version import __version__
+
+COMMANDS = {
+    "completion": ("main", "Print what completes tfmon in your shell."),
+    "config": ("machines", "Show the settings in effect."),
+    "crossover": ("series", "Find where one lane overtakes the other."),
+    "diff": ("recordings", "Compare two recorded races."),
+    "doctor": ("machines", "Say why TensorFlow uses no GPU here."),
+    "export": ("export", "Write a report of a recorded race, or its numbers."),
+    "hosts": ("machines", "Say what other machines have, and whether they answer."),
+    "list": ("scenarios", "List the scenarios: those that come with tfmon, and your own."),
+    "new": ("scenarios", "Write a scenario file to start from."),
+    "profile": ("race", "Profile some steps of a scenario."),
+    "race": ("race", "Race a scenario, or your own script."),
+    "replay": ("recordings", "Show a recorded race."),
+    "runs": ("recordings", "List the recorded races, and the latest sweeps."),
+    "show": ("scenarios", "Show what a scenario trains, and its knobs."),
+    "sweep": ("series", "Measure many combinations of settings."),
+    "tune": ("series", "Find settings that train faster."),
+    "verify": ("scenarios", "Measure what is claimed about scenarios."),
+    "watch": ("race", "Watch your own script in one lane."),
+}
+"""Each command: its module, and what the list of commands says of it."""
 
 
 class Commands(click.Group):
     """The commands of tfmon. An unknown one is answered with the nearest, or with how to race a scenario."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, None if there is none; its module is loaded here."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module, short_help = COMMANDS[cmd_name]
+            found = vars(import_module(f"tfmon.cli.{module}")).values()
+            command = next(one for one in found if isinstance(one, click.Command) and one.name == cmd_name)
+            command.short_help = short_help
+            for parameter in command.params:
+                if complete := _BY_NAME.get(parameter.name or ""):
+                    vars(parameter)["shell_complete"] = complete
+            self.add_command(command)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands, and load none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
         """Return the command that the first word names."""
         name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
+        if name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
             hint = f"did you mean `tfmon {near[0]}`?" if near else f"to race a scenario: tfmon race {name}"
             raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
@@ -51,8 +98,10 @@ def cli(ctx: click.Context) -> None:
     --fail-on names, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
-        with race.race.make_context("race", [], parent=ctx) as race_context:
-            race.race.invoke(race_context)
+        from tfmon.cli.race import race
+
+        with race.make_context("race", [], parent=ctx) as race_context:
+            race.invoke(race_context)
 
 
 # ---------------------------------------------------------------- what a shell completes
@@ -63,7 +112,7 @@ VARIABLE = "_TFMON_COMPLETE"
 Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
-@click.command(short_help="Print what completes tfmon in your shell.")
+@click.command
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
 def completion(shell: str | None) -> None:
     """Print what completes commands, options, scenarios, runs and hosts in SHELL, by default your own.
@@ -125,32 +174,6 @@ _BY_NAME: dict[str, Complete] = {
 }
 
 
-for command in (
-    race.race,
-    race.watch,
-    series.crossover,
-    series.tune,
-    series.sweep,
-    race.profile,
-    recordings.replay,
-    recordings.runs,
-    recordings.diff,
-    export.export,
-    machines.doctor,
-    machines.hosts,
-    machines.config,
-    completion,
-    scenarios.verify,
-    scenarios.list_scenarios,
-    scenarios.show,
-    scenarios.new,
-):
-    for parameter in command.params:
-        if complete := _BY_NAME.get(parameter.name or ""):
-            vars(parameter)["shell_complete"] = complete
-    cli.add_command(command)
-
-
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
     stdout = sys.stdout
@@ -163,6 +186,8 @@ def main() -> NoReturn:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
             if frame.f_globals.get("__name__") != "click.utils":  # it did not fail to print
                 raise
+            from tfmon.cli import options
+
             raise options.unwritable(error) from None
     except TfmonError as error:
         click.echo(f"tfmon: {error.message}", err=True)

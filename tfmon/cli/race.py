@@ -18,10 +18,11 @@ from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.options import RaceOptions
+    from tfmon.api.program import Program
     from tfmon.catalog import ScenarioInfo
 
 
-@click.command(cls=options.TakesCommand, short_help="Race a scenario, or your own script.")
+@click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
 @options.lanes
 @options.settings
@@ -79,7 +80,7 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
     _start(info, race_options(given, info, spare=not (no_spare or command)), **given)
 
 
-@click.command(cls=options.TakesCommand, short_help="Watch your own script in one lane.")
+@click.command(cls=options.TakesCommand)
 @options.settings
 @options.one_lane
 @options.seconds
@@ -122,14 +123,11 @@ def _start(
     **_: object,
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
-    from tfmon.analysis.analysis import analyse
     from tfmon.api.options import unwatched
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
     from tfmon.api.runs import RaceRun, pass_on, plan_race
     from tfmon.model.views import describe
-    from tfmon.reports.race import to_text
-    from tfmon.reports.race_json import to_json
 
     screen = configured.screen_settings(theme, mouse, readonly)
     headless = headless or as_json
@@ -160,18 +158,28 @@ def _start(
         try:
             interrupted = live.race(program, info, plan, screen)
         except TfmonError:
-            options.print_result(to_text(analyse(program.session.snapshot())), "")
+            options.print_result(_result(program), "")
             raise
-    result = analyse(program.session.snapshot())
-    recorded = result.snapshot.recording.path if result.snapshot.recording is not None else ""
-    if headless or result.lanes:
+    snapshot = program.session.snapshot()
+    recorded = snapshot.recording.path if snapshot.recording is not None else ""
+    if headless or snapshot.lanes:
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError, TfmonError):
-            options.print_result(to_json(result, program.header) if as_json else to_text(result), recorded)
+            options.print_result(_result(program, as_json=as_json), recorded)
     sys.exit(program.exit_code_of_race(interrupted))
 
 
-@click.command(short_help="Profile some steps of a scenario.")
+def _result(program: Program, *, as_json: bool = False) -> object:
+    """Return what the race came to, to be printed. What writes it is loaded late: a screen opens without."""
+    from tfmon.analysis.analysis import analyse
+    from tfmon.reports.race import to_text
+    from tfmon.reports.race_json import to_json
+
+    result = analyse(program.session.snapshot())
+    return to_json(result, program.header) if as_json else to_text(result)
+
+
+@click.command
 @click.argument("scenario")
 @click.option(
     "--steps",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfmon.recordings.library import RecordedRun
 
 
-@click.command(short_help="Show a recorded race.")
+@click.command
 @click.argument("recording", required=False)
 @click.option(
     "--example", is_flag=True, help="Show a race that comes with tfmon: two settings on a CPU; no GPU was there."
@@ -82,7 +82,7 @@ def replay(
     sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
 
 
-@click.command(short_help="List the recorded races, and the latest sweeps.")
+@click.command
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 @click.option("--files", "listing", metavar="RUN", help="List the files that the lanes of RUN wrote.")
 @click.option(
@@ -198,7 +198,7 @@ def _run_json(run: RecordedRun) -> dict[str, Any]:
     }
 
 
-@click.command(short_help="Compare two recorded races.")
+@click.command
 @click.argument("first")
 @click.argument("second")
 @click.option(

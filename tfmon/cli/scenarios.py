@@ -44,7 +44,7 @@ def list_scenarios(as_json: bool) -> None:
     click.echo("\ntfmon show NAME says more; tfmon race NAME races it, also with a file of your own: ./mine.py")
 
 
-@click.command(short_help="Show what a scenario trains, and its knobs.")
+@click.command
 @click.argument("scenario")
 def show(scenario: str) -> None:
     """Show what SCENARIO trains, and the knobs it has.
@@ -66,7 +66,7 @@ def show(scenario: str) -> None:
         click.echo(f"  {knob.name}={knobs.show(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
 
 
-@click.command(short_help="Measure what is claimed about scenarios.")
+@click.command
 @click.argument("scenarios", nargs=-1)
 @click.option(
     "--seconds",
@@ -100,7 +100,7 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
         sys.exit(EXIT_INTERRUPTED)
 
 
-@click.command(short_help="Write a scenario file to start from.")
+@click.command
 @click.argument("name")
 def new(name: str) -> None:
     """Write a commented scenario file NAME.py that races at once.

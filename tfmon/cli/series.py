@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _POSITIVE = number("number", "a number", 0.0, above=True)
 
 
-@click.command(short_help="Find where one lane overtakes the other.")
+@click.command
 @click.argument("scenario")
 @click.option(
     "--knob",
@@ -76,7 +76,7 @@ def crossover(
     _run(info, race_options(given, info, varied_knob=knob), planned, as_json=as_json)
 
 
-@click.command(cls=options.TakesCommand, short_help="Find settings that train faster.")
+@click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
 @options.one_lane
 @options.settings
@@ -140,7 +140,7 @@ def _run(
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code() or fine)
 
 
-@click.command(cls=options.TakesCommand, short_help="Measure many combinations of settings.")
+@click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
 @click.option(
     "--over",

@@ -94,15 +94,20 @@ def plain(value: object) -> Any:  # noqa: ANN401
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        if all(isinstance(key, str) for key in value):
-            return {key: plain(item) for key, item in value.items()}
-        if {*map(type, value), *map(type, value.values())} == {int}:
+        keys = {*map(type, value)}
+        if keys <= {str}:
+            return {key: item if type(item) in _UNCHANGED else plain(item) for key, item in value.items()}
+        if keys == {int} == {*map(type, value.values())}:
             return [*map(list, value.items())]
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if is_dataclass(kind):
-        return {"type": kind.__name__, **{name: plain(getattr(value, name)) for name in _names(kind)}}
+        items: dict[str, Any] = {"type": kind.__name__}
+        for name in _names(kind):
+            item = getattr(value, name)
+            items[name] = item if type(item) in _UNCHANGED else plain(item)
+        return items
     return value
 
 

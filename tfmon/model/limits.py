@@ -174,6 +174,7 @@ class MemoryKills:
             for name in ("memory.events", "memory.oom_control")
         )
         self._group = next((file for file in files if _oom_kills(file) is not None), None)
+        self._machine = root / "proc/vmstat"
         self._counts = deque([(0, self._read())], MOST_COUNTS)
 
     def count(self, at_ns: int) -> None:
@@ -221,7 +222,7 @@ class MemoryKills:
 
     def _read(self) -> tuple[int | None, int | None]:
         group = _oom_kills(self._group) if self._group is not None else None
-        return group, _oom_kills(self._root / "proc/vmstat")
+        return group, _oom_kills(self._machine)
 
 
 def _more(now: int | None, before: int | None) -> int:

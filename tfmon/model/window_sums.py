@@ -7,7 +7,8 @@ are added up as they come, so that memory is bounded and a replay fills the same
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tfmon.model.lane_events import Window
@@ -18,6 +19,7 @@ _SUMS = (
     "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
     "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
 )  # fmt: skip
+_sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = operator.attrgetter(*_SUMS)
 
 
 # ---------------- histograms of durations: bins grow geometrically, so that windows can be added up
@@ -50,7 +52,7 @@ def add(left: Mapping[int, int], right: Mapping[int, int], sign: int = 1) -> dic
     total = dict(left)
     for index, amount in right.items():
         total[index] = total.get(index, 0) + sign * amount
-    return {index: amount for index, amount in total.items() if amount}
+    return total if all(total.values()) else {index: amount for index, amount in total.items() if amount}
 
 
 def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
@@ -125,10 +127,11 @@ class WindowSums:
         copied_ns = self.sampled_copy_ns
         if more.sampled_copy_ns is not None:
             copied_ns = (copied_ns or 0) + sign * more.sampled_copy_ns
+        sums = map(operator.add if sign > 0 else operator.sub, _sums_of(self), _sums_of(more))
         return WindowSums(
             sampled_copy_ns=copied_ns,
             histogram=add(self.histogram, more.histogram, sign),
-            **{name: getattr(self, name) + sign * getattr(more, name) for name in _SUMS},
+            **dict(zip(_SUMS, sums, strict=True)),
         )
 
     @property

@@ -223,7 +223,7 @@ class HostProbe:
 
     def sample(self) -> Iterable[Event]:
         """Sample the machine and each lane's tree; a lane without any process left has no sample."""
-        self._follow(self._lanes())
+        looked = self._follow(self._lanes())
         if self._processes is None:
             yield self._host([self._no_processes for _ in self._trees])
             yield from self._unknown_trees(self._clock_ns(), self._no_processes)
@@ -233,7 +233,7 @@ class HostProbe:
         yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
         lanes = [sample for sample in samples if sample is not None and sample.lane.strip()]
         yield from lanes
-        if len(lanes) > 1:
+        if len(lanes) > 1 and looked:
             yield from (event for sample in lanes if (event := self._new_uses(sample)) is not None)
 
     def _new_uses(self, sample: TreeSample) -> PathsUsed | None:
@@ -282,14 +282,17 @@ class HostProbe:
             }
         return HostSample(at_ns=at_ns, **readings)
 
-    def _follow(self, lanes: Mapping[str, int]) -> None:
-        """Drop the trees of lanes that ended, add those of new ones, and look for new children when it is due."""
+    def _follow(self, lanes: Mapping[str, int]) -> bool:
+        """Drop the trees of lanes that ended, add those of new ones, and look for new children when it is due.
+
+        Returns: whether that was due.
+        """
         kept = {name: tree for name, tree in self._trees.items() if lanes.get(name) == tree.pid}
         fresh = {name: Tree(name, pid) for name, pid in lanes.items() if name not in kept}
         self._trees = {**kept, **fresh}
         begun_ns = self._clock_ns()
         if self._processes is None or not self._trees or (not fresh and begun_ns < self._scan_at_ns):
-            return
+            return False
         result = find_trees(self._processes.rows(), [tree.pid for tree in self._trees.values()])
         for tree in self._trees.values():
             tree.adopt(result[tree.pid])
@@ -297,3 +300,4 @@ class HostProbe:
         pause_ns = max(int(SCAN_EVERY_S * 1e9), SCAN_SHARE * (ended_ns - begun_ns))
         # Half a tick early counts as due: an early tick must not delay the scan by a whole one.
         self._scan_at_ns = begun_ns + pause_ns - 500_000_000
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -158,6 +159,7 @@ def key_of(binding: str, keys: Mapping[str, str]) -> str:
     return label(keys.get(binding, BY_ID[binding].keys))
 
 
+@functools.lru_cache(maxsize=256)
 def label(keys: str) -> str:
     """Return how the first of some keys that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
     *modifiers, name = keys.split(",")[0].strip().split("+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -158,7 +159,15 @@ class Hint:
 
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
     """Return the tabs with their keys, and where each is clicked; where there is no room, words go first."""
-    shown = [tab for tab in TABS if tab in names]
+    row, zones = _tab_row(tuple(names), current, tuple(keys.items()), width)
+    return row, [*zones]
+
+
+@functools.lru_cache(maxsize=16)
+def _tab_row(
+    names: tuple[str, ...], current: str, written: tuple[tuple[str, str], ...], width: int
+) -> tuple[Row, tuple[Zone, ...]]:
+    keys, shown = dict(written), [tab for tab in TABS if tab in names]
     parts = [_tab_spans(tab, current, keys, named=True) for tab in shown]
     if sum(map(cells, parts)) > width:
         parts = [_tab_spans(tab, current, keys, named=False) for tab in shown]
@@ -169,7 +178,7 @@ def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: 
     for tab, spans in zip(shown, parts, strict=True):
         zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab_action(tab)))
         row += spans
-    return fit(row, width), zones
+    return fit(row, width), tuple(zones)
 
 
 def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) -> list[Span]:
@@ -198,6 +207,12 @@ def item(importance: int, pressed: str, word: str, action: str = "") -> KeyItem:
 
 def item_row(items: Sequence[KeyItem], width: int, y: int) -> tuple[Row, list[Zone]]:
     """Return the items that have room, and where they can be clicked."""
+    row, zones = _item_row(tuple(items), width, y)
+    return row, [*zones]
+
+
+@functools.lru_cache(maxsize=16)
+def _item_row(items: tuple[KeyItem, ...], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
     kept = list(items)
     while cells(span for one in kept for span in one.spans) + 2 * len(kept) > width + 1:
         least = max(one.importance for one in kept)
@@ -212,7 +227,7 @@ def item_row(items: Sequence[KeyItem], width: int, y: int) -> tuple[Row, list[Zo
         if one.action:
             zones.append(Zone(Rect(cells(row), y, cells(one.spans), 1), one.action, one.knob))
         row += one.spans
-    return fit(row, width), zones
+    return fit(row, width), tuple(zones)
 
 
 def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, list[Zone]]:

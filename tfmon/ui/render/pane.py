@@ -37,6 +37,18 @@ FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
 @dataclass(frozen=True, slots=True)
+class Common:
+    """What all panes of a width have in common, so that lines have the same place in every pane."""
+
+    figure_cells: int
+    """Cells of the widest throughput of any lane drawn large, so that no lane's is smaller than another's."""
+    bottleneck_rows: int
+    """Rows that the longest bottleneck of any lane takes."""
+    knob_rows: int
+    """The same for the knobs in which the lanes differ."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pane:
     """What a pane is drawn from."""
 
@@ -47,12 +59,7 @@ class Pane:
     lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     analysis: LaneAnalysis
-    figure_cells: int
-    """Cells of the widest throughput of any lane drawn large, so that no lane's is smaller than another's."""
-    bottleneck_rows: int
-    """Rows that the longest bottleneck of any lane takes, so that lines have the same place in every pane."""
-    knob_rows: int = 1
-    """The same for the knobs in which the lanes differ."""
+    common: Common
 
     @property
     def focused(self) -> bool:
@@ -70,10 +77,20 @@ def figure_height(height: int) -> int:
     return LARGE_ROWS if height >= 14 else 1
 
 
-def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height: int) -> list[Row]:
+def common_of(analysis: Analysis, width: int) -> Common:
+    """Return what all panes of that width have in common."""
+    room = width - FRAME_CELLS
+    rows = (len(readings.bottleneck_rows(one.bottleneck, room, _MOST_BOTTLENECK)) for one in analysis.lanes)
+    knobs = (len(readings.knobs_rows(one.lane, room, _MOST_KNOBS)) for one in analysis.lanes)
+    speeds = [one.recent.examples_per_s or 0.0 for one in analysis.lanes]
+    figure_cells = max(len(large(units.rate(speed))[0]) for speed in speeds)
+    return Common(figure_cells, max(rows, default=1), max(knobs, default=1))
+
+
+def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height: int, common: Common) -> list[Row]:
     """Return the pane of the lane at that place: `height` rows of `width` cells; `view` has the chart's scale."""
     inner_width, inner_height = width - FRAME_CELLS, height - 2
-    pane = pane_of(analysis, index, view, inner_width)
+    pane = _pane_of(analysis, index, view, common)
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
         again = hosts.again_words(pane.snapshot, lane)
@@ -95,24 +112,17 @@ def pane_rows(analysis: Analysis, index: int, view: Display, width: int, height:
     return framed(pane, body, width, height)
 
 
-def pane_of(analysis: Analysis, index: int, view: Display, width: int) -> Pane:
-    """Return the data for the pane of the lane at that place; `width` is that inside its frame."""
+def _pane_of(analysis: Analysis, index: int, view: Display, common: Common) -> Pane:
     result, verdict = analysis.lanes[index], analysis.verdict
-    lane = result.lane
-    leads = lane.spec.name == verdict.winner and verdict.ratio is not None
-    rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
-    knobs = (len(readings.knobs_rows(one.lane, width, _MOST_KNOBS)) for one in analysis.lanes)
-    speeds = [one.recent.examples_per_s or 0.0 for one in analysis.lanes]
+    leads = result.lane.spec.name == verdict.winner and verdict.ratio is not None
     return Pane(
-        lane=lane,
+        lane=result.lane,
         snapshot=analysis.snapshot,
         view=view,
         accent=lane_style(index),
         lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
         analysis=result,
-        figure_cells=max(len(large(units.rate(speed))[0]) for speed in speeds),
-        bottleneck_rows=max(rows, default=1),
-        knob_rows=max(knobs, default=1),
+        common=common,
     )
 
 
@@ -206,8 +216,8 @@ def _planned(pane: Pane, height: int) -> tuple[set[str], int, int, int]:
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
     several = any(lane.spec.kind == "gpu" and lane.spec.devices > 1 for lane in pane.snapshot.lanes)
     shown, chart_height = _plan(height - figure_height(height), any_gpu, several=several)
-    more = max(0, min(pane.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
-    knobs = max(0, min(pane.knob_rows - 1, chart_height - more - _COMFORTABLE_CHART))
+    more = max(0, min(pane.common.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
+    knobs = max(0, min(pane.common.knob_rows - 1, chart_height - more - _COMFORTABLE_CHART))
     return shown, chart_height - more - knobs, 1 + more, 1 + knobs
 
 
@@ -303,7 +313,7 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
             if part and cells(row) + 2 + cells(part) <= width:
                 row = (*row, ("  ", TEXT), *part)
         return [row]
-    figure = [row.ljust(max(_FIGURE_CELLS, pane.figure_cells)) for row in large(number)]
+    figure = [row.ljust(max(_FIGURE_CELLS, pane.common.figure_cells)) for row in large(number)]
     beside = max(len(unit[0]), len("99 999 steps/s")) + 2
     if pane.view.charset == "ascii" or len(figure[0]) + beside > width:
         return [((number, style), (" ", TEXT), unit), ((per_step, DIM),), lead]

@@ -12,7 +12,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, series
 from tfmon.ui.render.bars import header_row, message_of, status_row
 from tfmon.ui.render.layout import Layout, Zone, alone, arrange, keys_row, tab_row
-from tfmon.ui.render.pane import chart_width, pane_rows
+from tfmon.ui.render.pane import chart_width, common_of, pane_rows
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, fit, fitting_name, whole_words, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.render.verdict import comparison, result_height, result_rows, shows, verdict_lines, verdict_rows
@@ -82,8 +82,12 @@ def _panes(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
         )
     if layout.result_on_top:
         rows += result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
+    commons = {width: common_of(analysis, width) for width in {place.rect.width for place in layout.panes}}
     for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
-        blocks = [pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
+        blocks = [
+            pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height, commons[place.rect.width])
+            for place in places
+        ]
         rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
     if not layout.panes:
         rows += _no_lanes(view, layout)

@@ -207,6 +207,7 @@ _DOTS = {
 _HALVES = {("#", "#"): "█", ("#", "."): "▀", (".", "#"): "▄", (".", "."): " "}
 
 
+@functools.lru_cache(maxsize=128)
 def large(text: str) -> tuple[str, str, str]:
     """Return three rows of equal width that show the text; it may contain digits, points, dashes and blanks."""
     rows = ["", "", ""]
