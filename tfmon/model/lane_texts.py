@@ -237,7 +237,8 @@ def explained(
     """Return a lane that has just ended, with who holds its GPU's memory or the knob its script never offered."""
     if lane.command and lane.phase == DONE and lane.ending is None:
         offered = [knob.name for knob in knobs]
-        for name in lane.in_effect:
+        # Windows show what a library chose itself, too.
+        for name in lane.spec.settings if lane.points else lane.in_effect:
             if name not in offered:
                 return replace(lane, phase=FAILED, trouble=Trouble(*not_offered(name, offered), kind="scenario"))
     trouble = lane.trouble

@@ -27,6 +27,7 @@ from tfmon.script import process, watched
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
+from tfmon.script.levers import levers, resolved, steps_in_call
 from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 from tfmon.script.watched import watcher
@@ -206,13 +207,13 @@ class Watcher:
             lane.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
+            lane.knobs.made_of_defaults(resolved(self._keras, model))
         lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
         lane.tell_step(f"{line_of(users_frame())}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
-        # Legacy Keras keeps it in a variable.
-        steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
-        self._per_call = max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
+        levers.offer(lane)
+        self._per_call = steps_in_call(model)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
 

@@ -32,6 +32,7 @@ from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
+from tfmon.script.levers import levers
 from tfmon.script.meter import Meter
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
@@ -96,6 +97,7 @@ class Lane(Meter):
         self.enter(WARMING_UP)
         if loaded.tensorflow:
             self.traces = TraceWatch()
+        levers.offer(self)
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
         """Report why this lane cannot be measured, and end the script as Ctrl+C does."""
