@@ -12,7 +12,9 @@ from tfmon.analysis.health import concerns
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
+from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lanes_together import also_differing
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
@@ -104,6 +106,40 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
             which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
             notes.append(f"the GPU clock of {which} falls between slices ({span}); a longer --slice hides it")
     return notes
+
+
+EQUAL = {
+    "xla": ("Keras decides by the device whether XLA compiles", "--set xla=off"),
+    "mixed_precision": ("the script or Keras chose 16 bits for some lanes", "--set mixed_precision=off"),
+    "threads of an operation": ("TensorFlow uses other numbers of threads", "--set threads=4"),
+    "operations at a time": ("TensorFlow uses other numbers of threads", "--set inter_threads=4"),
+    "TF32": (
+        "products of matrices are rounded otherwise",
+        "tf.config.experimental.enable_tensor_float_32_execution(False)",
+    ),
+    "op determinism": ("it also turns XLA off", "the same call in both"),
+    "TF_ENABLE_ONEDNN_OPTS": ("other kernels compute on the CPU", "the same value in both"),
+}
+"""What libraries resolve, why it differs between lanes, and what makes them equal."""
+
+
+def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what a library or the script resolved otherwise in one lane than in another, where no setting did."""
+    offered = {knob.name for knob in snapshot.race.knobs}
+    settings = [name for name in also_differing(snapshot.lanes) if name in EQUAL and name not in offered]
+    values = {name: [show(lane.in_effect.get(name, "?")) for lane in snapshot.lanes] for name in settings}
+    for name in snapshot.lanes[0].resolved if snapshot.lanes else ():
+        values[name] = [lane.resolved.get(name, "?") for lane in snapshot.lanes]
+    for name, each in values.items():
+        if "?" in each or len(set(each)) < 2 or name not in EQUAL:
+            continue
+        why, helps = EQUAL[name]
+        where = {
+            one: [lane.spec.id for lane, its in zip(snapshot.lanes, each, strict=True) if its == one]
+            for one in each
+        }
+        told = ", ".join(f"{one} in {' and '.join(ids)}" for one, ids in where.items())
+        yield f"{name} is {told}: {why}; {helps} makes them equal"
 
 
 HERE = "here"

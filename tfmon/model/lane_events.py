@@ -85,6 +85,13 @@ class Built(LaneEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultsResolved(LaneEvent):
+    """What TensorFlow makes of its defaults and its environment in a script, by name."""
+
+    values: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window(LaneEvent):
     """What a lane did between two synchronised points, up to the end of its latest step.
 
@@ -313,6 +320,7 @@ FromLane: TypeAlias = (
     | PhaseEntered
     | LibrariesLoaded
     | Built
+    | DefaultsResolved
     | Window
     | KnobApplied
     | KnobRefused

@@ -18,6 +18,7 @@ from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     CHANNEL_CLOSED,
     Built,
+    DefaultsResolved,
     Finished,
     Hello,
     KnobApplied,
@@ -155,6 +156,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(
                 state, parameters=event.parameters, data_examples=event.examples, settings=event.settings
             )
+        case DefaultsResolved():
+            return replace(state, resolved=event.values)
         case SliceEnded():
             return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():

@@ -109,6 +109,8 @@ class LaneState:
     """Which process of the lane this is, from 1; 0 before the first."""
     versions: dict[str, str] = field(default_factory=lambda: dict.fromkeys(VERSIONS, ""))
     """What it loaded, by the names of `VERSIONS`; "" for unknown."""
+    resolved: dict[str, str] = field(default_factory=dict)
+    """What TensorFlow made of its defaults, such as TF32; empty for a scenario."""
     device_name: str = ""
     gpu_uuids: tuple[str, ...] = ()
     """Those of its GPUs, as CUDA tells them; empty while they are not known."""

@@ -166,6 +166,7 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
+        "defaults": dict(lane.resolved),
         "versions": {
             name: named(f"versions.{name}", version, "the lane did not say")
             for name, version in lane.versions.items()

@@ -24,6 +24,7 @@ from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watched
+from tfmon.script.causes import causes
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
@@ -42,6 +43,8 @@ WRITES = ("backup_dir", "filepath", "filename")
 """Attributes of Keras' callbacks that name what they write."""
 SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "the optimizer has made {} updates that were not seen: the train function was replaced while it ran"
+_fitted: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models that `fit` has trained: the next call builds nothing but its input."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
@@ -122,6 +125,8 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     callbacks = leaves_of(given or [])
     shown = any(getattr(each, "write_graph", False) for each in callbacks)
     watcher = Watcher(keras, lane, model, doing, shown=shown)
+    if doing == "fit" and _is_array(arguments.get("x")):
+        watcher.arrays_since_ns = time.monotonic_ns()
     watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
     if (uses := sys.modules.get(USES)) is not None:
         for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
@@ -193,12 +198,18 @@ class Watcher:
         self._now = doing
         self.backup = ""
         """The folder of the script's callback BackupAndRestore, if it has one."""
+        self.arrays_since_ns = 0
+        """When `fit` was called with arrays; 0 for anything else."""
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer the knobs that Keras has."""
         lane, model = self._lane, self._model()
+        if self.arrays_since_ns and model in _fitted:
+            took_ns = time.monotonic_ns() - self.arrays_since_ns
+            causes.saw("input_arrays", line_of(users_frame()), subject="fit", cost_ns=took_ns)
+        _fitted.add(model)
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         self._own_function = own = model.train_function
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
@@ -212,7 +223,7 @@ class Watcher:
         lane.tell_step(f"{line_of(users_frame())}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
-        levers.offer(lane)
+        levers.offer(lane, lane.device)
         self._per_call = steps_in_call(model)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
@@ -317,6 +328,12 @@ class Watcher:
             restored=_restored[0] if _restored else 0,
             backup=_restored[1] if _restored else "",
         )
+
+
+def _is_array(value: Any) -> bool:  # noqa: ANN401
+    """Return whether Keras makes a dataset of this in each call of `fit`."""
+    leaves = leaves_of(value)
+    return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401

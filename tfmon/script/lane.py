@@ -17,6 +17,7 @@ from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
+    DefaultsResolved,
     Hello,
     KnobOffered,
     LaneFailed,
@@ -32,7 +33,7 @@ from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
-from tfmon.script.levers import levers
+from tfmon.script.levers import defaults, levers
 from tfmon.script.meter import Meter
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
@@ -72,6 +73,8 @@ class Lane(Meter):
         self._progress: Callable[[], Progressed] | None = None
         self.finish: Callable[[], object] = list
         """Ends the step under way."""
+        self.look: Callable[[], object] = list
+        """Sees what makes the script's input slow."""
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
@@ -97,7 +100,7 @@ class Lane(Meter):
         self.enter(WARMING_UP)
         if loaded.tensorflow:
             self.traces = TraceWatch()
-        levers.offer(self)
+        levers.offer(self, self.device)
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
         """Report why this lane cannot be measured, and end the script as Ctrl+C does."""
@@ -204,6 +207,7 @@ class Lane(Meter):
         if unknown := self.knobs.not_offered:
             self.fail("scenario", *not_offered(unknown, self.knobs.settings))
         self.warm = True
+        self.reporter.send(DefaultsResolved(at_ns=time.monotonic_ns(), values=defaults()))
         self.become_ready()
 
     def beside_window(self) -> Iterable[Progressed]:
@@ -216,6 +220,7 @@ class Lane(Meter):
         if self._ends:
             self.clock.marks.add(ENDING)
         self._report_uses()
+        self.look()
         while self.feed is not None and self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
 

@@ -17,7 +17,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfmon.model.knobs import (
     ALLOCATOR,
@@ -34,9 +34,7 @@ from tfmon.model.knobs import (
 )
 from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.hooking import FILES, Hooks, unseen
-
-if TYPE_CHECKING:
-    from tfmon.script.lane import Lane
+from tfmon.script.knobs import Offers
 
 ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execution"}
 """Levers that are arguments of `Model.compile`."""
@@ -111,16 +109,16 @@ class Levers:
 
         return compile_
 
-    def offer(self, lane: Lane) -> None:
-        """Tell a lane which levers are in effect, and end it where one is not as requested."""
+    def offer(self, lane: Offers, device: str) -> None:
+        """Tell a lane on a device which levers are in effect, and end it where one is not as requested."""
         for knob in LEVERS:
-            if knob.name not in self._in_effect or knob.name in lane.knobs:
+            if knob.name not in self._in_effect:
                 continue
             requested, value = self.requested[knob.name], self._in_effect[knob.name]()
             if value != requested:
                 lane.fail("scenario", SETS_ITSELF.format(knob.name, show(requested), show(value)))
                 return
-            if knob is ALLOCATOR and lane.device == "cpu":
+            if knob is ALLOCATOR and device == "cpu":
                 lane.fail("scenario", NO_GPU)
                 return
             lane.offer(replace(knob, default=value), _only(knob, value))
