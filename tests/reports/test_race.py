@@ -52,7 +52,7 @@ LANE = {
     "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
     "device_chosen", "gpu_others",
-    "stolen_pct", "missing", "versions", "source", "waits", "concerns",
+    "stolen_pct", "missing", "versions", "source", "waits", "concerns", "causes",
     "others_cpu_pct", "gpus", "disturbed_by",
 }  # fmt: skip
 VERDICT = {

@@ -79,10 +79,6 @@ _CODE = {
     ("mixed_precision", "bfloat16"): ('keras.mixed_precision.set_global_policy("mixed_bfloat16")',),
     ("mixed_precision", "float16"): ('keras.mixed_precision.set_global_policy("mixed_float16")',),
 }
-RETRACING_CODE = (
-    "step = tf.constant(step)  # a Python number makes a new graph for each value; a tensor does not",
-    "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
-)
 
 
 def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advice, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for
+from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
 from tfmon.model.gpu_others import holders, process_text
@@ -186,6 +187,13 @@ class Bottleneck:
     """What may help, the likeliest first."""
     also: tuple[str, ...] = ()
     """What else slows the lane down or disturbs the figures."""
+    causes: tuple[Cause, ...] = ()
+    """Why, as the script's process observed it, the costliest first."""
+
+    @property
+    def line(self) -> str:
+        """The sentence with the costliest cause, for a pane."""
+        return "; ".join((self.text, *(one.brief for one in self.causes[:1])))
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
@@ -199,7 +207,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
         case "retracing":
             share = evidence.retraced_steps
             often = "every step" if share > 95 else f"{share:.0f} % of the steps"
-            cause = f" ({lane.traced})" if lane.traced else ""
+            cause = f" ({lane.traced})" if lane.traced and not lane.causes else ""
             text = f"retracing: {often}, {evidence.retracing:.0f} % of the time{cause}"
         case "step":
             what = "step and the Python around it" if lane.step else "training step"
@@ -218,7 +226,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     if lane.spec.devices > 1 and not lane.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
-    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also)
+    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also, causes_of(lane))
 
 
 def _shared(lane: LaneState) -> str:

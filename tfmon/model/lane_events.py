@@ -314,6 +314,28 @@ class PathsUsed(LaneEvent):
     such as `b43211`, which is bound in its place."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSeen(LaneEvent):
+    """What slows a user's script down was observed in its process; figures are sums since it was first seen."""
+
+    cause: str
+    """Its id in `analysis.causes`."""
+    place: str
+    """The user's instruction: its file, line and text, such as "train.py:17 `def step(x):`"."""
+    subject: str = ""
+    """The name of the function or the stage of the pipeline that it is about."""
+    what: str = ""
+    """What was observed last, such as "`x`: (32, 28) → (17, 28)"."""
+    count: Amount = 1
+    """How often."""
+    cost_ns: Amount = 0
+    """What it took in all."""
+    of_ns: Amount = 0
+    """How long the process has loaded TensorFlow by then, without the time that it was paused."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """Further figures of its sentence, by name."""
+
+
 FromLane: TypeAlias = (
     Hello
     | Prepared
@@ -335,4 +357,5 @@ FromLane: TypeAlias = (
     | StepDescribed
     | StackReported
     | PathsUsed
+    | CauseSeen
 )

@@ -18,6 +18,7 @@ from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     CHANNEL_CLOSED,
     Built,
+    CauseSeen,
     DefaultsResolved,
     Finished,
     Hello,
@@ -58,6 +59,8 @@ from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64
 MOST_DEATHS = 16
+MOST_CAUSES = 32
+"""Causes that are kept of a lane; a script observes no more."""
 ORDERLY = (1, 2, 13, 15)
 """Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
 MOST_PLACES = 100
@@ -199,6 +202,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, computing_share=share, calling_share=profile.calling_share)
         case StackReported():
             return replace(state, stack=event)
+        case CauseSeen():
+            other = [one for one in state.causes if (one.cause, one.place) != (event.cause, event.place)]
+            return replace(state, causes=(*other, event)[-MOST_CAUSES:])
         case PathsUsed():
             uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
             written = [Path(path).name for path, use in event.uses.items() if "w" in use]

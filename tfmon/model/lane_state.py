@@ -8,7 +8,7 @@ from typing import Literal
 from tfmon.model.events import EndRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import Progressed, StackReported
+from tfmon.model.lane_events import CauseSeen, Progressed, StackReported
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
@@ -150,6 +150,8 @@ class LaneState:
     """Share of a step of a script's own loop, without input, that its calls take; None before a profile."""
     traced: str = ""
     """Which function was traced last while the lane raced, and why; empty for none."""
+    causes: tuple[CauseSeen, ...] = ()
+    """What slows it down as its process observed it, the newest figures of each cause and place."""
     source: str = ""
     """Digest of the scenario file that the lane was started with."""
     command: str = ""

@@ -31,6 +31,7 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
+from tfmon.script.causes import causes
 from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.levers import defaults, levers
@@ -221,6 +222,7 @@ class Lane(Meter):
             self.clock.marks.add(ENDING)
         self._report_uses()
         self.look()
+        causes.tell(self.reporter)
         while self.feed is not None and self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
 
@@ -250,7 +252,9 @@ class Lane(Meter):
                     self.handle(request)
             if not (self.slices.paused and self.warm) or self._ends or self.reporter.closed:
                 return  # where nobody can resume it, a lane trains on
+            began_ns = time.monotonic_ns()
             self._mailbox.wait()
+            causes.paused_ns += time.monotonic_ns() - began_ns
 
     def handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
@@ -299,6 +303,7 @@ class Lane(Meter):
         with self.reporter.lock:
             self.send_rest()
             self._report_uses()
+            causes.tell(self.reporter, all_of_them=True)
         if (unfinished := self.slices.current or self._granted) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:

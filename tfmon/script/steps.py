@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tfmon.script.bundle import Bundle
 from tfmon.script.followed import LOOP_IN_GRAPH, TRAINING, VALIDATION, Followed
 from tfmon.script.marks import Mark
+from tfmon.script.retracing import retracing
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Past, Sources, examples_of, nothing
 
@@ -115,7 +116,7 @@ class StepWatcher(Followed):
 
     def pull_ends(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
-        self._pulling = False
+        self._pulling, retracing.smaller = False, None
         self.sources.received(source, rows)
 
     def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
@@ -124,6 +125,7 @@ class StepWatcher(Followed):
         if not ended:
             return
         source.over = True
+        retracing.epoch_over()
         if not source.trained:
             return
         if self._begun and not self.updates and self.lane is not None:

@@ -193,10 +193,10 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     """Return the bottleneck in at most `most` rows; without the label if it needs that room."""
     if bottleneck is None:
         return [labelled("bottleneck", (UNKNOWN, DIM))]
-    row = labelled("bottleneck", (bottleneck.text, TEXT))
+    row = labelled("bottleneck", (bottleneck.line, TEXT))
     if cells(row) <= width:
         return [row]
-    return [((line, TEXT),) for line in wrap(bottleneck.text, width, most)]
+    return [((line, TEXT),) for line in wrap(bottleneck.line, width, most)]
 
 
 def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:

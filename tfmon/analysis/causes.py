@@ -1,0 +1,202 @@
+"""Why a script is slow, named: each cause that its process can observe, its sentence, and what mends it. Pure.
+
+A cause is named only where it was observed (`CauseSeen`), and where it takes a share of the time that is worth a
+change. `docs/causes.md` is made from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon import units
+from tfmon.analysis.advice import Advice, code_for
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import CauseSeen
+from tfmon.model.lane_state import LaneState
+
+LEAST_SHARE = 0.03
+"""A cause is told from this share of the time on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseKind:
+    """A cause that can be observed."""
+
+    id: str
+    """Stays the same from version to version."""
+    title: str
+    """A few words, for one line of a pane."""
+    says: str
+    """Its sentence. {subject}, {what}, {times}, {count}, {cost}, {share} and {place} are filled in."""
+    mends: str
+    """What to do about it, in a sentence."""
+    code: tuple[str, ...] = ()
+    """The lines to write; those of the knob where there are none."""
+    knob: tuple[str, KnobValue] | None = None
+    """What may be tried while the script trains, where the lane offers it."""
+    recognised: str
+    """How it is observed."""
+    asked: tuple[str, ...] = ()
+    """Public threads of people who had it."""
+    least_share: float = LEAST_SHARE
+    least_count: int = 1
+
+
+CAUSES = (
+    CauseKind(
+        id="retrace_value",
+        title="a Python number retraces {subject}",
+        says="{subject} was traced {times} more for a Python value, {what}; that took {cost}, {share} of the time",
+        mends="pass a tensor: a Python value makes a new graph for each value",
+        code=("step = tf.constant(step)  # a Python number makes a new graph for each value; a tensor does not",),
+        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
+        "is a number or a string of Python; what it took is the trace and the first run.",
+        asked=("tensorflow#34025", "tensorflow#38002"),
+        least_count=2,
+    ),
+    CauseKind(
+        id="retrace_shape",
+        title="a new shape retraces {subject}",
+        says="{subject} was traced {times} more for another shape, {what}; that took {cost}, {share} of the time",
+        mends="give batches one shape, or let one graph take all sizes",
+        code=(
+            "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch",
+            "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
+            "@tf.function(reduce_retracing=True)  # TensorFlow finds the sizes that vary",
+        ),
+        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
+        "has another shape; the last batch of an epoch is told by the end of the data right after it.",
+        asked=("tensorflow#67033", "tensorflow#34025"),
+    ),
+    CauseKind(
+        id="retrace_dtype",
+        title="a new dtype retraces {subject}",
+        says="{subject} was traced {times} more for another type, {what}; that took {cost}, {share} of the time",
+        mends="give it values of one type",
+        code=("x = tf.cast(x, tf.float32)  # before the call, in each place that calls it",),
+        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
+        "has another dtype.",
+        asked=("tensorflow#34025",),
+    ),
+    CauseKind(
+        id="retrace_object",
+        title="a new object retraces {subject}",
+        says="{subject} was traced {times} more for another object, {what}; that took {cost}, {share} of the time",
+        mends="make the object once and pass the same one, or pass tensors",
+        code=("config = Config()  # once, before the loop: each new object is a new graph",),
+        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
+        "is another Python object, or has another structure.",
+        asked=("tensorflow#38002",),
+        least_count=2,
+    ),
+    CauseKind(
+        id="retrace_function",
+        title="{subject} is made a tf.function again and again",
+        says="{subject} was made a tf.function and traced {times} more, {what}; that took {cost}, {share} of the "
+        "time",
+        mends="make the tf.function once, outside of the loop or method: each new one has its own graphs",
+        code=("train_step = tf.function(train_step)  # once, before the loop",),
+        recognised="The same Python function is traced for the first time again and again, called from one line: "
+        "a new tf.function is made of it each time.",
+        asked=("tensorflow#67033",),
+    ),
+    CauseKind(
+        id="retrace_xla",
+        title="XLA compiles {subject} for each shape",
+        says="{subject}, which XLA compiles, was compiled {times} more for another shape, {what}; that took "
+        "{cost}, {share} of the time",
+        mends="give batches one shape: XLA compiles anew for each",
+        code=(
+            "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch",
+            "x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",
+        ),
+        recognised="TensorFlow traces a function with jit_compile=True again for another shape; what it took is "
+        "the trace and the first run, in which XLA compiles.",
+        asked=("keras#18456", "keras#19809", "keras-cv#2406"),
+    ),
+    CauseKind(
+        id="retrace_keras",
+        title="Keras traces {subject} again and again",
+        says="Keras traced {subject} {times} more, {what}; that took {cost}, {share} of the time",
+        mends="build and compile the model once, before the loop, and call it with arrays of one shape",
+        code=(
+            'model.compile("adam", "mse")  # once, before the loop: it forgets what was traced',
+            "y = model(x, training=False)  # in a loop, in place of model.predict(x)",
+        ),
+        recognised="Keras' own step of `fit`, `evaluate` or `predict` is traced again for another shape, or for "
+        "the first time again and again from one line: the model was made or compiled again.",
+        asked=("tensorflow#34025", "tensorflow#38002", "tensorflow#67033"),
+    ),
+)
+"""The table; the order is that of the page in the manual."""
+KINDS = {one.id: one for one in CAUSES}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause that was observed in a lane."""
+
+    id: str
+    text: str
+    """What was observed, with its figures."""
+    place: str
+    """The user's instruction: file, line and text."""
+    count: int
+    cost_s: float | None
+    """What it took; None where that is not known."""
+    share_pct: float | None
+    """Of the time since TensorFlow was loaded."""
+    advice: str
+    code: tuple[str, ...]
+    knob: str | None
+    """What may be tried while it trains, such as "prefetch auto"."""
+    brief: str
+    """It in a few words with the file and the line, for one line of a pane."""
+
+
+def causes_of(lane: LaneState) -> tuple[Cause, ...]:
+    """Return the causes that were observed in a lane and that are worth a change, the costliest first."""
+    told = [_cause(KINDS[one.cause], one) for one in lane.causes if one.cause in KINDS and _matters(one)]
+    return tuple(sorted(told, key=lambda one: -(one.cost_s or 0.0)))
+
+
+def _share(seen: CauseSeen) -> float:
+    return min(1.0, seen.cost_ns / seen.of_ns) if seen.of_ns else 0.0
+
+
+def _matters(seen: CauseSeen) -> bool:
+    kind = KINDS[seen.cause]
+    return seen.count >= kind.least_count and (_share(seen) >= kind.least_share)
+
+
+def _cause(kind: CauseKind, seen: CauseSeen) -> Cause:
+    share = units.percent(100 * _share(seen))
+    words: dict[str, Any] = {
+        **seen.figures,
+        "subject": seen.subject or "a function",
+        "what": seen.what,
+        "place": seen.place,
+        "count": units.count(seen.count),
+        "times": "once" if seen.count == 1 else f"{units.count(seen.count)} times",
+        "cost": units.duration(seen.cost_ns / 1e9),
+        "share": share,
+    }
+    advice = Advice(*kind.knob, kind.mends) if kind.knob is not None else None
+    try:
+        title, text = kind.title.format(**words), kind.says.format(**words)
+    except (KeyError, ValueError, IndexError):
+        title, text = kind.id, kind.id  # another version of tfmon observed it
+    where = seen.place.partition(" ")[0]
+    return Cause(
+        id=kind.id,
+        text=text + (f" ({seen.place})" if seen.place else ""),
+        place=seen.place,
+        count=seen.count,
+        cost_s=seen.cost_ns / 1e9 if seen.cost_ns else None,
+        share_pct=100 * _share(seen) if seen.of_ns else None,
+        advice=kind.mends,
+        code=kind.code or (code_for(advice) if advice is not None else ()),
+        knob=advice.text if advice is not None else None,
+        brief=f"{title} ({', '.join(filter(None, (where, share)))})",
+    )
