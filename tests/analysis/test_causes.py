@@ -5,11 +5,12 @@ from __future__ import annotations
 import string
 
 import pytest
-from support.events import SECOND, lane
+from support.events import SECOND, lane, phase, window
 
 from tfmon.analysis.causes import CAUSES, KINDS, causes_of
 from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_reducer import MOST_CAUSES
+from tfmon.model.lane_state import RACING
 
 
 def seen(cause: str = "retrace_value", place: str = "train.py:7 `def step(x, n):`", **more) -> CauseSeen:
@@ -45,7 +46,17 @@ def test_a_child_that_observes_too_much_does_not_fill_the_memory():
 
 def test_a_sentence_without_its_figure_does_not_fail():
     for kind in CAUSES:
-        assert causes_of(lane("cpu", seen(kind.id, figures={})))[0].id == kind.id
+        assert kind.of_input or causes_of(lane("cpu", seen(kind.id, figures={})))[0].id == kind.id
+
+
+def test_what_makes_input_slow_is_told_by_its_part_of_what_the_lane_waits_for():
+    what = {"subject": "from_generator(read)", "what": "one example at a time"}
+    slow = seen("input_generator", figures={"of_input": 0.5}, **what)
+    waits = [window(at_ns=at * SECOND, span_ns=SECOND, steps=10, input_ns=SECOND // 2) for at in range(1, 5)]
+    (one,) = causes_of(lane("cpu", phase(RACING), *waits, slow))
+    assert (one.share_pct, one.cost_s) == (25.0, 1.0)
+    assert one.text.startswith("from_generator(read) makes one example at a time in Python; the lane waits for it")
+    assert causes_of(lane("cpu", slow)) == () == causes_of(lane("cpu", phase(RACING), window(steps=10), slow))
 
 
 def test_every_cause_has_what_mends_it():

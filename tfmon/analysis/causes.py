@@ -6,42 +6,17 @@ change. `docs/causes.md` is made from this table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfmon import units
 from tfmon.analysis.advice import Advice, code_for
-from tfmon.model.knobs import KnobValue
+from tfmon.analysis.cause_kinds import INPUT, CauseKind
+from tfmon.analysis.shares import shares_of
 from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState
-
-LEAST_SHARE = 0.03
-"""A cause is told from this share of the time on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseKind:
-    """A cause that can be observed."""
-
-    id: str
-    """Stays the same from version to version."""
-    title: str
-    """A few words, for one line of a pane."""
-    says: str
-    """Its sentence. {subject}, {what}, {times}, {count}, {cost}, {share} and {place} are filled in."""
-    mends: str
-    """What to do about it, in a sentence."""
-    code: tuple[str, ...] = ()
-    """The lines to write; those of the knob where there are none."""
-    knob: tuple[str, KnobValue] | None = None
-    """What may be tried while the script trains, where the lane offers it."""
-    recognised: str
-    """How it is observed."""
-    asked: tuple[str, ...] = ()
-    """Public threads of people who had it."""
-    least_share: float = LEAST_SHARE
-    least_count: int = 1
-
+from tfmon.model.readings import known
 
 CAUSES = (
     CauseKind(
@@ -128,6 +103,7 @@ CAUSES = (
         "the first time again and again from one line: the model was made or compiled again.",
         asked=("tensorflow#34025", "tensorflow#38002", "tensorflow#67033"),
     ),
+    *INPUT,
 )
 """The table; the order is that of the page in the manual."""
 KINDS = {one.id: one for one in CAUSES}
@@ -157,8 +133,23 @@ class Cause:
 
 def causes_of(lane: LaneState) -> tuple[Cause, ...]:
     """Return the causes that were observed in a lane and that are worth a change, the costliest first."""
-    told = [_cause(KINDS[one.cause], one) for one in lane.causes if one.cause in KINDS and _matters(one)]
+    told = [_cause(KINDS[one.cause], one) for one in _of_lane(lane) if one.cause in KINDS and _matters(one)]
     return tuple(sorted(told, key=lambda one: -(one.cost_s or 0.0)))
+
+
+def _of_lane(lane: LaneState) -> Iterator[CauseSeen]:
+    """Yield what was observed; what makes input slow with its part of the time that the lane waits for it."""
+    shares = shares_of(lane) if lane.causes else None
+    waits = (known(shares.input_pct) or 0.0) / 100 if shares is not None else 0.0
+    for one in lane.causes:
+        if one.cause in KINDS and KINDS[one.cause].of_input:
+            # Work that is done ahead hides behind the rest of a step at most.
+            overlap = min(waits, 1 - waits) * one.figures.get("of_overlap", 0.0)
+            share = min(1.0, waits * one.figures.get("of_input", 0.0) + overlap)
+            cost_ns, of_ns = round(lane.steady.span_ns * share), lane.steady.span_ns
+            yield replace(one, cost_ns=cost_ns, of_ns=of_ns, count=max(1, one.count))
+        else:
+            yield one
 
 
 def _share(seen: CauseSeen) -> float:

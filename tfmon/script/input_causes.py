@@ -27,6 +27,10 @@ CHEAP_NS = 200_000
 _MAPS = ("_MapDataset", "_ParallelMapDataset")
 _MAP_STAGES = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
+_BETWEEN = (
+    "_OptionsDataset", "_PrefetchDataset", "_RepeatDataset", "_ShuffleDataset", "_TakeDataset", "_SkipDataset",
+)  # fmt: skip
+"""What leaves elements as they are."""
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 _GENERATOR = "tensorflow.python.data.ops.from_generator_op"
 _BY_ELEMENT = frozenset((
@@ -61,7 +65,7 @@ class InputCause:
     subject: str
     """What the line does, such as `map(prepare)`."""
     share: float
-    """Part of the time of all stages that this one takes; 1 where only the structure tells."""
+    """Part of the time of all stages that this one takes; 0 for what makes the lane wait for all of them."""
     what: str = ""
     """What else is known, such as how many workers there are."""
 
@@ -73,14 +77,16 @@ def made(dataset: Any) -> None:  # noqa: ANN401
 
 
 def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause] | None:  # noqa: ANN401
-    """Return what makes an iterator's input slow, where that is sure; None where it has given too few elements.
+    """Return what makes an iterator's input slow, where that is sure; None for now: it has given too few, or nearly all.
 
     Args:
         dataset: What the iterator was made of.
         prefetch: `prefetch_of` it.
     """
     stages = stages_of(iterator)
-    if stages and stages[0].elements < LEAST_ELEMENTS:
+    generators = sum(_is_generator(one) for one in chain_of(dataset))
+    ended = bool(stages) and sum(one.kind == "Generator" for one in stages) < generators
+    if ended or (stages and stages[0].elements < LEAST_ELEMENTS):
         return None
     total_ns = sum(one.busy_ns for one in stages) or 1.0
     result = [*_of_generators(dataset, stages, total_ns), *_of_maps(dataset, stages, total_ns)]
@@ -88,7 +94,7 @@ def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause]
         before = [one for one in _users(dataset) if type(one).__name__ == "_PrefetchDataset"]
         last = before[0] if before else next(_users(dataset), None)
         what = "its prefetch stands before other work" if before else "it has none"
-        result.append(InputCause("input_no_prefetch", place_of(last), "the pipeline", 1.0, what))
+        result.append(InputCause("input_no_prefetch", place_of(last), "the pipeline", 0.0, what))
     return result
 
 
@@ -183,10 +189,10 @@ def _of_maps(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[Inp
         if kinds & set(_PYTHON):
             why = "input_python_function"
             more = "tf.py_function" if "EagerPyFunc" in kinds else "tf.numpy_function"
-        elif kept and not any(_has_state(one) for one in operations):
-            why = "input_map_after_cache"
         elif size > 1 and each_ns < CHEAP_NS and kinds <= _BY_ELEMENT:
             why, more = "input_map_before_batch", str(size)
+        elif kept and not any(_has_state(one) for one in operations):
+            why = "input_map_after_cache"
         elif not stage.parallel and type(each).__name__ == "_MapDataset":
             why = "input_sequential_map"
         else:
@@ -197,9 +203,13 @@ def _of_maps(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[Inp
 
 
 def _batch_after(later: list[Any]) -> int:
-    """Return the size of the batches into which the elements of a map are put; 0 for none."""
-    batch = next((one for one in reversed(later) if type(one).__name__ in _BATCHES), None)
-    return int(batch._batch_size) if batch is not None else 0
+    """Return the size of the batches into which a map's elements are put unchanged; 0 for none."""
+    for one in reversed(later):
+        if type(one).__name__ in _BATCHES:
+            return int(one._batch_size)
+        if type(one).__name__ not in _BETWEEN:
+            break
+    return 0
 
 
 def _operations(graph: Any) -> list[Any] | None:  # noqa: ANN401

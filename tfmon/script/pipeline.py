@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
-from tfmon.script.causes import causes
+from tfmon.script.causes import Seen, causes
 from tfmon.script.hooking import FILES, Hooks, Watching, unseen
 from tfmon.script.input_causes import causes_of, made
 from tfmon.script.knobs import OfferedKnobs
@@ -212,7 +212,10 @@ class Pipeline:
         """What differs from the script's own settings; what is impossible is refused by the lane."""
         self._own: dict[str, KnobValue] = {}
         self._began_ns = self._look_ns = 0
-        """When the input was first looked at, and from when on it is again."""
+        """When the dataset that is trained from was first seen, and from when on it is looked at again."""
+        self._looked_at: Callable[[], Any] = nothing
+        self._slow: list[Seen] = []
+        """What was found the last time."""
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
                 if (value := OfferedKnobs().requested(knob)) is not None:
@@ -264,18 +267,24 @@ class Pipeline:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
 
     def look(self) -> None:
-        """See what makes the input slow: after a second, then each time that as much has passed again."""
+        """See what makes the input slow: after a second of a dataset, then whenever as much has passed again."""
         now_ns, iterator = time.monotonic_ns(), self.reads.trained()
-        self._began_ns = self._began_ns or now_ns
         dataset, _ = getattr(iterator, _READ, (None, None))
+        if dataset is not None and dataset is not self._looked_at():
+            self._looked_at, self._began_ns, self._look_ns = weakref.ref(dataset), now_ns, 0
         if now_ns < max(self._look_ns, self._began_ns + FIRST_LOOK_NS) or dataset is None or logs_operations():
             return
         result = causes_of(iterator, dataset, prefetch_of(dataset))
-        for one in result or ():
+        if result is None:
+            return
+        self._look_ns = 2 * now_ns - self._began_ns
+        for seen in self._slow:
+            seen.figures, seen.changed = {}, True  # unless this pipeline is so, too
+        self._slow = []
+        for one in result:
             seen = causes.saw(one.id, one.place, subject=one.subject, what=one.what, count=0)
-            seen.figures = {"of_input": one.share}
-        if result is not None:
-            self._look_ns = 2 * now_ns - self._began_ns
+            seen.figures = {"of_input": one.share} if one.share else {"of_overlap": 1.0}
+            self._slow.append(seen)
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
         """Return whether a value that differs takes effect at the next epoch; raises KnobError without one."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tfmon import units
-from tfmon.analysis.bottleneck import Bottleneck, Shares
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.prediction import LONG_STEP_S
+from tfmon.analysis.shares import Shares
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import ordered_settings
