@@ -63,7 +63,6 @@ def test_what_makes_input_slow_is_named_with_its_line_and_what_to_write():
     assert one["place"].startswith(line_of(name, "map(augment")) and "num_parallel_calls" in one["code"][0]
     ahead = causes["input_no_prefetch"]
     assert ahead["place"].startswith(line_of(name, "prefetch(32)")) and ahead["knob"] == "prefetch auto"
-    assert all(each["share_pct"] >= 10 for each in causes.values())
 
     causes = causes_in(name := "input_by_example.py")
     decode, scale = causes["input_map_after_cache"], causes["input_map_before_batch"]

@@ -132,7 +132,7 @@ INPUT = (
         knob=("prefetch", "auto"),
         recognised="The pipeline ends without `prefetch`, and its options keep tf.data from adding one.",
         asked=("tensorflow#39494",),
-        least_share=LEAST_OF_INPUT,
+        least_share=LEAST_OF_INPUT / 2,
         of_input=True,
     ),
     CauseKind(
@@ -150,3 +150,47 @@ INPUT = (
     ),
 )
 """Lines of a script that make its input slow."""
+
+GPU = (
+    CauseKind(
+        id="gpu_no_cudnn",
+        title="{subject} does not use cuDNN",
+        says="{subject} runs step by step, as a loop, and not as one kernel of cuDNN: {what}",
+        mends="give it the arguments that cuDNN's kernel has; dropout between layers is possible",
+        code=(
+            'layers.LSTM(128, activation="tanh", recurrent_activation="sigmoid", use_bias=True, unroll=False)',
+            "layers.LSTM(128, dropout=0.2, recurrent_dropout=0.0)",
+            "layers.GRU(128, reset_after=True)",
+        ),
+        recognised="A model that `fit` trains on a GPU has an LSTM or GRU with an argument that cuDNN's kernel "
+        "does not have, for which Keras falls back without a word (legacy Keras warns: will not use cuDNN kernels).",
+        asked=("keras#19644", "tensorflow#46567"),
+        least_share=0.0,
+    ),
+    CauseKind(
+        id="gpu_deterministic",
+        title="{subject} is on",
+        says="{subject} is on: operations use slower kernels that give the same sums each time, and Keras does "
+        "not compile with XLA",
+        mends="turn it off where the same bits are not needed; a seed alone keeps most of it",
+        code=(
+            "keras.utils.set_random_seed(1)  # without tf.config.experimental.enable_op_determinism()",
+            "unset TF_DETERMINISTIC_OPS  # in the shell, where it is set",
+        ),
+        recognised="Operations are deterministic (tf.config.experimental.enable_op_determinism) in a lane with a "
+        "GPU, and the model that `fit` trains is not compiled by XLA.",
+        asked=("keras#18456",),
+        least_share=0.0,
+    ),
+    CauseKind(
+        id="gpu_weights_on_cpu",
+        title="weights lie on the CPU",
+        says="{what} weights lie in the memory of the CPU, such as {subject}: what changes them runs there",
+        mends="make the model outside of tf.device('/CPU:0')",
+        code=("model = make_model()  # without a `with tf.device('/CPU:0'):` around it",),
+        recognised="A model that `fit` trains in a lane with a GPU has trainable weights whose device is the CPU.",
+        asked=("tensorflow#5995",),
+        least_share=0.0,
+    ),
+)
+"""What keeps a GPU from being used well."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.advice import Advice, code_for
-from tfmon.analysis.cause_kinds import INPUT, CauseKind
+from tfmon.analysis.cause_kinds import GPU, INPUT, CauseKind
 from tfmon.analysis.shares import shares_of
 from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState
@@ -104,6 +104,7 @@ CAUSES = (
         asked=("tensorflow#34025", "tensorflow#38002", "tensorflow#67033"),
     ),
     *INPUT,
+    *GPU,
 )
 """The table; the order is that of the page in the manual."""
 KINDS = {one.id: one for one in CAUSES}
@@ -162,7 +163,7 @@ def _matters(seen: CauseSeen) -> bool:
 
 
 def _cause(kind: CauseKind, seen: CauseSeen) -> Cause:
-    share = units.percent(100 * _share(seen))
+    share = units.percent(100 * _share(seen)) if seen.cost_ns else ""
     words: dict[str, Any] = {
         **seen.figures,
         "subject": seen.subject or "a function",
@@ -185,7 +186,7 @@ def _cause(kind: CauseKind, seen: CauseSeen) -> Cause:
         place=seen.place,
         count=seen.count,
         cost_s=seen.cost_ns / 1e9 if seen.cost_ns else None,
-        share_pct=100 * _share(seen) if seen.of_ns else None,
+        share_pct=100 * _share(seen) if seen.cost_ns and seen.of_ns else None,
         advice=kind.mends,
         code=kind.code or (code_for(advice) if advice is not None else ()),
         knob=advice.text if advice is not None else None,

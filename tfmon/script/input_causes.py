@@ -77,7 +77,7 @@ def made(dataset: Any) -> None:  # noqa: ANN401
 
 
 def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause] | None:  # noqa: ANN401
-    """Return what makes an iterator's input slow, where that is sure; None for now: it has given too few, or nearly all.
+    """Return what makes an iterator's input slow, where that is sure; None where it is too early or late.
 
     Args:
         dataset: What the iterator was made of.

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
-from tfmon.script import process, watched
+from tfmon.script import device_causes, process, watched
 from tfmon.script.causes import causes
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
@@ -219,6 +219,8 @@ class Watcher:
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
+            if lane.device == "gpu":
+                device_causes.see(causes, model, line_of(users_frame()))
         lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
         lane.tell_step(f"{line_of(users_frame())}: a batch")
         offer_rate(lane, model.optimizer)

@@ -161,13 +161,14 @@ def defaults() -> dict[str, str]:
     return {
         "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
         "TF32": show(bool(config.tensor_float_32_execution_enabled())),
-        "op determinism": show(bool(_determinism())),
+        "op determinism": show(is_deterministic()),
         "threads of an operation": str(_threads(threading, "intra")),
         "operations at a time": str(_threads(threading, "inter")),
     }
 
 
-def _determinism() -> bool:
+def is_deterministic() -> bool:
+    """Return whether operations were made deterministic."""
     from tensorflow.python.framework.config import is_op_determinism_enabled
 
     return bool(is_op_determinism_enabled())
