@@ -163,7 +163,7 @@ GPU = (
             "layers.GRU(128, reset_after=True)",
         ),
         recognised="A model that `fit` trains on a GPU has an LSTM or GRU with an argument that cuDNN's kernel "
-        "does not have, for which Keras falls back without a word (legacy Keras warns: will not use cuDNN kernels).",
+        "does not have, for which Keras falls back without a word; legacy Keras warns.",
         asked=("keras#19644", "tensorflow#46567"),
         least_share=0.0,
     ),

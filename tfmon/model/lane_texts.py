@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import signal
@@ -48,7 +49,7 @@ _OF_A_PROFILE = re.compile(
 """What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
 _CHATTER = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\]"
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
     r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
 )
 """What TensorFlow prints of itself when it is loaded."""
@@ -164,13 +165,43 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     if state.ending is None and event.exit_code:
         reason = reason_in(event.output_tail)
         message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
-        return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
+        hint = NO_INPUT_HINT if reason.startswith("EOFError") else fragments_in(event.output_tail)
+        return Trouble(message, hint)
     if state.steps or state.ending is not None:
         return None
     if begun := went_on(state):
         return Trouble(f"the script {begun}, and nothing was left to train", "remove that backup to train again")
     reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
     return Trouble("the script ended, and no training step was seen", reason)
+
+
+_FREE = {
+    "pool": re.compile(r"total_region_allocated_bytes_: (\d+)"),
+    "used": re.compile(r"^\s*InUse:\s+(\d+)"),
+}
+"""What TensorFlow's allocator prints when it has no room: bytes of its pool, and those that are used."""
+_ASKED = re.compile(r"OOM when allocating tensor with shape\[([\d,]+)\] and type (\w+)")
+_BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8, "complex64": 8}
+
+
+def fragments_in(output: Sequence[str]) -> str:
+    """Say that a GPU was not full but its pool in fragments, where the last output shows that; else ""."""
+    found: dict[str, int] = {}
+    asked_bytes = 0
+    for line in output:
+        for name, pattern in _FREE.items():
+            if result := pattern.search(line):
+                found[name] = int(result[1])
+        if (result := _ASKED.search(line)) and result[2] in _BYTES:
+            asked_bytes = math.prod(map(int, result[1].split(","))) * _BYTES[result[2]]
+    free_bytes = found.get("pool", 0) - found.get("used", 0)
+    if "used" not in found or not asked_bytes or free_bytes < asked_bytes:
+        return ""
+    sizes = f"{free_bytes / 2**30:.1f} GiB of TensorFlow's pool were free for {asked_bytes / 2**30:.1f}"
+    return f"the GPU is not full: {sizes}, but in fragments; {ASYNC}"
+
+
+ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
