@@ -14,7 +14,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import CAUSES
 from tfmon.api.settings import SETTINGS
 from tfmon.doctor import report as doctor
-from tfmon.model.knobs import COMMON, show
+from tfmon.model.knobs import COMMON, LEVERS, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.reports.race_json import to_json
@@ -44,6 +44,12 @@ def knobs() -> str:
     """Return the knobs that a scenario can have without declaring them."""
     rows = [(f"`{one.name}`", one.allowed(), show(one.default), one.kind, _sentence(one.help)) for one in COMMON]
     return table(("knob", "values", "default", "takes effect", "what it does"), rows)
+
+
+def levers() -> str:
+    """Return what a lane of any script may be started with."""
+    rows = [(f"`{one.name}`", one.allowed(), _sentence(one.help)) for one in LEVERS]
+    return table(("setting", "values", "what it does"), rows)
 
 
 def settings() -> str:
@@ -137,6 +143,7 @@ TABLES = {
     "exit_codes": exit_codes,
     "doctor_exit_codes": doctor_exit_codes,
     "causes": causes,
+    "levers": levers,
     "example_json": example_json,
     "example_report": example_report,
 }
