@@ -189,6 +189,7 @@ def test_what_libraries_resolve_otherwise_by_device_is_in_title_verdict_and_note
         replace(
             lane(name, noisy(100 + 50 * place, seed=place + 1)),
             settings={"xla": bool(place), "mixed_precision": "off"},
+            versions={**lane(name).versions, "keras": f"{place + 2}.0"},
             resolved={"TF32": "on", "threads of an operation": ("4", "auto")[place]},
         )
         for place, name in enumerate(("cpu", "gpu:0"))
@@ -201,4 +202,8 @@ def test_what_libraries_resolve_otherwise_by_device_is_in_title_verdict_and_note
     assert (
         "xla is off in C, on in G: Keras decides by the device whether XLA compiles; --set xla=off" in verdict.note
     )
-    assert "threads of an operation is 4 in C, auto in G" in verdict.note and "TF32" not in verdict.note
+    assert (
+        "threads of an operation is 4 in C, auto in G" in verdict.note
+        and "keras is 2.0 in C, 3.0 in G;" in verdict.note
+    )
+    assert "TF32" not in verdict.note

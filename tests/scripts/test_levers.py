@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.model.lane_state import DONE, FAILED
 
@@ -38,6 +44,18 @@ while True:
     with tf.GradientTape() as tape:
         loss = weight ** 2
     optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+"""
+
+
+INTERPRETER = """
+import os, sys, time
+from tfmon import report
+
+with open(f"{__file__}.{os.environ['TFMON_LANE']}", "w") as file:
+    file.write(sys.prefix)
+for _ in range(600):
+    time.sleep(0.002)
+    report.step(examples=1)
 """
 
 
@@ -78,3 +96,23 @@ def test_a_lever_that_is_not_in_effect_ends_the_lane_and_says_so(watch, script, 
     race = watch(script(text), **settings)
     end(race)
     assert race.lane.phase == FAILED and race.lane.trouble.message.startswith(words)
+
+
+def test_each_lane_has_its_own_interpreter(script, tmp_path):
+    path, pythons = script(INTERPRETER), [str(tmp_path / name / "bin" / "python") for name in ("one", "two")]
+    for name in ("one", "two"):
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / name)], check=True)
+
+    def race(*command: str) -> subprocess.CompletedProcess:
+        lanes = [f"--lane=cpu,python={python}" for python in pythons]
+        words = [sys.executable, "-m", "tfmon", "race", "--json", "--no-record", "--in-place", *lanes, "--"]
+        return subprocess.run([*words, *command], capture_output=True, text=True, timeout=HANGS_S, check=False)
+
+    raced = race("python", path)
+    assert raced.returncode == 0, raced.stderr
+    lanes = json.loads(raced.stdout)["lanes"]
+    assert [one["command"].split()[0] for one in lanes] == pythons
+    ran = [Path(f"{path}.{one['id']}").read_text() for one in lanes]
+    assert ran == [str(tmp_path / "one"), str(tmp_path / "two")]
+    refused = race("/bin/echo")
+    assert refused.returncode and "is for a command that begins with a Python" in refused.stderr

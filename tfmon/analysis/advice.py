@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import LEVERS, Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.spec import obstacle
 
@@ -108,7 +108,11 @@ def code_for(advice: Advice, lane: LaneState | None = None) -> tuple[str, ...]:
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
     if advice.knob == "variant":
         return (f"# as variant {advice.value} of the scenario; tfmon show names its file",)
-    return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
+    lines = _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
+    if lane is not None and lane.command and advice.by_hand and any(one.name == advice.knob for one in LEVERS):
+        place = lane.spec.place
+        return (*lines, f"# to try it: --lane {place} --lane {place},{advice.knob}={show(advice.value)}")
+    return lines
 
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:

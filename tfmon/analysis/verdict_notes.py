@@ -13,7 +13,7 @@ from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.lanes_together import also_differing
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate, known
@@ -130,16 +130,23 @@ def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
     values = {name: [show(lane.in_effect.get(name, "?")) for lane in snapshot.lanes] for name in settings}
     for name in snapshot.lanes[0].resolved if snapshot.lanes else ():
         values[name] = [lane.resolved.get(name, "?") for lane in snapshot.lanes]
+    if len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1:  # else `machine_differences` tells it
+        for name in VERSIONS:
+            own = [lane.versions[name] or "?" for lane in snapshot.lanes]
+            if "?" not in own and len(set(own)) > 1:
+                yield f"{name} is {_where(snapshot.lanes, own)}"
     for name, each in values.items():
-        if "?" in each or len(set(each)) < 2 or name not in EQUAL:
-            continue
-        why, helps = EQUAL[name]
-        where = {
-            one: [lane.spec.id for lane, its in zip(snapshot.lanes, each, strict=True) if its == one]
-            for one in each
-        }
-        told = ", ".join(f"{one} in {' and '.join(ids)}" for one, ids in where.items())
-        yield f"{name} is {told}: {why}; {helps} makes them equal"
+        if "?" not in each and len(set(each)) > 1 and name in EQUAL:
+            why, helps = EQUAL[name]
+            yield f"{name} is {_where(snapshot.lanes, each)}: {why}; {helps} makes them equal"
+
+
+def _where(lanes: Sequence[LaneState], values: Sequence[str]) -> str:
+    """Write which value is in which lanes: "on in G, off in C"."""
+    where: dict[str, list[str]] = {}
+    for lane, value in zip(lanes, values, strict=True):
+        where.setdefault(value, []).append(lane.spec.id)
+    return ", ".join(f"{value} in {' and '.join(ids)}" for value, ids in where.items())
 
 
 HERE = "here"

@@ -223,6 +223,8 @@ ALLOCATOR = Knob(
     help="What hands out GPU memory: TensorFlow's own pool, or CUDA's, which has no fragments.",
     choices=("bfc", "cuda_malloc_async"),
 )
+PYTHON = "python"
+"""What a lane of a script calls the interpreter that it runs the script with."""
 LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
 """What a lane of any script may be started with: applied as TensorFlow or Keras is loaded, or a model compiled."""
 

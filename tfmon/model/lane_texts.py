@@ -12,7 +12,7 @@ from typing import Literal
 
 from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.gpu_others import held_text
-from tfmon.model.knobs import Knob, not_offered, show
+from tfmon.model.knobs import PYTHON, Knob, not_offered, show
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -270,7 +270,7 @@ def explained(
         offered = [knob.name for knob in knobs]
         # Windows show what a library chose itself, too.
         for name in lane.spec.settings if lane.points else lane.in_effect:
-            if name not in offered:
+            if name not in (*offered, PYTHON):
                 return replace(lane, phase=FAILED, trouble=Trouble(*not_offered(name, offered), kind="scenario"))
     trouble = lane.trouble
     if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import PYTHON, Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.looking import logs_operations
 
@@ -41,7 +41,7 @@ class OfferedKnobs:
     @property
     def not_offered(self) -> str:
         """Name of a knob that the command line sets and the script does not offer; empty for none."""
-        return next((name for name in self._requested if name not in self._offered), "")
+        return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
         """Return the value of a knob on the command line, or None; raises KnobError for an impossible value."""
