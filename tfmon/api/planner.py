@@ -171,9 +171,7 @@ def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
     settings = guess_settings([word for word in assignments if word])
     if (python := settings.get(PYTHON)) is not None:
         if not INTERPRETER.fullmatch(Path(command[0]).name):
-            raise KnobError(
-                f"python={python}: the command begins with {command[0]}, which is not a Python to replace"
-            )
+            raise KnobError(f"python={python} is for a command that begins with a Python, not with {command[0]}")
         if not spec.host and shutil.which(Path(str(python)).expanduser()) is None:
             raise KnobError(f"python={python}: there is no such program; name the interpreter of an environment")
     return replace(spec, settings=settings)
