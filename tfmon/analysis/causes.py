@@ -103,6 +103,109 @@ CAUSES = (
         "the first time again and again from one line: the model was made or compiled again.",
         asked=("tensorflow#34025", "tensorflow#38002", "tensorflow#67033"),
     ),
+    CauseKind(
+        id="epoch_first",
+        title="the first epoch is slow",
+        says="the first epoch took {cost} more than later ones, {share} of the time: {what}",
+        mends="that comes once: judge the speed by later epochs, and trace and fill less where it is too long",
+        code=(
+            "dataset = dataset.shuffle(1_000).batch(batch_size).prefetch(tf.data.AUTOTUNE)  # a smaller buffer",
+            "dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).cache()  # fills it in parallel",
+        ),
+        recognised="The first epoch took at least 1.5 times as long as as many steps of later epochs; its first "
+        "step, the wait for its first batch and the rest of its waits are compared with theirs.",
+        asked=("tensorflow#60425", "tensorflow#85667"),
+        least_share=0.05,
+    ),
+    CauseKind(
+        id="epoch_later",
+        title="epochs are slower from the second on",
+        says="from the second epoch on a step takes {what}; that took {cost}, {share} of the time",
+        mends="later epochs read what the first did not: from a cache on a slow disk, or beyond a buffer",
+        code=(
+            "dataset = dataset.cache()  # in memory; a cache in a file is read from its disk in each later epoch",
+            "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # at its end",
+        ),
+        recognised="In each of three or more later epochs a step took at least 1.3 times as long as in the first, "
+        "without the first step of an epoch, and at least half of that is more waiting for input.",
+        asked=("tensorflow#45114", "tensorflow#44050"),
+    ),
+    CauseKind(
+        id="epoch_batch",
+        title="each epoch waits for its first batch",
+        says="later epochs waited {cost} for their first batches, {share} of the time in {count} epochs: a buffer "
+        "of `shuffle` is filled again, or the data begin again",
+        mends="a smaller buffer fills sooner; one that repeats goes on without a gap",
+        code=(
+            "dataset = dataset.shuffle(1_000)  # a buffer that is filled again at the beginning of each epoch",
+            "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
+        ),
+        recognised="What is waited for input in the first step of each epoch but the first.",
+        asked=("tensorflow#60425",),
+    ),
+    CauseKind(
+        id="epoch_validation",
+        title="validation takes {share}",
+        says="validation took {cost}, {share} of the time, in {count} epochs",
+        mends="validate less often, with larger batches, or on a part of the data",
+        code=(
+            "model.fit(..., validation_freq=5)  # every fifth epoch",
+            "model.fit(..., validation_batch_size=1024, validation_steps=50)",
+        ),
+        recognised="The time between the beginning and the end of Keras' evaluation in `fit`.",
+        asked=("tensorflow#85667",),
+        least_share=0.2,
+    ),
+    CauseKind(
+        id="epoch_callback",
+        title="the callback {subject} takes {share}",
+        says="the callback {subject} took {cost} at the end of {count} epochs, {share} of the time",
+        mends="call it less often, or have it do its work in another thread",
+        code=(
+            "keras.callbacks.ModelCheckpoint(path, save_best_only=True, save_weights_only=True)",
+            "if epoch % 5 == 0:  # in a callback of your own",
+        ),
+        recognised="The time in `on_epoch_end` of each callback that the script gives to `fit`, by its class.",
+        asked=("tensorflow#85667",),
+        least_share=0.05,
+    ),
+    CauseKind(
+        id="epoch_pause",
+        title="a pause between epochs",
+        says="between {count} epochs {cost} passed without a step, {share} of the time: what follows the loop "
+        "over the data, such as a validation or a checkpoint",
+        mends="do it less often than in each epoch, or on a part of the data",
+        code=("if epoch % 5 == 0:  # validate and save every fifth epoch",),
+        recognised="The time from the last step of an epoch to the next pull, but for what has a name.",
+        asked=("tensorflow#85667",),
+        least_share=0.15,
+    ),
+    CauseKind(
+        id="steps_small",
+        title="small steps: Keras' Python around them takes {share}",
+        says="steps are small, {what}: Keras' Python between the calls took {cost}, {share} of the time",
+        mends="run several steps in one call, and callbacks of batches once for all of them; "
+        "--lane cpu,steps_per_execution=32 beside --lane cpu tries it",
+        code=('model.compile("adam", "mse", steps_per_execution=32)  # callbacks of batches run every 32 steps',),
+        recognised="A step of `fit` takes less than 10 ms with steps_per_execution=1; the time of an epoch "
+        "without the calls of the train function is what is told.",
+        asked=("keras#20451", "tf-keras#593"),
+        least_share=0.05,
+    ),
+    CauseKind(
+        id="one_sample",
+        title="{subject} is called for one sample",
+        says="`{subject}` was called {times} for one sample; that took {cost}, {share} of the time",
+        mends="call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
+        code=(
+            "y = model(x, training=False)  # in place of model.predict(x) for one sample",
+            "y = model.predict(np.stack(samples), batch_size=1024)  # once for many",
+        ),
+        recognised="`predict` or `train_on_batch` of a Keras model is called with one row, at one line.",
+        asked=("keon/deep-q-learning#28",),
+        least_share=0.05,
+        least_count=20,
+    ),
     *INPUT,
     *GPU,
 )

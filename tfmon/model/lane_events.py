@@ -335,6 +335,11 @@ class CauseSeen(LaneEvent):
     figures: dict[str, float] = field(default_factory=dict)
     """Further figures of its sentence, by name."""
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """By which it replaces what was observed before."""
+        return self.cause, self.place, self.subject
+
 
 FromLane: TypeAlias = (
     Hello

@@ -203,7 +203,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case StackReported():
             return replace(state, stack=event)
         case CauseSeen():
-            other = [one for one in state.causes if (one.cause, one.place) != (event.cause, event.place)]
+            other = [one for one in state.causes if one.key != event.key]
             return replace(state, causes=(*other, event)[-MOST_CAUSES:])
         case PathsUsed():
             uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}

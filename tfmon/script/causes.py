@@ -49,7 +49,9 @@ class Causes:
         self._began_ns = time.monotonic_ns()
         self.paused_ns = 0
         """How long the lane was paused since then."""
-        self._seen: dict[tuple[str, str], Seen] = {}
+        self.named_ns = 0
+        """What all that was seen took."""
+        self._seen: dict[tuple[str, str, str], Seen] = {}
 
     @property
     def passed_ns(self) -> int:
@@ -60,16 +62,21 @@ class Causes:
         self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
     ) -> Seen:
         """Add what was seen of a cause at the user's instruction `place`; return its sums."""
-        seen = self._seen.get((cause, place))
+        seen = self._seen.get((cause, place, subject))
         if seen is None:
-            seen = Seen(cause, place)
+            seen = Seen(cause, place, subject)
             if len(self._seen) < MOST:
-                self._seen[cause, place] = seen
-        seen.subject, seen.what = subject or seen.subject, what or seen.what
+                self._seen[cause, place, subject] = seen
+        seen.what = what or seen.what
         seen.count += count
-        seen.cost_ns += cost_ns
-        seen.changed = True
+        self.add(seen, cost_ns)
         return seen
+
+    def add(self, seen: Seen, cost_ns: int) -> None:
+        """Add to what a cause took."""
+        seen.cost_ns += cost_ns
+        self.named_ns += cost_ns
+        seen.changed = True
 
     def news(self, *, all_of_them: bool = False) -> Iterable[CauseSeen]:
         """Return what is to be told now."""

@@ -117,8 +117,7 @@ class Retracing:
         Where every step traces, `step_ns` has that in it. XLA compiles then, which takes far longer than a step.
         """
         if self._seen is not None and self._fresh() is function:
-            self._seen.cost_ns += took_ns if self._seen.cause == XLA else max(0, took_ns - step_ns)
-            self._seen.changed = True
+            causes.add(self._seen, took_ns if self._seen.cause == XLA else max(0, took_ns - step_ns))
         self._fresh, self._seen = lambda: None, None
 
     def epoch_over(self) -> None:
