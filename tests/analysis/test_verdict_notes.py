@@ -200,10 +200,13 @@ def test_what_libraries_resolve_otherwise_by_device_is_in_title_verdict_and_note
     verdict = find_verdict(Snapshot(at_ns=0, race=race, lanes=named(tuple(lanes), race)))
     assert verdict.text.startswith("gpu:0 xla=on is 1.") and verdict.text.endswith("also differs: xla")
     assert (
-        "xla is off in C, on in G: Keras decides by the device whether XLA compiles; --set xla=off" in verdict.note
+        'xla is off in C, on in G: jit_compile="auto" of Keras 3 compiles only where there is a GPU; --set xla=off'
+        in verdict.note
     )
     assert (
         "threads of an operation is 4 in C, auto in G" in verdict.note
         and "keras is 2.0 in C, 3.0 in G;" in verdict.note
     )
     assert "TF32" not in verdict.note
+    meant = [replace(one, spec=replace(one.spec, settings={"threads": n})) for n, one in enumerate(lanes, 1)]
+    assert "threads of an operation" not in find_verdict(Snapshot(at_ns=0, race=race, lanes=tuple(meant))).note
