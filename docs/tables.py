@@ -11,9 +11,10 @@ from pathlib import Path
 
 from tfmon import errors
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.causes import CAUSES
 from tfmon.api.settings import SETTINGS
 from tfmon.doctor import report as doctor
-from tfmon.model.knobs import COMMON, show
+from tfmon.model.knobs import COMMON, LEVERS, show
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.reports.race_json import to_json
@@ -43,6 +44,12 @@ def knobs() -> str:
     """Return the knobs that a scenario can have without declaring them."""
     rows = [(f"`{one.name}`", one.allowed(), show(one.default), one.kind, _sentence(one.help)) for one in COMMON]
     return table(("knob", "values", "default", "takes effect", "what it does"), rows)
+
+
+def levers() -> str:
+    """Return what a lane of any script may be started with."""
+    rows = [(f"`{one.name}`", one.allowed(), _sentence(one.help)) for one in LEVERS]
+    return table(("setting", "values", "what it does"), rows)
 
 
 def settings() -> str:
@@ -90,6 +97,21 @@ def doctor_exit_codes() -> str:
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
 
 
+def causes() -> str:
+    """Return every cause that a script's process can observe."""
+    parts = []
+    for one in CAUSES:
+        says = one.says.replace("{", "*").replace("}", "*")
+        code = "\n".join(one.code) or f"{one.knob[0]} = {show(one.knob[1])}" if one.knob else "\n".join(one.code)
+        asked = f"Asked in {', '.join(one.asked)}." if one.asked else ""
+        tried = f" While it trains, `{one.knob[0]}` tries it." if one.knob else ""
+        parts.append(
+            f"## {one.id}\n\n{says}.\n\n**Recognised**: {_sentence(one.recognised)} {asked}\n\n"
+            f"**What mends it**: {_sentence(one.mends)}.{tried}\n\n```python\n{code}\n```"
+        )
+    return "\n\n".join(parts)
+
+
 def example_json() -> str:
     """Return the JSON of the example race, with one of its lanes and without what a comparison reads."""
     opened, snapshot = play_all(EXAMPLE)
@@ -120,6 +142,8 @@ TABLES = {
     "numbers": numbers,
     "exit_codes": exit_codes,
     "doctor_exit_codes": doctor_exit_codes,
+    "causes": causes,
+    "levers": levers,
     "example_json": example_json,
     "example_report": example_report,
 }

@@ -85,6 +85,11 @@ def test_the_code_that_does_it_is_at_hand():
     assert "prefetch(tf.data.AUTOTUNE)" in code_for(Advice("prefetch", "auto", ""))[0]
     assert "batch(128)" in code_for(Advice("batch_size", 128, ""))[0]
     assert "variant fast" in code_for(Advice("variant", "fast", ""))[0]
+    versions = {**lane().process.versions, "tensorflow": "2.21.0"}
+    script = replace(lane(), script=ScriptFacts("python train.py"), process=ProcessInfo(versions=versions))
+    assert (
+        code_for(Advice("xla", True, "", by_hand=True), script)[-1] == "# to try it: --lane cpu --lane cpu,xla=on"
+    )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "retracing"])

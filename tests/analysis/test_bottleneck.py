@@ -12,8 +12,9 @@ from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
 
-from tfmon.analysis.bottleneck import HIDDEN, NO_COPY, NOT_SAMPLED, find_bottleneck, shares_of
+from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.rules import Evidence, find_kinds
+from tfmon.analysis.shares import HIDDEN, NO_COPY, NOT_SAMPLED, shares_of
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race

@@ -17,7 +17,7 @@ from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.hosts import HostState
-from tfmon.model.lane_events import Progressed, StackReported, Window
+from tfmon.model.lane_events import CauseSeen, Progressed, StackReported, Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts
 from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
@@ -219,6 +219,16 @@ def test_the_machine_is_full_at_the_rate_of_the_lane():
     assert found.text == (
         "memory grows by 10 MiB/s (10 MiB to 10 MiB), now 790 MiB; at this rate the machine's is full in 55 min"
     )
+    traced = CauseSeen(at_ns=1, cause="retrace_value", place="train.py:7", count=400)
+    for causes, words in (
+        ((), "; what grows was not observed: tracemalloc"),
+        ((traced,), "; 400 graphs were traced"),
+    ):
+        script = replace(state, script=ScriptFacts("python train.py", causes=causes))
+        (found,) = [
+            one for one in concerns(replace(snapshot, lanes=(script,)), script) if one.id == "memory_grows"
+        ]
+        assert words in found.text
 
 
 STACK = (

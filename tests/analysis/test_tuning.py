@@ -9,7 +9,7 @@ import pytest
 from support.ui import Demo, racing_demo
 
 from tfmon.analysis.advice import Advice
-from tfmon.analysis.bottleneck import shares_of
+from tfmon.analysis.shares import shares_of
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import (
     LOOKS,

@@ -15,7 +15,8 @@ from tfmon.analysis.verdict import FASTER, SAME, find_verdict
 from tfmon.analysis.verdict_notes import machine_differences
 from tfmon.model.hosts import HostState
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_state import LaneState, ProcessInfo
+from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts
+from tfmon.model.lanes_together import named
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
@@ -181,3 +182,31 @@ class TestWhatLimitsIt:
         slow = replace(slow, measurements=replace(slow.measurements, constant=("cgroup throttled",)))
         note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
         assert note == "the container's CPU quota is used up most of the time; the figures include that"
+
+
+def test_what_libraries_resolve_otherwise_by_device_is_in_title_verdict_and_note():
+    lanes = [
+        replace(
+            lane(name, noisy(100 + 50 * place, seed=place + 1)),
+            settings={"xla": bool(place), "mixed_precision": "off"},
+            process=ProcessInfo(versions={**lane(name).process.versions, "keras": f"{place + 2}.0"}),
+            script=ScriptFacts(resolved={"TF32": "on", "threads of an operation": ("4", "auto")[place]}),
+        )
+        for place, name in enumerate(("cpu", "gpu:0"))
+    ]
+    specs = name_lanes([parse_lane(name, ()) for name in ("cpu", "gpu:0")])
+    lanes = [replace(one, spec=spec) for one, spec in zip(lanes, specs, strict=True)]
+    race = Race(mode="turns", knobs=())
+    verdict = find_verdict(Snapshot(at_ns=0, race=race, lanes=named(tuple(lanes), race)))
+    assert verdict.text.startswith("gpu:0 xla=on is 1.") and verdict.text.endswith("also differs: xla")
+    assert (
+        'xla is off in C, on in G: jit_compile="auto" of Keras 3 compiles only where there is a GPU; --set xla=off'
+        in verdict.note
+    )
+    assert (
+        "threads of an operation is 4 in C, auto in G" in verdict.note
+        and "keras is 2.0 in C, 3.0 in G;" in verdict.note
+    )
+    assert "TF32" not in verdict.note
+    meant = [replace(one, spec=replace(one.spec, settings={"threads": n})) for n, one in enumerate(lanes, 1)]
+    assert "threads of an operation" not in find_verdict(Snapshot(at_ns=0, race=race, lanes=tuple(meant))).note

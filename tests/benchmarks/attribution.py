@@ -24,7 +24,8 @@ from common import (
     racing,
 )
 
-from tfmon.analysis.bottleneck import find_bottleneck, shares_of
+from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.shares import shares_of
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.model.lane_state import LaneState

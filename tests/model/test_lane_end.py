@@ -12,7 +12,7 @@ from tfmon.model.events import EndRequested, LaneEnded, LanePrinted, LaneStalled
 from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, FAILED, LOWER_THE_BATCH, OUT_OF_MEMORY, RACING
-from tfmon.model.lane_texts import LOG_LINES, reason_in, trouble_of, without_chatter
+from tfmon.model.lane_texts import LOG_LINES, fragments_in, reason_in, trouble_of, without_chatter
 
 TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
 KILLED = "the kernel killed a process on this machine for lack of memory just then"
@@ -231,3 +231,22 @@ def test_what_tensorflow_says_of_itself_is_not_what_a_process_said_last():
     ]
     said = ["2026-11-23 08:40:00.1: W tensorflow/core/framework/op.cc:84] out of memory", "I am done at 3.cc"]
     assert without_chatter([*chatter, *said]) == said
+
+
+def test_memory_in_fragments_is_told_from_memory_that_is_full():
+    asks = "ResourceExhaustedError: OOM when allocating tensor with shape[256,1024,1024] and type float on gpu:0"
+
+    def said(used: int) -> list[str]:
+        return [
+            "I0000 00:00:1.5 27 bfc_allocator.cc:1129] total_region_allocated_bytes_: 8589934592 memory_limit_: 9",
+            "I0000 00:00:1.5 27 bfc_allocator.cc:1132] Stats: ",
+            f"InUse:                {used}",
+            asks,
+        ]
+
+    hint = fragments_in(without_chatter(said(6 * 2**30)))
+    assert hint.startswith(
+        "the GPU is not full: 2.0 GiB of TensorFlow's pool were free for 1.0, but in fragments;"
+    )
+    assert "allocator=cuda_malloc_async" in hint
+    assert fragments_in(said(15 * 2**29)) == "" == fragments_in([asks])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import LEVERS, Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.spec import obstacle
 
@@ -79,10 +79,6 @@ _CODE = {
     ("mixed_precision", "bfloat16"): ('keras.mixed_precision.set_global_policy("mixed_bfloat16")',),
     ("mixed_precision", "float16"): ('keras.mixed_precision.set_global_policy("mixed_float16")',),
 }
-RETRACING_CODE = (
-    "step = tf.constant(step)  # a Python number makes a new graph for each value; a tensor does not",
-    "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
-)
 
 
 def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advice, ...]:
@@ -112,7 +108,16 @@ def code_for(advice: Advice, lane: LaneState | None = None) -> tuple[str, ...]:
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
     if advice.knob == "variant":
         return (f"# as variant {advice.value} of the scenario; tfmon show names its file",)
-    return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
+    lines = _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
+    if (
+        lane is not None
+        and lane.script.command
+        and advice.by_hand
+        and any(one.name == advice.knob for one in LEVERS)
+    ):
+        place = lane.spec.place
+        return (*lines, f"# to try it: --lane {place} --lane {place},{advice.knob}={show(advice.value)}")
+    return lines
 
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -38,6 +38,8 @@ FAR, BACK = 8.0, 0.5
 """A loss diverges if it is so many times its scatter above its best, and has lost this share of what it gained."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
 """Means of memory that are compared, the samples that they need, and the share that it must have grown by."""
+MANY_TRACES = 20
+"""From so many graphs on they are told to be what grows."""
 SOON_S = 86_400.0
 """Memory that lasts longer is not a concern."""
 
@@ -300,9 +302,19 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         if left_s < SOON_S:
             slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
             full = f"at this rate {where} is full in {units.about(left_s)}"
-            text = f"{what} grows by {slope}, now {units.memory(now)}; {full}"
+            text = f"{what} grows by {slope}, now {units.memory(now)}; {full}{_what_grew(lane)}"
             yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
             return
+
+
+def _what_grew(lane: LaneState) -> str:
+    """Say what of a script stays in memory, as far as its process observed it; "" for a scenario."""
+    traces = sum(one.count for one in lane.script.causes if one.cause.startswith("retrace_"))
+    if traces >= MANY_TRACES:
+        return f"; {units.count(traces)} graphs were traced again, and each stays in memory"
+    if not lane.script.command:
+        return ""
+    return "; what grows was not observed: tracemalloc names the lines of Python that hold memory"
 
 
 # ---------------- one lane in one line

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for, code_for
-from tfmon.analysis.bottleneck import Bottleneck, Shares, find_bottleneck
+from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
+from tfmon.analysis.shares import Shares
 from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import Knob, KnobValue, find
 from tfmon.model.lane_state import LaneState

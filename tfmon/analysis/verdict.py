@@ -30,6 +30,7 @@ from tfmon.analysis.verdict_notes import (
     hung,
     machine_differences,
     note,
+    resolved_notes,
     scaling_of,
     unlike_phases,
 )
@@ -128,6 +129,7 @@ def find_verdict(
         *went_on_notes(snapshot.lanes),
         *(one.text for one in found_ones[:1]),
         *concern_notes(snapshot),
+        *resolved_notes(snapshot),
         *others_notes(snapshot),
     )
     if result.ratio is None:

@@ -12,7 +12,9 @@ from tfmon.analysis.health import concerns
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED
-from tfmon.model.lane_state import LaneState
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import VERSIONS, LaneState
+from tfmon.model.lanes_together import also_differing, contrast
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
@@ -105,6 +107,57 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
             which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
             notes.append(f"the GPU clock of {which} falls between slices ({span}); a longer --slice hides it")
     return notes
+
+
+AUTO = 'jit_compile="auto" of Keras 3 compiles only where there is a GPU'
+EQUAL = {
+    "xla": (AUTO, "--set xla=off"),
+    "mixed_precision": ("some compute in 16 bits", "--set mixed_precision=off"),
+    "threads of an operation": ("TensorFlow uses other numbers of threads", "--set threads=4"),
+    "operations at a time": ("TensorFlow uses other numbers of threads", "--set inter_threads=4"),
+    "TF32": (
+        "products of matrices are rounded otherwise",
+        "tf.config.experimental.enable_tensor_float_32_execution(False)",
+    ),
+    "op determinism": ("it also turns XLA off", "the same call in both"),
+    "TF_ENABLE_ONEDNN_OPTS": ("other kernels compute on the CPU", "the same value in both"),
+}
+"""What libraries resolve, why it differs between lanes, and what makes them equal."""
+
+
+_LEVERS = {"threads of an operation": "threads", "operations at a time": "inter_threads"}
+"""The settings that lanes are meant to differ in by these."""
+
+
+def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
+    """Yield what a library or the script resolved otherwise in one lane than in another, where no setting did."""
+    offered = {knob.name for knob in snapshot.race.knobs}
+    settings = [name for name in also_differing(snapshot.lanes) if name in EQUAL and name not in offered]
+    values = {name: [show(lane.in_effect.get(name, "?")) for lane in snapshot.lanes] for name in settings}
+    started = contrast([lane.spec for lane in snapshot.lanes])
+    for name in snapshot.lanes[0].script.resolved if snapshot.lanes else ():
+        if _LEVERS.get(name) in started:
+            continue
+        values[name] = [lane.script.resolved.get(name, "?") for lane in snapshot.lanes]
+    if len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1:  # else `machine_differences` tells it
+        for name in VERSIONS:
+            own = [lane.process.versions[name] or "?" for lane in snapshot.lanes]
+            if "?" not in own and len(set(own)) > 1:
+                yield f"{name} is {_where(snapshot.lanes, own)}"
+    for name, each in values.items():
+        if "?" not in each and len(set(each)) > 1 and name in EQUAL:
+            why, helps = EQUAL[name]
+            if why == AUTO and len({lane.spec.kind for lane in snapshot.lanes}) == 1:
+                why = "the script or its machine compiles them differently"
+            yield f"{name} is {_where(snapshot.lanes, each)}: {why}; {helps} makes them equal"
+
+
+def _where(lanes: Sequence[LaneState], values: Sequence[str]) -> str:
+    """Write which value is in which lanes: "on in G, off in C"."""
+    where: dict[str, list[str]] = {}
+    for lane, value in zip(lanes, values, strict=True):
+        where.setdefault(value, []).append(lane.spec.id)
+    return ", ".join(f"{value} in {' and '.join(ids)}" for value, ids in where.items())
 
 
 HERE = "here"

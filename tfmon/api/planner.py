@@ -19,9 +19,9 @@ from tfmon.api.options import RaceOptions
 from tfmon.api.settings import resolve
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError, UsageError
-from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
+from tfmon.lanes.plan import INTERPRETER, LanePlan, RacePlan, lane_environment
 from tfmon.lanes.spare import FRESH_EVERY_S
-from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
+from tfmon.model.knobs import BATCH_SCOPE, PYTHON, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import (
@@ -67,7 +67,7 @@ def plan_race(
     try:
         if info.command:
             common = guess_settings(race_options.settings)
-            specs = [_lane_of_command(text) for text in race_options.lanes]
+            specs = [_lane_of_command(text, info.command) for text in race_options.lanes]
         else:
             info = devices.with_scope(info, race_options.lanes)
             common = parse_settings(info.knobs, race_options.settings)
@@ -161,10 +161,20 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
     return [LaneSpec("cpu")]
 
 
-def _lane_of_command(text: str) -> LaneSpec:
-    """Return the spec of a lane of a user's script, whose knobs are not known before it runs."""
+def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
+    """Return the spec of a lane of a user's script, whose knobs are not known before it runs.
+
+    Raises: KnobError for a Python that is not there, or cannot be put in the place of the command's own.
+    """
     device, *assignments = [part.strip() for part in text.split(",")]
-    return replace(parse_lane(device, ()), settings=guess_settings([word for word in assignments if word]))
+    spec = parse_lane(device, ())
+    settings = guess_settings([word for word in assignments if word])
+    if (python := settings.get(PYTHON)) is not None:
+        if not INTERPRETER.fullmatch(Path(command[0]).name):
+            raise KnobError(f"python={python} is for a command that begins with a Python, not with {command[0]}")
+        if not spec.host and shutil.which(Path(str(python)).expanduser()) is None:
+            raise KnobError(f"python={python}: there is no such program; name the interpreter of an environment")
+    return replace(spec, settings=settings)
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.causes import Cause
 from tfmon.analysis.health import Concern
 from tfmon.api import rules
 from tfmon.errors import EXIT_LANE_FAILED, EXIT_UNHEALTHY, TfmonError
@@ -55,6 +56,8 @@ class LaneResult:
     bottleneck_text: str | None
     concerns: tuple[Concern, ...]
     """What is wrong with its training, the worst first."""
+    causes: tuple[Cause, ...]
+    """Why a script is slow, as it was observed, with the line and the code that mends it; the costliest first."""
     missing: Mapping[str, str] = field(hash=False)
     """Which figures are not known, by their name in `data`, and why."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
@@ -197,6 +200,7 @@ def _lane(data: Mapping[str, Any]) -> LaneResult:
         examples_per_s_ci95=_interval(data["examples_per_s_ci95"]),
         last_loss=data["loss"]["last"],
         concerns=tuple(Concern(**one) for one in data["concerns"]),
+        causes=tuple(Cause(**{**one, "code": tuple(one["code"])}) for one in data["causes"]),
         data=data,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
-from tfmon.lanes.plan import LanePlan, RacePlan, device_word
+from tfmon.lanes.plan import LanePlan, RacePlan, command_of, device_word
 from tfmon.lanes.process import LaneProcess, LocalProcess, Place
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
@@ -112,7 +112,7 @@ class Children:
             return self._start_elsewhere(lane, plan), None
         command = None
         if plan.command:
-            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
+            command = Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view)
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}

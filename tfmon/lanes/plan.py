@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneStarted
-from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.knobs import PYTHON, KnobValue, Settings
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER, PORTS
 from tfmon.model.lane_state import HOST_LOST
@@ -93,6 +94,16 @@ def device_word(lane: LanePlan) -> str:
     return lane.spec.kind if lane.spec.devices == 1 else f"{lane.spec.devices}x{lane.spec.kind}"
 
 
+INTERPRETER = re.compile(r"python(\d+(\.\d+)*)?t?")
+"""What a Python is called."""
+
+
+def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
+    """Return a user's command as a lane runs it: with its own Python, where it names one."""
+    python = lane.settings.get(PYTHON)
+    return (str(Path(str(python)).expanduser()), *plan.command[1:]) if python else plan.command
+
+
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
     """Return the plan of a lane for its process of that number, with its own view and the names it goes by."""
     spec = lane.spec
@@ -123,7 +134,7 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
         pid=pid,
         settings=lane.settings,
         source=digest(plan.scenario),
-        command=shlex.join(plan.command),
+        command=shlex.join(command_of(plan, lane)),
         renewed=renewed,
     )
 
@@ -136,7 +147,7 @@ def not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> 
     why = error.strerror or str(error)
     if isinstance(error, ConnectionError):
         return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=why)
-    program = plan.command[0] if plan.command else "Python" if lane.spec.host else plan.python
+    program = command_of(plan, lane)[0] if plan.command else "Python" if lane.spec.host else plan.python
     there = f" on {lane.spec.host}" if lane.spec.host else ""
     return LaneFailed(lane=name, at_ns=at_ns, kind="error", message=f"{program} did not start{there}: {why}")
 

@@ -200,6 +200,37 @@ MACHINE: tuple[Knob, ...] = (THREADS,)
 """The knobs of the runtime."""
 COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)
 """All the knobs that a scenario may have on one device without declaring them."""
+STEPS_PER_EXECUTION = Knob(
+    "steps_per_execution",
+    default=1,
+    help="Steps that Keras runs in one call; callbacks for batches are called once for all of them.",
+    choices=(1, 8, 32),
+    low=1,
+    high=10_000,
+)
+INTER_THREADS = Knob(
+    "inter_threads",
+    default="auto",
+    help="Operations that may run at the same time on the CPU (inter-op parallelism).",
+    choices=("auto", 1, 2, 4, 8),
+    low=1,
+    high=1024,
+    words=("auto",),
+)
+ALLOCATOR = Knob(
+    "allocator",
+    default="bfc",
+    help="What hands out GPU memory: TensorFlow's own pool, or CUDA's, which has no fragments.",
+    choices=("bfc", "cuda_malloc_async"),
+)
+PYTHON = "python"
+"""What a lane of a script calls the interpreter that it runs the script with."""
+LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
+"""What a lane of any script may be started with: applied as TensorFlow or Keras is loaded, or a model compiled."""
+
+
+BY_HAND = "in a loop of its own it is the function's: @tf.function(jit_compile=True), or several steps in one call"
+"""What to do about a lever that is `Model.compile`'s."""
 
 
 def show(value: object) -> str:
@@ -223,7 +254,9 @@ def short_name(knob: str) -> str:
 
 def not_offered(name: str, offered: Iterable[str]) -> tuple[str, str]:
     """Say that a script does not offer a knob that was requested, and what to do about it."""
-    names = {*offered, *(knob.name for knob in COMMON)} - {name}
+    if name in (XLA.name, STEPS_PER_EXECUTION.name):
+        return f"{name} was requested, and the script compiles no model of Keras before it trains", BY_HAND
+    names = {*offered, *(knob.name for knob in (*COMMON, *LEVERS))} - {name}
     near = difflib.get_close_matches(name, sorted(names), n=1)
     hint = f"did you mean {near[0]}?" if near else f'report.knob("{name}", …) offers one'
     return f"{name} was requested, and the script has no such knob", hint
@@ -263,7 +296,7 @@ def _split(assignments: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _guess(name: str, text: str) -> KnobValue:
-    for knob in COMMON:
+    for knob in (*COMMON, *LEVERS):
         if knob.name == name:
             with contextlib.suppress(KnobError):  # the script has another knob of that name
                 return knob.parse(text)

@@ -85,6 +85,13 @@ class Built(LaneEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultsResolved(LaneEvent):
+    """What TensorFlow makes of its defaults and its environment in a script, by name."""
+
+    values: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window(LaneEvent):
     """What a lane did between two synchronised points, up to the end of its latest step.
 
@@ -307,12 +314,40 @@ class PathsUsed(LaneEvent):
     such as `b43211`, which is bound in its place."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSeen(LaneEvent):
+    """What slows a user's script down was observed in its process; figures are sums since it was first seen."""
+
+    cause: str
+    """Its id in `analysis.causes`."""
+    place: str
+    """The user's instruction: its file, line and text, such as "train.py:17 `def step(x):`"."""
+    subject: str = ""
+    """The name of the function or the stage of the pipeline that it is about."""
+    what: str = ""
+    """What was observed last, such as "`x`: (32, 28) → (17, 28)"."""
+    count: Amount = 1
+    """How often."""
+    cost_ns: Amount = 0
+    """What it took in all."""
+    of_ns: Amount = 0
+    """How long the process has loaded TensorFlow by then, without the time that it was paused."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """Further figures of its sentence, by name."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """By which it replaces what was observed before."""
+        return self.cause, self.place, self.subject
+
+
 FromLane: TypeAlias = (
     Hello
     | Prepared
     | PhaseEntered
     | LibrariesLoaded
     | Built
+    | DefaultsResolved
     | Window
     | KnobApplied
     | KnobRefused
@@ -327,4 +362,5 @@ FromLane: TypeAlias = (
     | StepDescribed
     | StackReported
     | PathsUsed
+    | CauseSeen
 )

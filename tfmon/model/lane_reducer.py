@@ -18,6 +18,8 @@ from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     CHANNEL_CLOSED,
     Built,
+    CauseSeen,
+    DefaultsResolved,
     Finished,
     Hello,
     KnobApplied,
@@ -56,6 +58,8 @@ from tfmon.model.records import replace
 from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64
+MOST_CAUSES = 32
+"""Causes that are kept of a lane; a script observes no more."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"
@@ -154,6 +158,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Built():
             process = replace(state.process, data_examples=event.examples)
             return replace(state, process=process, settings=event.settings)
+        case DefaultsResolved():
+            return replace(state, script=replace(state.script, resolved=event.values))
         case SliceEnded():
             return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():
@@ -203,6 +209,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, step=step)
         case StackReported():
             return replace(state, process=replace(state.process, stack=event))
+        case CauseSeen():
+            other = [one for one in state.script.causes if one.key != event.key]
+            return replace(state, script=replace(state.script, causes=(*other, event)[-MOST_CAUSES:]))
         case PathsUsed():
             uses = dict(state.script.uses)
             uses |= {path: uses.get(path, "") + use for path, use in event.uses.items()}

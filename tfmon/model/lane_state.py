@@ -8,7 +8,7 @@ from typing import Literal
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import Progressed, StackReported
+from tfmon.model.lane_events import CauseSeen, Progressed, StackReported
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
@@ -120,6 +120,10 @@ class ScriptFacts:
     """Where it has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
     """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
+    resolved: dict[str, str] = field(default_factory=dict)
+    """What TensorFlow made of its defaults, such as TF32."""
+    causes: tuple[CauseSeen, ...] = ()
+    """What slows it down as its process observed it, the newest figures of each cause and place."""
 
     @property
     def between_steps(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import signal
@@ -11,7 +12,7 @@ from typing import Literal
 
 from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.gpu_others import held_text
-from tfmon.model.knobs import Knob, not_offered, show
+from tfmon.model.knobs import PYTHON, Knob, not_offered, show
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -48,7 +49,7 @@ _OF_A_PROFILE = re.compile(
 """What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
 _CHATTER = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\]"
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
     r"|^WARNING: All log messages before absl::|^To enable the following instructions:"
 )
 """What TensorFlow prints of itself when it is loaded."""
@@ -164,7 +165,8 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     if state.end.requested is None and event.exit_code:
         reason = reason_in(event.output_tail)
         message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
-        return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
+        hint = NO_INPUT_HINT if reason.startswith("EOFError") else fragments_in(event.output_tail)
+        return Trouble(message, hint)
     if state.totals.steps or state.end.requested is not None:
         return None
     if begun := went_on(state):
@@ -172,6 +174,35 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
     unknown = state.script.not_measured
     reason = unknown.get("steps") or why_unseen(state.script.command, loaded=LOADED in unknown)
     return Trouble("the script ended, and no training step was seen", reason)
+
+
+_FREE = {
+    "pool": re.compile(r"total_region_allocated_bytes_: (\d+)"),
+    "used": re.compile(r"^\s*InUse:\s+(\d+)"),
+}
+"""What TensorFlow's allocator prints when it has no room: bytes of its pool, and those that are used."""
+_ASKED = re.compile(r"OOM when allocating tensor with shape\[([\d,]+)\] and type (\w+)")
+_BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8, "complex64": 8}
+
+
+def fragments_in(output: Sequence[str]) -> str:
+    """Say that a GPU was not full but its pool in fragments, where the last output shows that; else ""."""
+    found: dict[str, int] = {}
+    asked_bytes = 0
+    for line in output:
+        for name, pattern in _FREE.items():
+            if result := pattern.search(line):
+                found[name] = int(result[1])
+        if (result := _ASKED.search(line)) and result[2] in _BYTES:
+            asked_bytes = math.prod(map(int, result[1].split(","))) * _BYTES[result[2]]
+    free_bytes = found.get("pool", 0) - found.get("used", 0)
+    if "used" not in found or not asked_bytes or free_bytes < asked_bytes:
+        return ""
+    sizes = f"{free_bytes / 2**30:.1f} GiB of TensorFlow's pool were free for {asked_bytes / 2**30:.1f}"
+    return f"the GPU is not full: {sizes}, but in fragments; {ASYNC}"
+
+
+ASYNC = "--set allocator=cuda_malloc_async (TF_GPU_ALLOCATOR) has none"
 
 
 def went_on(lane: LaneState) -> str:
@@ -239,8 +270,9 @@ def explained(
     """Return a lane that has just ended, with who holds its GPU's memory or the knob its script never offered."""
     if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
-        for name in lane.in_effect:
-            if name not in offered:
+        # Windows show what a library chose itself, too.
+        for name in lane.spec.settings if lane.points else lane.in_effect:
+            if name not in (*offered, PYTHON):
                 return replace(lane, phase=FAILED, trouble=Trouble(*not_offered(name, offered), kind="scenario"))
     trouble = lane.trouble
     if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse
+from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns
 from tfmon.analysis.history import HEADS
@@ -90,7 +91,7 @@ def report(
         answer=list(_answer(analysis, torn=course is not None and course.torn)),
         sections=[
             *((tried, result) if analysis.is_series else (result,)),
-            Section("What limits the lanes", (Lines(limits),)),
+            Section("What limits the lanes", (Lines(limits), *_causes(analysis))),
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(analysis),
             *(() if analysis.is_series else (tried,)),
@@ -191,6 +192,14 @@ def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[s
         yield f"{name}: {bottleneck.text}"
         yield from (f"{name}: {line}" for line in bottleneck.also)
         yield from (f"{name}: may help: {one.text} ({one.purpose})" for one in bottleneck.advice[:1])
+
+
+def _causes(analysis: Analysis) -> Iterator[Block]:
+    """Yield why each lane of a script is slow, and the lines to write."""
+    for one in analysis.lanes:
+        for cause in causes_of(one.lane):
+            yield Note(f"{analysis.snapshot.called(one.lane)}: {cause.text}; {cause.advice}:")
+            yield Code("\n".join(cause.code))
 
 
 def _loss_text(analysis: LaneAnalysis) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.bottleneck import Shares
+from tfmon.analysis.shares import Shares
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Call, GpuTime, Profile, Repeat

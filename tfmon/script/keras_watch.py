@@ -18,15 +18,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
-from tfmon.script import process, watched
+from tfmon.script import device_causes, process, watched
+from tfmon.script.causes import causes
+from tfmon.script.epochs import CALLBACK, VALIDATION, Epochs
 from tfmon.script.hooking import FILES, Watching, hidden, hooks, unseen
 from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
+from tfmon.script.levers import levers, resolved, steps_in_call
 from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 from tfmon.script.watched import watcher
@@ -41,6 +44,8 @@ WRITES = ("backup_dir", "filepath", "filename")
 """Attributes of Keras' callbacks that name what they write."""
 SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "the optimizer has made {} updates that were not seen: the train function was replaced while it ran"
+_fitted: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models that `fit` has trained: the next call builds nothing but its input."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
@@ -75,6 +80,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 
     def with_callback(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         callback, pipeline = None, watched.pipeline if doing == "fit" else None
+        began_ns = time.monotonic_ns()
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -91,11 +97,17 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
         finally:
             with hooks:
                 callback.watcher.close()
+                if doing == "predict" and rows_of(bound.arguments.get("x")) == {1}:
+                    _one_sample("predict", time.monotonic_ns() - began_ns)
                 if pipeline is not None:
                     pipeline.fits(one_iterator=False)
 
     hook: Callable[..., Any] = hooks.around(_aside)(with_callback)
     return hook
+
+
+def _one_sample(method: str, took_ns: int) -> None:
+    causes.saw("one_sample", line_of(users_frame()), subject=method, cost_ns=took_ns)
 
 
 def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
@@ -104,12 +116,16 @@ def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa:
     if hooks.off or not watcher.update_begins():
         yield from _aside()
         return
+    began_ns = time.monotonic_ns()
     try:
         result = yield hidden()
     except GeneratorExit:
         watcher.update_fails()
         raise
-    watcher.gradient(tuple(rows_of((args or tuple(kwargs.values()))[:2])))
+    rows = rows_of((args or tuple(kwargs.values()))[:2])
+    if rows == {1}:
+        _one_sample("train_on_batch", time.monotonic_ns() - began_ns)
+    watcher.gradient(tuple(rows))
     watcher.update_ends(updater, _loss_of(result))
 
 
@@ -121,12 +137,35 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     callbacks = leaves_of(given or [])
     shown = any(getattr(each, "write_graph", False) for each in callbacks)
     watcher = Watcher(keras, lane, model, doing, shown=shown)
+    if doing == "fit" and _is_array(arguments.get("x")):
+        watcher.arrays_since_ns = time.monotonic_ns()
+    for each in callbacks if doing == "fit" else ():
+        _watch_callback(keras, type(each))
     watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
     if (uses := sys.modules.get(USES)) is not None:
         for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
             if isinstance(path, str):
                 uses.note(path, "w")  # much of it is written by libraries, and Python does not see that
     return _callback(keras, watcher)
+
+
+def _watch_callback(keras: Any, kind: type) -> None:  # noqa: ANN401
+    """Have the time taken that a callback of this kind takes at the end of an epoch."""
+    owner = next(one for one in kind.__mro__ if "on_epoch_end" in one.__dict__)
+    if owner is not keras.callbacks.Callback:
+        hooks.replace(owner, "on_epoch_end", hooks.around(_times_callback))
+
+
+def _times_callback(callback: Any, *_args: object, **_more: object) -> Watching:  # noqa: ANN401
+    fit = Watcher.fit
+    if fit is None or fit.in_callback or not fit.here:
+        return
+    fit.in_callback, began_ns = True, time.monotonic_ns()
+    try:
+        yield None
+    finally:
+        fit.in_callback = False
+        fit.callback_ended(type(callback).__name__, time.monotonic_ns() - began_ns)
 
 
 def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401
@@ -177,6 +216,9 @@ class Timed:
 class Watcher:
     """Follows one call of `fit`, `evaluate` or `predict`. Thread: the one that trains."""
 
+    fit: ClassVar[Watcher | None] = None
+    """The `fit` under way, of which the callbacks are timed."""
+
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:  # noqa: ANN401
         """Watch nothing yet; `shown`: a callback shows the script the graph of the train function."""
         self._keras, self._lane, self._doing = keras, lane, doing
@@ -192,12 +234,22 @@ class Watcher:
         self._now = doing
         self.backup = ""
         """The folder of the script's callback BackupAndRestore, if it has one."""
+        self.arrays_since_ns = 0
+        """When `fit` was called with arrays; 0 for anything else."""
+        self._epochs_seen = Epochs()
+        self._called_ns, self._in_epoch = 0, False
+        self.in_callback = False
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer the knobs that Keras has."""
         lane, model = self._lane, self._model()
+        if self.arrays_since_ns and model in _fitted:
+            took_ns = time.monotonic_ns() - self.arrays_since_ns
+            causes.saw("input_arrays", line_of(users_frame()), subject="fit", cost_ns=took_ns)
+        _fitted.add(model)
+        Watcher.fit = self
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         self._own_function = own = model.train_function
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
@@ -206,13 +258,16 @@ class Watcher:
             lane.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
+            lane.knobs.made_of_defaults(resolved(self._keras, model))
+            if lane.device == "gpu":
+                device_causes.see(causes, model, line_of(users_frame()))
         lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
-        lane.tell_step(f"{line_of(users_frame())}: a batch")
+        place = self._epochs_seen.place = line_of(users_frame())
+        lane.tell_step(f"{place}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
-        # Legacy Keras keeps it in a variable.
-        steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
-        self._per_call = max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
+        levers.offer(lane, lane.device)
+        self._per_call = steps_in_call(model)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
 
@@ -248,10 +303,15 @@ class Watcher:
         steps = max(1, min(self._per_call, most))
         self._batch += steps
         self._lane.end_step(steps=steps, loss=loss)
+        if self._batch == steps:
+            self._epochs_seen.first_step(self._lane.all_waits_ns)
+            self._called_ns = self._lane.called_ns
 
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
         gap_ns = self._lane.start_clock()
+        self._epochs_seen.begins()
+        self._in_epoch = True
         if self._epochs_done:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
         self._this_validation_ns = 0
@@ -268,7 +328,7 @@ class Watcher:
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
         """Record that an epoch ended; its callbacks run now."""
-        self._lane.stop_clock()
+        self._end_steps()
         if self._batches is None:
             self._batches = self._batch
         self._epochs_done += 1
@@ -277,9 +337,26 @@ class Watcher:
         if self._lane.knobs.settings.get(STOP.name):
             self._model().stop_training = True
 
+    def _end_steps(self) -> None:
+        """Stop the clock after the last step of an epoch: before its validation, or its end."""
+        self._lane.stop_clock()
+        if self._in_epoch:
+            called_ns = self._lane.called_ns - self._called_ns if self._per_call == 1 else None
+            self._epochs_seen.ends(self._batch, self._lane.all_waits_ns, called_ns)
+        self._in_epoch = False
+
+    @property
+    def here(self) -> bool:
+        """Whether the calling thread is the one that trains."""
+        return self._lane.measures_this_thread
+
+    def callback_ended(self, name: str, took_ns: int) -> None:
+        """Record what one of the script's callbacks took at the end of an epoch."""
+        causes.saw(CALLBACK, self._epochs_seen.place, subject=name, cost_ns=took_ns)
+
     def begin_test(self) -> None:
         """Record that Keras evaluates or predicts: those steps train nothing."""
-        self._lane.stop_clock()
+        self._end_steps()
         self._test_began_ns = time.monotonic_ns()
         self._now = "validation" if self._doing == "fit" else self._doing
         self._lane.report_progress(self._progress)
@@ -287,11 +364,14 @@ class Watcher:
     def end_test(self) -> None:
         """Record the end of an evaluation or prediction."""
         took_ns = time.monotonic_ns() - self._test_began_ns
+        if self._now == "validation":
+            causes.saw(VALIDATION, self._epochs_seen.place, cost_ns=took_ns)
         self._validation_ns += took_ns
         self._this_validation_ns += took_ns
 
     def close(self) -> None:
         """Leave the model as it was."""
+        Watcher.fit = None if Watcher.fit is self else Watcher.fit
         model = self._model()
         if self._timed is not None and model.train_function is self._timed:
             model.train_function = self._own_function
@@ -316,6 +396,12 @@ class Watcher:
             restored=_restored[0] if _restored else 0,
             backup=_restored[1] if _restored else "",
         )
+
+
+def _is_array(value: Any) -> bool:  # noqa: ANN401
+    """Return whether Keras makes a dataset of this in each call of `fit`."""
+    leaves = leaves_of(value)
+    return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401

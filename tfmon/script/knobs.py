@@ -6,10 +6,10 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import PYTHON, Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.looking import logs_operations
 
@@ -41,7 +41,7 @@ class OfferedKnobs:
     @property
     def not_offered(self) -> str:
         """Name of a knob that the command line sets and the script does not offer; empty for none."""
-        return next((name for name in self._requested if name not in self._offered), "")
+        return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
         """Return the value of a knob on the command line, or None; raises KnobError for an impossible value."""
@@ -69,6 +69,10 @@ class OfferedKnobs:
                 raise KnobError(f"{knob.name}={show(value)} is not possible from the script's first epoch on")
             self.settings[knob.name] = value
         return value
+
+    def made_of_defaults(self, values: Mapping[str, KnobValue]) -> None:
+        """Show values that a library chose itself beside those of the knobs; no key changes them."""
+        self.settings.update({name: value for name, value in values.items() if name not in self._offered})
 
     def set(self, name: str, value: KnobValue) -> bool:
         """Change a value, and return whether it takes effect only later; raises KnobError if impossible."""

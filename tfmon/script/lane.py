@@ -17,6 +17,7 @@ from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
+    DefaultsResolved,
     Hello,
     KnobOffered,
     LaneFailed,
@@ -30,8 +31,10 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
+from tfmon.script.causes import causes
 from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
+from tfmon.script.levers import defaults, levers
 from tfmon.script.meter import Meter
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
@@ -71,6 +74,8 @@ class Lane(Meter):
         self._progress: Callable[[], Progressed] | None = None
         self.finish: Callable[[], object] = list
         """Ends the step under way."""
+        self.look: Callable[[], object] = list
+        """Sees what makes the script's input slow."""
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
@@ -96,6 +101,7 @@ class Lane(Meter):
         self.enter(WARMING_UP)
         if loaded.tensorflow:
             self.traces = TraceWatch()
+        levers.offer(self, self.device)
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
         """Report why this lane cannot be measured, and end the script as Ctrl+C does."""
@@ -202,6 +208,7 @@ class Lane(Meter):
         if unknown := self.knobs.not_offered:
             self.fail("scenario", *not_offered(unknown, self.knobs.settings))
         self.warm = True
+        self.reporter.send(DefaultsResolved(at_ns=time.monotonic_ns(), values=defaults()))
         self.become_ready()
 
     def beside_window(self) -> Iterable[Progressed]:
@@ -214,6 +221,8 @@ class Lane(Meter):
         if self._ends:
             self.clock.marks.add(ENDING)
         self._report_uses()
+        self.look()
+        causes.tell(self.reporter)
         while self.feed is not None and self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
 
@@ -243,7 +252,9 @@ class Lane(Meter):
                     self.handle(request)
             if not (self.slices.paused and self.warm) or self._ends or self.reporter.closed:
                 return  # where nobody can resume it, a lane trains on
+            began_ns = time.monotonic_ns()
             self._mailbox.wait()
+            causes.paused_ns += time.monotonic_ns() - began_ns
 
     def handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
@@ -292,6 +303,7 @@ class Lane(Meter):
         with self.reporter.lock:
             self.send_rest()
             self._report_uses()
+            causes.tell(self.reporter, all_of_them=True)
         if (unfinished := self.slices.current or self._granted) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:

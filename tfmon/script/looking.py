@@ -31,8 +31,12 @@ def users_frame() -> FrameType:
 
 def line_of(frame: FrameType) -> str:
     """Return the file, the line and the text of a frame's instruction, for people."""
-    name, number = frame.f_code.co_filename, frame.f_lineno
-    text = linecache.getline(name, number, frame.f_globals).strip()
+    return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+
+
+def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
+    """Return the file, the number and the text of a line, for people; `loaded`: the globals of its module."""
+    text = linecache.getline(name, number, loaded).strip()
     return f"{os.path.basename(name)}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")  # noqa: PTH119
 
 

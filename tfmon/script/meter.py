@@ -60,6 +60,8 @@ class Meter(LaneControl):
         self._feed_totals = 0, 0
         self._loss: Any = None
         self._sampling = False
+        self.called_ns = self.waited_ns = 0
+        """What the steps took in all: in their calls, and waiting for input that the feed does not count."""
         self._owed = 0
         """Examples that were told and taken back."""
         self.confirm: Callable[[], int] = int
@@ -159,6 +161,8 @@ class Meter(LaneControl):
         clock.examples += examples - paid
         clock.input_ns += input_ns
         clock.call_ns += call_ns
+        self.called_ns += call_ns
+        self.waited_ns += input_ns
         written = clock.kept + self._uncounted
         kept = array("q", times_ns[: CAPACITY - written])
         clock.times[written : written + len(kept)] = kept
@@ -262,6 +266,10 @@ class Meter(LaneControl):
     def skip_feed(self) -> None:
         """Leave what the feed counted since the last time out of the window."""
         self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
+
+    def all_waits_ns(self) -> int:
+        """Return what was waited for input in all, as far as that is known."""
+        return self.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
 
     def take_feed(self) -> None:
         """Add to the window what the feed counted since the last time."""

@@ -14,13 +14,16 @@ import contextlib
 import copy
 import functools
 import logging
+import time
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
-from tfmon.script.hooking import FILES, Hooks, unseen
+from tfmon.script.causes import Seen, causes
+from tfmon.script.hooking import FILES, Hooks, Watching, unseen
+from tfmon.script.input_causes import causes_of, made
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.lane import Lane
 from tfmon.script.looking import logs_operations, users_frame
@@ -28,6 +31,7 @@ from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 
 AUTOTUNE = -1
+FIRST_LOOK_NS = 1_000_000_000
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
 INPUT_THREADS = Knob(
     "input_threads",
@@ -159,6 +163,8 @@ class Reads:
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self.latest: Callable[[], Any] = nothing
         """Returns the iterator that was opened last."""
+        self.trained: Callable[[], Any] = nothing
+        """Returns the iterator that was found to be trained from last."""
 
     def place(self) -> Hashable:
         """Return the script's instruction that is running now."""
@@ -177,6 +183,7 @@ class Reads:
         if read is None:
             return
         self.any = True
+        self.trained = weakref.ref(iterator)
         self._trained.add(read[0])
         self._places.add(read[1])
 
@@ -204,6 +211,11 @@ class Pipeline:
         self._values: dict[str, KnobValue] = {}
         """What differs from the script's own settings; what is impossible is refused by the lane."""
         self._own: dict[str, KnobValue] = {}
+        self._began_ns = self._look_ns = 0
+        """When the dataset that is trained from was first seen, and from when on it is looked at again."""
+        self._looked_at: Callable[[], Any] = nothing
+        self._slow: list[Seen] = []
+        """What was found the last time."""
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
                 if (value := OfferedKnobs().requested(knob)) is not None:
@@ -216,6 +228,7 @@ class Pipeline:
 
         self._eager, self._endless = context.executing_eagerly, tf.data.INFINITE_CARDINALITY
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
+        self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
 
     def fits(self, *, one_iterator: bool) -> None:
         """Record that Keras trains, from one iterator if it was told the batches of an epoch; or that it has."""
@@ -240,6 +253,7 @@ class Pipeline:
     def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
         """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
         dataset, _ = getattr(iterator, _READ, (None, None))
+        lane.look = self.look
         if dataset is None or PREFETCH.name in lane.knobs or logs_operations():
             return
         own, name = settings_of(dataset), BATCH_SIZE.name
@@ -251,6 +265,26 @@ class Pipeline:
         for knob in BY_TFMON:
             if knob.name in own:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
+
+    def look(self) -> None:
+        """See what makes the input slow: after a second of a dataset, then whenever as much has passed again."""
+        now_ns, iterator = time.monotonic_ns(), self.reads.trained()
+        dataset, _ = getattr(iterator, _READ, (None, None))
+        if dataset is not None and dataset is not self._looked_at():
+            self._looked_at, self._began_ns, self._look_ns = weakref.ref(dataset), now_ns, 0
+        if now_ns < max(self._look_ns, self._began_ns + FIRST_LOOK_NS) or dataset is None or logs_operations():
+            return
+        result = causes_of(iterator, dataset, prefetch_of(dataset))
+        if result is None:
+            return
+        self._look_ns = 2 * now_ns - self._began_ns
+        for seen in self._slow:
+            seen.figures, seen.changed = {}, True  # unless this pipeline is so, too
+        self._slow = []
+        for one in result:
+            seen = causes.saw(one.id, one.place, subject=one.subject, what=one.what, count=0)
+            seen.figures = {"of_input": one.share} if one.share else {"of_overlap": 1.0}
+            self._slow.append(seen)
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
         """Return whether a value that differs takes effect at the next epoch; raises KnobError without one."""
@@ -314,6 +348,12 @@ class Pipeline:
         if BATCH_SIZE.name in self._own:
             return True
         return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
+
+
+def _noted(dataset: Any, *_args: object, **_more: object) -> Watching:  # noqa: ANN401
+    """Note which line of the script makes a dataset."""
+    yield None
+    made(dataset)
 
 
 _MADE, _READ = "_tfmon_made", "_tfmon_read"

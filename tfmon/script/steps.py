@@ -19,8 +19,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tfmon.script.bundle import Bundle
+from tfmon.script.epochs import Epochs
 from tfmon.script.followed import LOOP_IN_GRAPH, TRAINING, VALIDATION, Followed
+from tfmon.script.looking import line_of, users_frame
 from tfmon.script.marks import Mark
+from tfmon.script.retracing import retracing
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
 from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Past, Sources, examples_of, nothing
 
@@ -58,6 +61,7 @@ class StepWatcher(Followed):
         self._past = Past()
         self._cut = False
         """Whether an update was interrupted: the optimizer may have counted it."""
+        self._epochs = Epochs()
         self.forget()
 
     def forget(self) -> None:
@@ -118,7 +122,7 @@ class StepWatcher(Followed):
 
     def pull_ends(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record that a batch of perhaps `rows` examples was received."""
-        self._pulling = False
+        self._pulling, retracing.smaller = False, None
         self.sources.received(source, rows)
 
     def pull_fails(self, source: BatchSource, *, ended: bool) -> None:
@@ -127,6 +131,7 @@ class StepWatcher(Followed):
         if not ended:
             return
         source.over = True
+        retracing.epoch_over()
         if not source.trained:
             return
         if self._begun and not self.updates and self.lane is not None:
@@ -134,6 +139,8 @@ class StepWatcher(Followed):
             self._begun = False
         if source is self.sources.main:
             self.report.epoch_over(source.steps)
+            if self.lane is not None:
+                self._epochs.ends(source.steps, self.lane.all_waits_ns)
         if self.lane is not None and not self.updates:
             self.lane.stop_clock()
 
@@ -214,6 +221,7 @@ class StepWatcher(Followed):
         if self.report.begins(self._mark, self._step):
             read = self._in_graph or bool(self.sources.pulled)
             self.lane.tell_step(self.report.describe(updater.name, given=any(self.given), read=read))
+            self._epochs.place = line_of(users_frame())
         alike = self._alike if function is not None and self.rounds.settled else None
         if alike is not None and alike is self._mark_if_alike:
             ((_, (rows,)),) = self.sources.pulled
@@ -327,6 +335,10 @@ class StepWatcher(Followed):
         input_ns = sum(source.wait_ns for source in self._fed if source.first_ns >= self._began_ns)
         self.lane.end_step(steps=steps, loss=loss, examples=examples_done, input_ns=input_ns, ended_ns=ended_ns)
         self._tell(sure=self.rounds.settled or self.rounds.leader is not None)
+        main = self.sources.main
+        if main is not None and main.steps == 1 and main in self._fed:
+            self._epochs.begins(time.monotonic_ns() - self._began_ns)
+            self._epochs.first_step(self.lane.all_waits_ns)
         self.forget()
 
     def _tell(self, *, sure: bool) -> None:

@@ -56,6 +56,16 @@ class TensorFlowFeed:
         self._waited_ns = self._examples = 0
         self._sums: dict[str, Any] = {}
 
+    def waits_ns(self) -> int:
+        """Return nanoseconds waited for batches since the start, as far as they are known."""
+        variable = self._sums.get(WAITED)
+        if variable is None:
+            return self._waited_ns
+        tf = self._tf
+        with tf.device("CPU:0"):
+            added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float64).numpy()
+        return self._waited_ns + int(added * 1e9)
+
     def totals(self) -> tuple[int, int] | None:
         """Return nanoseconds waited for batches, and examples, since the start; None if they are not known."""
         if self._broken:

@@ -23,6 +23,7 @@ from tfmon.script.hooking import hidden, unseen
 from tfmon.script.looking import rows_in, rows_of
 from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
 from tfmon.script.meter import MOST
+from tfmon.script.retracing import retracing
 from tfmon.script.sources import nothing
 from tfmon.script.tf_eager import BOTH, EagerHooks
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
@@ -40,6 +41,7 @@ class TensorFlowHooks(EagerHooks):
         from tensorflow.python.eager.polymorphic_function import concrete_function
 
         super().install()
+        retracing.install(self.hooks)
         setattr(concrete_function.ConcreteFunction, MARK, None)
         self.hooks.replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
         for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
@@ -76,13 +78,17 @@ class TensorFlowHooks(EagerHooks):
                     bundle.loss_before, bundle.loss = bundle.loss, loss
                     bundle.next_pull, bundle.busy = bundle.pull, False
                     return result
-                begun = False
+                begun, first_ns = False, 0
                 with hooks:
                     if mark is None:
                         mark = mark_of(function)
+                        first_ns = monotonic_ns() if self._eager() else 0
                     begun = mark is not UNTRAINED and self._call_begins(mark)
                 if not begun:
                     result = own(function, tensor_inputs, captured_inputs)
+                    if first_ns:
+                        with hooks:
+                            retracing.has_run(function, monotonic_ns() - first_ns, 0)
                     if mark is not UNTRAINED and mark.loss_path is not None and not self._eager():
                         with hooks:
                             next(marks_around(self._graph())).targets.add(mark.loss_in(result).name)
@@ -93,6 +99,9 @@ class TensorFlowHooks(EagerHooks):
                     watcher.update_fails()
                     raise
                 with hooks:
+                    if first_ns:
+                        step_ns = watcher.lane.step_ns if watcher.lane is not None else 0
+                        retracing.has_run(function, monotonic_ns() - first_ns, round(step_ns))
                     self._call_ends(function, mark, result, tensor_inputs)
                 return result
             except BaseException as error:

@@ -35,9 +35,11 @@ def loaded(module: Any) -> None:  # noqa: ANN401
     if not wanted():
         return
     if module.__name__ == "tensorflow":
+        from tfmon.script.levers import levers
         from tfmon.script.pipeline import Pipeline
         from tfmon.script.tf_hooks import TensorFlowHooks
 
+        levers.loaded_tensorflow(module)
         watched.tensorflow = TensorFlowHooks(watched.watcher, hooks)
         watched.watcher.all_seen = _all_seen
         watched.tensorflow.install()
@@ -53,8 +55,10 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         watch_other(module)
         return
     from tfmon.script.keras_watch import watch
+    from tfmon.script.levers import levers
 
     watch(module)
+    levers.loaded_keras(module, hooks)
     if watched.tensorflow is not None:
         watched.tensorflow.watch_optimizers(module)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.launch import BOOTSTRAP, Command, ProcessLauncher
-from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
+from tfmon.lanes.plan import LanePlan, RacePlan, command_of, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.lanes.remote.frames import Kind
 from tfmon.lanes.remote.host import Host
@@ -143,7 +143,7 @@ class Connection:
         }
         scenario = ""
         if plan.command:
-            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
+            command = Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view)
             payload.update(command=asdict(command), folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)

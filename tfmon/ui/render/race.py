@@ -141,7 +141,7 @@ def _lines(analysis: Analysis, view: Display, layout: Layout, zones: list[Zone])
             rows.append(line)
         bottleneck = analysis.lanes[index].bottleneck
         if room >= 2 * len(snapshot.lanes) + len(lines):
-            rows.append((("    ", TEXT), (whole_words(bottleneck.text if bottleneck else "", width - 5), DIM)))
+            rows.append((("    ", TEXT), (whole_words(bottleneck.line if bottleneck else "", width - 5), DIM)))
     rows = (rows + lines + [BLANK] * room)[:room]
     if layout.keys.height:
         keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tfmon import units
-from tfmon.analysis.bottleneck import Bottleneck, Shares
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.prediction import LONG_STEP_S
+from tfmon.analysis.shares import Shares
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import ordered_settings
@@ -193,10 +194,10 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     """Return the bottleneck in at most `most` rows; without the label if it needs that room."""
     if bottleneck is None:
         return [labelled("bottleneck", (UNKNOWN, DIM))]
-    row = labelled("bottleneck", (bottleneck.text, TEXT))
+    row = labelled("bottleneck", (bottleneck.line, TEXT))
     if cells(row) <= width:
         return [row]
-    return [((line, TEXT),) for line in wrap(bottleneck.text, width, most)]
+    return [((line, TEXT),) for line in wrap(bottleneck.line, width, most)]
 
 
 def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:

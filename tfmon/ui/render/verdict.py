@@ -294,7 +294,7 @@ def last_figures(
 
     parts: list[tuple[int, Callable[[int], list[Row]]]] = [
         (3, lambda most: lines(interval, most, DIM)),
-        (0, lambda most: lines(bottleneck.text if bottleneck else "", most, TEXT)),
+        (0, lambda most: lines(bottleneck.line if bottleneck else "", most, TEXT)),
         (1, lambda most: lines(advice, most, STRONG)),
         (2, lambda _: [readings.step_row(lane, width)]),
         (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),

@@ -9,9 +9,10 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
+from tfmon.analysis.advice import code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.causes import KINDS, causes_of
 from tfmon.analysis.health import concerns
 from tfmon.analysis.others import gpu_others
 from tfmon.model.hosts import HISTORY_SAMPLES
@@ -123,6 +124,7 @@ def lane_rows(
     """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, lane, width)]
+    rows += _cause_rows(lane, width)
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
@@ -188,8 +190,8 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, lane: LaneState, width: int)
     for name, reading in (("copy", bottleneck.shares.copy_pct), ("compute", bottleneck.shares.device_pct)):
         if isinstance(reading, Missing):
             yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
-    if bottleneck.kind == "retracing":
-        yield from _code_rows(RETRACING_CODE, width)
+    if bottleneck.kind == "retracing" and not bottleneck.causes:
+        yield from _code_rows((*KINDS["retrace_value"].code, *KINDS["retrace_shape"].code), width)
     if bottleneck.advice:
         yield BLANK
         yield (("  What may help", STRONG),)
@@ -197,6 +199,16 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, lane: LaneState, width: int)
         alike = [one for one in bottleneck.advice if one.text == text]
         yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
         yield from _code_rows(code_for(alike[0], lane), width)
+
+
+def _cause_rows(lane: LaneState, width: int) -> Iterator[Row]:
+    """Yield why a script is slow: what was observed, at which of its lines, and the code to write."""
+    for number, cause in enumerate(causes_of(lane)):
+        yield from () if number else (BLANK, (("  Why, as it was observed", STRONG),))
+        yield from indented(cause.text, TEXT, width, 3)
+        what = f"  {cause.advice}" + (f"; {cause.knob} tries it" if cause.knob else "")
+        yield from indented(what, WARN, width, 4)
+        yield from _code_rows(cause.code, width)
 
 
 def _code_rows(lines: tuple[str, ...], width: int) -> Iterator[Row]:

@@ -1,0 +1,70 @@
+"""Causes that a script's process has observed, as they are told."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from support.events import SECOND, lane, phase, window
+
+from tfmon.analysis.causes import CAUSES, KINDS, causes_of
+from tfmon.model.lane_events import CauseSeen
+from tfmon.model.lane_reducer import MOST_CAUSES
+from tfmon.model.lane_state import RACING
+
+
+def seen(cause: str = "retrace_value", place: str = "train.py:7 `def step(x, n):`", **more) -> CauseSeen:
+    more = {"subject": "step", "what": "`n`: 1 → 2", "count": 40, "cost_ns": 2 * SECOND, **more}
+    return CauseSeen(at_ns=9, cause=cause, place=place, of_ns=10 * SECOND, **more)
+
+
+def test_the_costliest_is_first_and_has_its_figures_and_its_line():
+    first, second = causes_of(lane("cpu", seen(), seen("retrace_shape", cost_ns=4 * SECOND)))
+    assert (first.id, first.share_pct, second.cost_s) == ("retrace_shape", 40.0, 2.0)
+    assert second.text == (
+        "step was traced 40 times more for a Python value, `n`: 1 → 2; that took 2.0 s, 20 % of the time "
+        "(train.py:7 `def step(x, n):`)"
+    )
+    assert second.brief == "a Python number retraces step (train.py:7, 20 %)"
+    assert "tf.constant" in second.code[0]
+
+
+def test_the_newest_figures_of_a_place_replace_those_before():
+    (one,) = causes_of(lane("cpu", seen(count=3), seen(count=5)))
+    assert one.count == 5
+
+
+@pytest.mark.parametrize("one", [seen(cost_ns=SECOND // 10), seen(count=1), seen("of_another_version")])
+def test_what_takes_little_or_is_not_known_is_not_told(one):
+    assert causes_of(lane("cpu", one)) == ()
+
+
+def test_a_child_that_observes_too_much_does_not_fill_the_memory():
+    state = lane("cpu", *(seen(place=f"train.py:{number}") for number in range(3 * MOST_CAUSES)))
+    assert len(state.script.causes) == MOST_CAUSES and state.script.causes[-1].place.endswith(
+        f":{3 * MOST_CAUSES - 1}"
+    )
+
+
+def test_a_sentence_without_its_figure_does_not_fail():
+    for kind in CAUSES:
+        assert kind.of_input or causes_of(lane("cpu", seen(kind.id, figures={})))[0].id == kind.id
+
+
+def test_what_makes_input_slow_is_told_by_its_part_of_what_the_lane_waits_for():
+    what = {"subject": "from_generator(read)", "what": "one example at a time"}
+    slow = seen("input_generator", figures={"of_input": 0.5}, **what)
+    waits = [window(at_ns=at * SECOND, span_ns=SECOND, steps=10, input_ns=SECOND // 2) for at in range(1, 5)]
+    (one,) = causes_of(lane("cpu", phase(RACING), *waits, slow))
+    assert (one.share_pct, one.cost_s) == (25.0, 1.0)
+    assert one.text.startswith("from_generator(read) makes one example at a time in Python; the lane waits for it")
+    assert causes_of(lane("cpu", slow)) == () == causes_of(lane("cpu", phase(RACING), window(steps=10), slow))
+
+
+def test_every_cause_has_what_mends_it():
+    assert len(KINDS) == len(CAUSES)
+    for kind in CAUSES:
+        assert kind.mends and kind.recognised and (kind.code or kind.knob), kind.id
+        assert not kind.mends.endswith("."), kind.id
+        names = {name for _, name, _, _ in string.Formatter().parse(kind.title + kind.says) if name}
+        assert names and "{}" not in kind.says

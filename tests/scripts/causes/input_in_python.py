@@ -1,0 +1,54 @@
+"""Reads from a generator, prepares in Python, augments one element at a time, and makes no batch ahead."""
+
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+keras.utils.set_random_seed(1)
+model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD(0.001)
+
+
+def read():
+    rows = np.arange(640 * 64, dtype="float32").reshape(640, 64)
+    for row in rows:
+        sum(range(6_000))
+        yield row / 40_960
+
+
+def standardise(row):
+    sum(range(6_000))
+    return row - row.mean()
+
+
+def prepare(x):
+    return tf.ensure_shape(tf.numpy_function(standardise, [x], tf.float32), (64,))
+
+
+def augment(x):
+    image = tf.image.resize(tf.reshape(x, (8, 8, 1)), (128, 128)) + tf.random.uniform(())
+    return tf.reshape(tf.image.resize(image, (8, 8)), (64,))
+
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(model(x) - 1))
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    return loss
+
+
+options = tf.data.Options()
+options.experimental_optimization.inject_prefetch = False
+dataset = tf.data.Dataset.from_generator(read, output_signature=tf.TensorSpec((64,), tf.float32))
+dataset = dataset.map(prepare, num_parallel_calls=2)
+dataset = dataset.prefetch(32)
+dataset = dataset.map(augment)
+dataset = dataset.batch(32).with_options(options)
+
+end = time.monotonic() + 6
+while time.monotonic() < end:
+    for batch in dataset:
+        step(batch)

@@ -1,0 +1,82 @@
+"""Scripts that are slow for reasons of their own: each is named, with its line and what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.waiting import HANGS_S
+
+CAUSES = Path(__file__).parent / "causes"
+pytestmark = pytest.mark.tensorflow
+
+
+def causes_in(name: str, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Return the causes that `tfmon watch --json` names of a script, by their ids."""
+    command = [sys.executable, "-m", "tfmon", "watch", "--json", "--no-record", "--", sys.executable, name]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1"}
+    ran = subprocess.run(
+        [*command, *arguments],
+        cwd=CAUSES,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    (lane,) = json.loads(ran.stdout)["lanes"]
+    return {one["id"]: one for one in lane["causes"]}
+
+
+def line_of(name: str, text: str) -> str:
+    """Return the place of the line of a script that holds a text."""
+    lines = (CAUSES / name).read_text().splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if text in line)
+    return f"{name}:{number} "
+
+
+def test_what_retraces_is_named_with_the_argument_that_changed():
+    causes = causes_in("retracing.py")
+    value, shape, new = causes["retrace_value"], causes["retrace_shape"], causes["retrace_object"]
+    assert "`step`: 22 → 23" in value["text"] and "by_step was traced 23 times more" in value["text"]
+    assert value["place"].startswith(line_of("retracing.py", "def by_step"))
+    assert "tf.constant(step)" in value["code"][0]
+    assert "`x`: (16, 20) → (4, 20), the last batch of an epoch" in shape["text"] and shape["count"] == 1
+    assert shape["place"].startswith(line_of("retracing.py", "def by_batch"))
+    assert "drop_remainder=True" in shape["code"][0]
+    assert "by_object was traced 7 times more for another object, `config`" in new["text"]
+    xla, made, keras = causes["retrace_xla"], causes["retrace_function"], causes["retrace_keras"]
+    assert "compiled 7 times more for another shape, `x`: (16,) → (17,)" in xla["text"]
+    assert made["count"] == 7 and line_of("retracing.py", "made(tf").strip() in made["text"]
+    assert keras["place"].startswith(line_of("retracing.py", "model.predict"))
+    assert "predict 7 times" in keras["text"]
+    assert sum(one["share_pct"] for one in causes.values()) <= 100
+
+
+def test_slow_epochs_and_small_steps_are_named():
+    causes = causes_in("epochs.py", "first_epoch", "later_epochs", "small_steps")
+    first, later, small, one = (
+        causes[name] for name in ("epoch_first", "epoch_later", "steps_small", "one_sample")
+    )
+    assert "as a cache fills" in first["text"]
+    assert first["place"].startswith(line_of("epochs.py", "model.fit(data, epochs=6, verbose=0)"))
+    assert " % of it for input" in later["text"]
+    assert later["place"].startswith(line_of("epochs.py", "train(rows_, target)"))
+    assert "steps_per_execution=32" in small["code"][0]
+    assert small["place"].startswith(line_of("epochs.py", "epochs=150"))
+    assert "`predict` was called 30 times for one sample" in one["text"]
+    assert one["place"].startswith(line_of("epochs.py", "model.predict"))
+
+
+def test_pauses_between_epochs_are_named_by_what_fills_them():
+    causes = causes_in("epochs.py", "pauses")
+    assert "validation_freq" in causes["epoch_validation"]["code"][0]
+    assert "the callback Reports took" in causes["epoch_callback"]["text"]
+    assert causes["epoch_callback"]["cost_s"] == pytest.approx(1.8, abs=0.5)
+    assert causes["epoch_batch"]["place"].startswith(line_of("epochs.py", "callbacks=[Reports()]"))

@@ -1,0 +1,131 @@
+"""What the epochs of a training take, and what passes between them; told as causes where epochs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfmon.script.causes import causes
+
+FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
+VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"
+SLOW_FIRST = 1.5
+"""The first epoch is slow if it took so many times as long as its steps take in later epochs."""
+SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
+"""Later epochs are slow if each of so many took so many times the first, without first steps; and their steps."""
+LEAST_WAIT = 0.5
+"""Share of what later epochs take longer that is waiting for input, from which on that is the reason."""
+ALL_EPOCHS, LONG_NS = 20, 200_000_000
+"""After so many epochs, their waits are only read where their mean is longer: reading takes 0.1 ms."""
+SMALL_NS = 10_000_000
+"""A step that takes less is small: the Python around it counts."""
+
+
+def _s(time_ns: float) -> str:
+    return f"{time_ns / 1e9:.1f} s"
+
+
+class Epochs:
+    """The epochs of one training, at one place of the script.
+
+    Thread: the one that trains.
+    Units: nanoseconds, in which neither pauses of the lane count nor what another cause took.
+    """
+
+    def __init__(self, place: str = "") -> None:
+        """Know none yet."""
+        self.place = place
+        self._began_ns = self._first_step_ns = self._first_wait_ns = 0
+        self._waited_ns = self._ended_ns = self._own_ns = 0
+        self._first: tuple[float, float, int] | None = None
+        """Of the first epoch without its first step: its time and its waits a step; and what that step took."""
+        self._first_took_ns = self._first_batch_ns = self._first_steps = self._later = self._later_ns = (
+            self._later_steps
+        ) = 0
+        self._later_waits_ns = 0
+        self._least = 0.0
+        """The shortest time of a step in a later epoch."""
+        self._told_ns: dict[str, int] = {}
+
+    @property
+    def _now_ns(self) -> int:
+        return causes.passed_ns - causes.named_ns + self._own_ns
+
+    @property
+    def _read(self) -> bool:
+        """Whether the waits of an epoch are read; many short ones are alike."""
+        return self._later < ALL_EPOCHS or self._later_ns > LONG_NS * self._later
+
+    def begins(self, ago_ns: int = 0) -> None:
+        """Record that an epoch has begun so long ago."""
+        self._began_ns, self._first_step_ns = self._now_ns - ago_ns, 0
+        if self._ended_ns:
+            self._tell(PAUSE, self._began_ns - self._ended_ns, count=1)
+            self._ended_ns = 0
+
+    def first_step(self, waited_ns: Callable[[], int]) -> None:
+        """Record the end of the first step of an epoch; `waited_ns` returns all waits for input until now."""
+        self._first_step_ns = max(1, self._now_ns - self._began_ns)
+        if not self._read:
+            return
+        self._first_wait_ns = max(0, waited_ns() - self._waited_ns)
+        if self._first is not None:
+            self._tell(BATCH, self._first_wait_ns, count=1)
+
+    def ends(self, steps: int, waited_ns: Callable[[], int], called_ns: int | None = None) -> None:
+        """Record the end of the last of an epoch's steps.
+
+        Args:
+            steps: how many it had.
+            waited_ns: returns all waits for input until now.
+            called_ns: what the calls of all but its first step took, where each call is a step of Keras.
+        """
+        self._ended_ns = self._now_ns
+        took_ns = self._ended_ns - self._began_ns
+        if steps < LEAST_STEPS or not self._first_step_ns:
+            return
+        step_ns = max(0, took_ns - self._first_step_ns) / (steps - 1)
+        if called_ns is not None and step_ns < SMALL_NS:
+            outside_ns = took_ns - self._first_step_ns - called_ns
+            self._tell(SMALL, outside_ns, what=f"{step_ns / 1e6:.2f} ms a step", count=steps - 1)
+        if not self._read:
+            return
+        all_waits_ns = waited_ns()
+        waits_ns, self._waited_ns = max(0, all_waits_ns - self._waited_ns), all_waits_ns
+        wait_ns = (waits_ns - self._first_wait_ns) / (steps - 1)
+        if self._first is None:
+            self._first = step_ns, wait_ns, self._first_step_ns
+            self._first_took_ns, self._first_steps, self._first_batch_ns = took_ns, steps, self._first_wait_ns
+            return
+        self._later += 1
+        self._later_ns += took_ns
+        self._later_steps += steps
+        self._later_waits_ns += waits_ns
+        self._least = min(self._least or step_ns, step_ns)
+        self._compare()
+
+    def _compare(self) -> None:
+        assert self._first is not None
+        first_ns, first_wait_ns, first_step_ns = self._first
+        each_ns, wait_ns = self._later_ns / self._later_steps, self._later_waits_ns / self._later_steps
+        more_ns = self._first_took_ns - each_ns * self._first_steps
+        if self._first_took_ns > SLOW_FIRST * each_ns * self._first_steps:
+            parts = {
+                "tracing and the first run": first_step_ns - self._first_batch_ns - each_ns,
+                "the first batch, as a shuffle buffer fills": self._first_batch_ns - wait_ns,
+                "more waiting for input, as a cache fills": (first_wait_ns - wait_ns) * (self._first_steps - 1),
+            }
+            told = [f"{name} {_s(part_ns)}" for name, part_ns in parts.items() if part_ns > 0.1 * more_ns]
+            self._tell(FIRST, round(more_ns), what=", ".join(told), total=True)
+        slower_ns = each_ns - first_ns
+        if self._later >= LEAST_LATER and self._least > SLOW_LATER * first_ns:
+            waits = (wait_ns - first_wait_ns) / slower_ns
+            if waits >= LEAST_WAIT:
+                what = f"{each_ns / first_ns:.1f} times as long, {100 * min(1.0, waits):.0f} % of it for input"
+                self._tell(LATER, round(slower_ns * self._later_steps), what=what, total=True)
+
+    def _tell(self, cause: str, cost_ns: int, *, what: str = "", count: int = 0, total: bool = False) -> None:
+        """Have a cause told; a `total` is in place of what was told of it before."""
+        told_ns = self._told_ns.get(cause, 0) if total else 0
+        self._told_ns[cause] = cost_ns = max(0, cost_ns)
+        self._own_ns += cost_ns - told_ns
+        causes.saw(cause, self.place, what=what, count=count or int(not told_ns), cost_ns=cost_ns - told_ns)

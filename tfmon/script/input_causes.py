@@ -1,0 +1,269 @@
+"""Finds which lines of a script make its input slow, from its datasets and from what tf.data counts itself.
+
+tf.data keeps a model of each iterator for its autotuner: what each stage has spent, on how many elements and
+threads. It is read now and then, between two steps; no element is counted by tfmon. A stage is named only where
+the stages of that model and the datasets that the script made are surely the same.
+
+Source: `tf.data.experimental.get_model_proto`, whose path is the same in TensorFlow 2.18 and 2.21. tf.data makes a
+map without `num_parallel_calls` parallel by itself unless its function has a state, such as random operations, and
+joins a map with the batch that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon.script.hooking import FILES
+from tfmon.script.looking import LIBRARIES, line_at, users_frame
+
+MADE_AT = "_tfmon_at"
+"""Attribute of a dataset: the file and line of the script that made it."""
+LEAST_ELEMENTS = 4
+"""Elements of a whole pipeline before its stages are compared."""
+CHEAP_NS = 200_000
+"""A map is cheap if it takes less for one example: then most of it is the start of the function."""
+_MAPS = ("_MapDataset", "_ParallelMapDataset")
+_MAP_STAGES = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
+_BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
+_BETWEEN = (
+    "_OptionsDataset", "_PrefetchDataset", "_RepeatDataset", "_ShuffleDataset", "_TakeDataset", "_SkipDataset",
+)  # fmt: skip
+"""What leaves elements as they are."""
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_GENERATOR = "tensorflow.python.data.ops.from_generator_op"
+_BY_ELEMENT = frozenset((
+    "Placeholder", "Const", "Identity", "NoOp", "Cast", "AddV2", "Add", "Sub", "Mul", "RealDiv", "Div", "Neg",
+    "Abs", "Square", "Sqrt", "Rsqrt", "Exp", "Log", "Log1p", "Tanh", "Sigmoid", "Relu", "Maximum", "Minimum",
+    "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
+    "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
+))  # fmt: skip
+"""Operations that give the same for a batch as for each of its examples."""
+FILES.add(__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What tf.data has counted of one stage of an iterator."""
+
+    kind: str
+    elements: int
+    busy_ns: float
+    """Time in it, without the stages that it reads from, divided by the threads that it uses."""
+    parallel: bool
+    """Whether it may use several threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputCause:
+    """A line of the script that makes its input slow."""
+
+    id: str
+    place: str
+    """File and line in the script, or ""."""
+    subject: str
+    """What the line does, such as `map(prepare)`."""
+    share: float
+    """Part of the time of all stages that this one takes; 0 for what makes the lane wait for all of them."""
+    what: str = ""
+    """What else is known, such as how many workers there are."""
+
+
+def made(dataset: Any) -> None:  # noqa: ANN401
+    """Note on a dataset which line of the script is making it."""
+    frame = users_frame()
+    setattr(dataset, MADE_AT, (frame.f_code.co_filename, frame.f_lineno))
+
+
+def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause] | None:  # noqa: ANN401
+    """Return what makes an iterator's input slow, where that is sure; None where it is too early or late.
+
+    Args:
+        dataset: What the iterator was made of.
+        prefetch: `prefetch_of` it.
+    """
+    stages = stages_of(iterator)
+    generators = sum(_is_generator(one) for one in chain_of(dataset))
+    ended = bool(stages) and sum(one.kind == "Generator" for one in stages) < generators
+    if ended or (stages and stages[0].elements < LEAST_ELEMENTS):
+        return None
+    total_ns = sum(one.busy_ns for one in stages) or 1.0
+    result = [*_of_generators(dataset, stages, total_ns), *_of_maps(dataset, stages, total_ns)]
+    if prefetch == "off" and not _has_own_workers(dataset):
+        before = [one for one in _users(dataset) if type(one).__name__ == "_PrefetchDataset"]
+        last = before[0] if before else next(_users(dataset), None)
+        what = "its prefetch stands before other work" if before else "it has none"
+        result.append(InputCause("input_no_prefetch", place_of(last), "the pipeline", 0.0, what))
+    return result
+
+
+def stages_of(iterator: Any) -> list[Stage]:  # noqa: ANN401
+    """Return the stages of an iterator from its end to its sources; none where tf.data does not count them."""
+    import tensorflow as tf
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+    if not isinstance(iterator, OwnedIterator) or not tf.executing_eagerly():
+        return []
+    try:
+        model = tf.data.experimental.get_model_proto(iterator)
+    except tf.errors.NotFoundError:  # its autotuner is off
+        return []
+    result: list[Stage] = []
+    ahead = [model.output]
+    while ahead:
+        node = model.nodes[ahead.pop()]
+        ahead += reversed(node.inputs)
+        threads = next((one for one in node.parameters if one.name == "parallelism"), None)
+        busy_ns = node.processing_time / max(1.0, threads.value if threads is not None else 1.0)
+        parallel = threads is not None and (threads.tunable or threads.value > 1)
+        result.append(Stage(node.name, node.num_elements, busy_ns, parallel))
+    return result
+
+
+def place_of(dataset: Any) -> str:  # noqa: ANN401
+    """Return the line of the script that made a dataset, or ""."""
+    path, number = getattr(dataset, MADE_AT, ("", 0))
+    return line_at(path, number) if path else ""
+
+
+def chain_of(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield a dataset and all that it reads from, from its end to its sources."""
+    ahead = [dataset]
+    while ahead:
+        yield (one := ahead.pop())
+        ahead += reversed(one._inputs())
+
+
+def _users(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield those that the script made itself, and not a library for it."""
+    for one in chain_of(dataset):
+        function = getattr(getattr(one, "_map_func", None), "_func", None)
+        module = str(getattr(function, "__module__", ""))
+        if module == _GENERATOR or module.partition(".")[0] not in LIBRARIES:
+            yield one
+
+
+def _of_generators(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
+    """Yield what comes from Python generators."""
+    every = list(chain_of(dataset))
+    sources = [one for one in every if _is_generator(one)]
+    counted = [one for one in stages if one.kind == "Generator"]
+    if len(sources) != len(counted):
+        return
+    for source, stage in zip(sources, counted, strict=True):
+        share = stage.busy_ns / total_ns
+        generator = _generator_of(source)
+        adapter = getattr(generator, "__self__", None)
+        data = getattr(adapter, "py_dataset", None)
+        if data is not None:
+            more = f"workers={data.workers}"
+            kind = type(data)
+            yield InputCause("input_py_dataset", _place_of_code(kind), kind.__name__, share, more)
+            continue
+        name = str(getattr(generator, "__name__", ""))
+        own = str(getattr(generator, "__module__", "")).partition(".")[0] not in LIBRARIES
+        cut = any(type(one).__name__ in _BATCHES for one in every[: every.index(source)])
+        what = f"from_generator({name})" if own and name.isidentifier() else "a generator given to fit"
+        more = "one example at a time" if cut else "whole batches"
+        yield InputCause("input_generator", place_of(source), what, share, more)
+
+
+def _of_maps(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
+    """Yield which maps are slow, and why; for each the reason whose remedy helps most."""
+    every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
+    maps = [one for one in every if type(one).__name__ in _MAPS]
+    counted = [one for one in stages if one.kind in _MAP_STAGES]
+    if len(maps) != len(counted):
+        return
+    for each, stage in zip(maps, counted, strict=True):
+        operations = _operations(each._map_func.function.graph)
+        if id(each) not in own or operations is None:
+            continue
+        size = _batch_after(every[: every.index(each)])
+        examples = stage.elements * (size if stage.kind == "MapAndBatch" else 1)
+        each_ns = stage.busy_ns / max(1, examples)
+        kinds = {operation.type for operation in operations}
+        kept = any(type(one).__name__ == "CacheDataset" for one in chain_of(each))
+        more = ""
+        if kinds & set(_PYTHON):
+            why = "input_python_function"
+            more = "tf.py_function" if "EagerPyFunc" in kinds else "tf.numpy_function"
+        elif size > 1 and each_ns < CHEAP_NS and kinds <= _BY_ELEMENT:
+            why, more = "input_map_before_batch", str(size)
+        elif kept and not any(_has_state(one) for one in operations):
+            why = "input_map_after_cache"
+        elif not stage.parallel and type(each).__name__ == "_MapDataset":
+            why = "input_sequential_map"
+        else:
+            continue
+        name = str(getattr(each._map_func._func, "__name__", ""))
+        what = f"map({name})" if name.isidentifier() else "map(lambda)"
+        yield InputCause(why, place_of(each), what, stage.busy_ns / total_ns, more)
+
+
+def _batch_after(later: list[Any]) -> int:
+    """Return the size of the batches into which a map's elements are put unchanged; 0 for none."""
+    for one in reversed(later):
+        if type(one).__name__ in _BATCHES:
+            return int(one._batch_size)
+        if type(one).__name__ not in _BETWEEN:
+            break
+    return 0
+
+
+def _operations(graph: Any) -> list[Any] | None:  # noqa: ANN401
+    """Return the operations of a function and of those that it calls; None where they cannot be read."""
+    result, ahead = [], [graph]
+    while ahead:
+        for operation in ahead.pop().get_operations():
+            result.append(operation)
+            if "PartitionedCall" in operation.type:
+                called = graph._functions.get(operation.get_attr("f").name)
+                if called is None or len(result) > MOST_OPERATIONS:
+                    return None
+                ahead.append(called.graph)
+    return result
+
+
+MOST_OPERATIONS = 10_000
+"""Larger functions are not looked through."""
+
+
+def _has_state(operation: Any) -> bool:  # noqa: ANN401
+    return bool(operation.op_def.is_stateful) and operation.type not in ("Placeholder", "StatefulPartitionedCall")
+
+
+def _is_generator(dataset: Any) -> bool:  # noqa: ANN401
+    function = getattr(getattr(dataset, "_map_func", None), "_func", None)
+    return getattr(function, "__module__", "") == _GENERATOR
+
+
+def _generator_of(dataset: Any) -> Any:  # noqa: ANN401
+    """Return what `from_generator` was given; None where it is not found."""
+    ahead, seen = [dataset._map_func._func], set()
+    while ahead:
+        function = ahead.pop()
+        seen.add(id(function))
+        for cell in getattr(function, "__closure__", None) or ():
+            value = cell.cell_contents
+            if hasattr(value, "_generator"):
+                return value._generator
+            if callable(value) and id(value) not in seen and getattr(value, "__module__", "") == _GENERATOR:
+                ahead.append(value)
+    return None
+
+
+def _place_of_code(kind: type) -> str:
+    """Return where a class of the script makes a batch."""
+    code = getattr(getattr(kind, "__getitem__", None), "__code__", None)
+    return line_at(code.co_filename, code.co_firstlineno) if code is not None else ""
+
+
+def _has_own_workers(dataset: Any) -> bool:  # noqa: ANN401
+    """Return whether Keras makes the batches ahead with workers of its own, which is why tf.data does not."""
+    return any(
+        getattr(getattr(_generator_of(one), "__self__", None), "enqueuer", None) is not None
+        for one in chain_of(dataset)
+        if _is_generator(one)
+    )

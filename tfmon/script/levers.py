@@ -1,0 +1,205 @@
+"""Applies what a lane was asked to differ in, where the script leaves it to TensorFlow or Keras; else nothing.
+
+Each lever is set through a public way of the library: threads and the allocator before TensorFlow looks for
+devices, mixed precision as Keras is loaded, and the rest as a model is compiled. What the script sets itself after
+that is the script's: the lane then says that the setting is not in effect, and ends.
+
+Source: `Model.compile` of Keras 3 and of legacy Keras, whose names of these arguments are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tfmon.model.knobs import (
+    ALLOCATOR,
+    INTER_THREADS,
+    LEVERS,
+    MIXED_PRECISION,
+    STEPS_PER_EXECUTION,
+    THREADS,
+    XLA,
+    Knob,
+    KnobError,
+    KnobValue,
+    show,
+)
+from tfmon.model.lane_pipes import SETTINGS
+from tfmon.script.hooking import FILES, Hooks, unseen
+from tfmon.script.knobs import Offers
+
+ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execution"}
+"""Levers that are arguments of `Model.compile`."""
+POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+VARIABLE = "TF_GPU_ALLOCATOR"
+FROM_START = "{} takes effect when the script starts: end it, and start it with --set {}={}"
+SETS_ITSELF = "{}={} is not in effect: the script sets it to {} itself, or used TensorFlow before it could be set"
+NO_GPU = "allocator is for a lane with a GPU"
+FILES.add(__file__)
+
+
+class Levers:
+    """The levers that the command line sets, and which of them are in effect. Thread: any."""
+
+    def __init__(self) -> None:
+        """Read the command line's settings from the environment."""
+        settings = json.loads(os.environ.get(SETTINGS, "{}"))
+        self.requested: dict[str, KnobValue] = {
+            knob.name: settings[knob.name] for knob in LEVERS if _is_possible(knob, settings.get(knob.name))
+        }
+        self._in_effect: dict[str, Callable[[], KnobValue]] = {}
+        """For each lever that was applied, what reads its value."""
+
+    def loaded_tensorflow(self, tf: Any) -> None:  # noqa: ANN401
+        """Set what TensorFlow reads as it looks for devices; it is loaded, and not used yet."""
+        threading = tf.config.threading
+        for knob, kind in ((THREADS, "intra"), (INTER_THREADS, "inter")):
+            value = self.requested.get(knob.name)
+            if value is None:
+                continue
+            with contextlib.suppress(RuntimeError, ValueError):  # TensorFlow is in use already
+                getattr(threading, f"set_{kind}_op_parallelism_threads")(0 if value == "auto" else value)
+            self._in_effect[knob.name] = functools.partial(_threads, threading, kind)
+        if ALLOCATOR.name in self.requested:
+            if self.requested[ALLOCATOR.name] == ALLOCATOR.default:
+                os.environ.pop(VARIABLE, None)
+            else:
+                os.environ[VARIABLE] = str(self.requested[ALLOCATOR.name])
+            self._in_effect[ALLOCATOR.name] = lambda: os.environ.get(VARIABLE, ALLOCATOR.default)
+
+    def loaded_keras(self, keras: Any, hooks: Hooks) -> None:  # noqa: ANN401
+        """Set the policy of Keras, and have models compiled as requested."""
+        if (value := self.requested.get(MIXED_PRECISION.name)) is not None:
+            policies = keras.mixed_precision
+            policies.set_global_policy(POLICIES[str(value)])
+            self._in_effect[MIXED_PRECISION.name] = functools.partial(precision_of, keras)
+        if any(name in self.requested for name in ARGUMENTS):
+            owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
+            hooks.replace(owner, "compile", self._compile)
+
+    def _compile(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(own)
+
+        def compile_(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            try:
+                bound = signature.bind(model, *args, **kwargs)
+            except TypeError:
+                return own(model, *args, **kwargs)
+            for name, argument in ARGUMENTS.items():
+                if name in self.requested:
+                    bound.arguments[argument] = self.requested[name]
+            try:
+                result = own(*bound.args, **bound.kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
+            for name, read in ((XLA.name, compiled_by_xla), (STEPS_PER_EXECUTION.name, steps_in_call)):
+                if name in self.requested:
+                    value = read(model)
+                    self._in_effect[name] = functools.partial(_same, value)
+            return result
+
+        return compile_
+
+    def offer(self, lane: Offers, device: str) -> None:
+        """Tell a lane on a device which levers are in effect, and end it where one is not as requested."""
+        for knob in LEVERS:
+            if knob.name not in self._in_effect:
+                continue
+            requested, value = self.requested[knob.name], self._in_effect[knob.name]()
+            if value != requested:
+                lane.fail("scenario", SETS_ITSELF.format(knob.name, show(requested), show(value)))
+                return
+            if knob is ALLOCATOR and device == "cpu":
+                lane.fail("scenario", NO_GPU)
+                return
+            lane.offer(replace(knob, default=value), _only(knob, value))
+
+
+def compiled_by_xla(model: Any) -> bool:  # noqa: ANN401
+    """Return whether the train function of a compiled model is compiled by XLA, whatever `auto` means there."""
+    return bool(getattr(model, "jit_compile", None) or getattr(model, "_jit_compile", None))
+
+
+def steps_in_call(model: Any) -> int:  # noqa: ANN401
+    """Return how many steps a call of the train function of a compiled model has."""
+    # Legacy Keras keeps it in a variable.
+    steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
+    return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
+
+
+def precision_of(keras: Any) -> KnobValue:  # noqa: ANN401
+    """Return the 16-bit type that layers compute in unless the script says otherwise, or `off`."""
+    name = str(keras.mixed_precision.global_policy().name)
+    return next((value for value, policy in POLICIES.items() if policy == name), name)
+
+
+def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:  # noqa: ANN401
+    """Return what Keras made of its defaults for a model that it trains with TensorFlow."""
+    policy = getattr(getattr(model, "dtype_policy", None), "name", None)
+    precision = next((value for value, name in POLICIES.items() if name == policy), None)
+    return {
+        XLA.name: compiled_by_xla(model) and not model.run_eagerly,
+        MIXED_PRECISION.name: precision_of(keras) if precision is None else precision,
+    }
+
+
+def defaults() -> dict[str, str]:
+    """Return what else resolves by device, machine or environment, as far as TensorFlow tells it."""
+    tf: Any = sys.modules.get("tensorflow")
+    if tf is None:
+        return {}
+    threading, config = tf.config.threading, tf.config.experimental
+    return {
+        "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
+        "TF32": show(bool(config.tensor_float_32_execution_enabled())),
+        "op determinism": show(is_deterministic()),
+        "threads of an operation": str(_threads(threading, "intra")),
+        "operations at a time": str(_threads(threading, "inter")),
+    }
+
+
+def is_deterministic() -> bool:
+    """Return whether operations were made deterministic."""
+    from tensorflow.python.framework.config import is_op_determinism_enabled
+
+    return bool(is_op_determinism_enabled())
+
+
+def _same(value: KnobValue) -> KnobValue:
+    return value
+
+
+def _threads(threading: Any, kind: str) -> KnobValue:  # noqa: ANN401
+    """Return the threads within an operation, `intra`, or operations at a time, `inter`."""
+    return int(getattr(threading, f"get_{kind}_op_parallelism_threads")()) or "auto"
+
+
+def _is_possible(knob: Knob, value: object) -> bool:
+    """Return whether a setting is the lever's; one that the script has by the same name may take others."""
+    try:
+        return value is not None and knob.check(value) == value
+    except KnobError:
+        return False
+
+
+def _only(knob: Knob, value: KnobValue) -> Callable[[KnobValue], None]:
+    """Return what refuses another value of a lever while the script runs."""
+
+    def apply(requested: KnobValue) -> None:
+        if requested != value:
+            raise KnobError(FROM_START.format(knob.name, knob.name, show(requested)))
+
+    return apply
+
+
+levers = Levers()
+"""Those of this process."""

@@ -1,0 +1,240 @@
+"""Sees which functions TensorFlow traces again, what changed in their arguments, and what that takes.
+
+TensorFlow's own cache of a function has the types that it was traced with before, so nothing is kept for that.
+
+Source: `tracing_compilation._create_concrete_function(type, context, graph, options)`, which runs once for each
+trace, in TensorFlow 2.18 and 2.21.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from time import monotonic_ns
+from types import CodeType
+from typing import Any
+
+from tfmon.script.causes import Seen, causes
+from tfmon.script.hooking import Hooks, Watching, hidden, hooks
+from tfmon.script.looking import LIBRARIES, line_at, line_of, users_frame
+
+VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
+XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
+MADE_OFTEN = 5
+"""A function that was made so often by the same line, and traced each time, is one that is made in a loop."""
+MOST_FUNCTIONS = 512
+DEF_LINES = 20
+"""Lines of decorators above a function's `def` that are looked through."""
+KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
+"""How the names of Keras' own steps begin; it traces functions of its input, too."""
+LAST_BATCH = ", the last batch of an epoch"
+
+
+class Retracing:
+    """The traces of this process. Thread: any; traces inside of others are parts of those."""
+
+    def __init__(self) -> None:
+        """See nothing yet."""
+        self._made: dict[tuple[str, int, str], tuple[int, int]] = {}
+        """How often a function was made and traced, and what that took, by its place and the caller's line."""
+        self._fresh: Callable[[], Any] = lambda: None
+        """Returns the function that was traced last, before it has run."""
+        self._seen: Seen | None = None
+        """Where what its first run takes is added."""
+        self.smaller: Seen | None = None
+        """A trace for a smaller batch, until the next batch or the end of the epoch."""
+
+    def install(self, hooks: Hooks) -> None:
+        """Replace TensorFlow's method that traces; do nothing where there is none."""
+        from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
+        hooks.replace(tracing_compilation, "_create_concrete_function", hooks.around(self._traces))
+
+    def _traces(self, now: Any, _context: Any, graph: Any, options: Any) -> Watching:  # noqa: ANN401
+        if graph.outer_graph is not None and hasattr(graph.outer_graph, "outer_graph"):
+            return  # a part of another trace
+        began_ns = monotonic_ns()
+        function = yield hidden()
+        with hooks:
+            self._fresh, self._seen = weakref.ref(function), self._saw(now, options, monotonic_ns() - began_ns)
+
+    def _saw(self, now: Any, options: Any, took_ns: int) -> Seen | None:  # noqa: ANN401
+        code = code_of(options.python_function)
+        before = _types_in(options.function_cache)
+        scope = getattr(options.scope_type, "name", "")
+        own = str(getattr(options.python_function, "__module__", "")).partition(".")[0] not in LIBRARIES
+        if code is None or (scope == "NO_VARIABLE_CREATION" and not before):
+            return None
+        if not own:
+            return self._of_keras(before, now, code, took_ns)
+        name = str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
+        place = place_of(code)
+        if not before:
+            return self._made_again(NEW_FUNCTION, code, place, name, took_ns, "called at {}")
+        kind, what, smaller = difference(before, now)
+        if not kind:
+            return None
+        if kind == SHAPE and (options.attributes or {}).get("_XlaMustCompile"):
+            kind = XLA
+        seen = causes.saw(kind, place, subject=name, what=what, cost_ns=took_ns)
+        self.smaller = seen if smaller else self.smaller
+        return seen
+
+    def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Seen | None:  # noqa: ANN401
+        method, place = keras_call()
+        if not method or not code.co_name.startswith(KERAS_STEPS):
+            return None
+        if not before:
+            return self._made_again(KERAS, code, place, method, took_ns, "the model was made or compiled again")
+        kind, what, _ = difference(before, now)
+        if not kind:
+            return None
+        return causes.saw(KERAS, place, subject=method, what=what, cost_ns=took_ns)
+
+    def _made_again(
+        self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
+    ) -> Seen | None:
+        """Count a function that is traced for the first time, though its code may have been before."""
+        caller = line_of(users_frame())
+        key = (code.co_filename, code.co_firstlineno, caller)
+        times, cost_ns = self._made.get(key, (0, 0))
+        if key not in self._made and len(self._made) >= MOST_FUNCTIONS:
+            return None
+        self._made[key] = times + 1, cost_ns + took_ns
+        if times + 1 < MADE_OFTEN:
+            return None
+        first = times + 1 == MADE_OFTEN
+        again, took_ns = (times, cost_ns + took_ns) if first else (1, took_ns)
+        return causes.saw(cause, place, subject=name, what=what.format(caller), count=again, cost_ns=took_ns)
+
+    def has_run(self, function: Any, took_ns: int, step_ns: int) -> None:  # noqa: ANN401
+        """Add what the first run of the function that was traced last took longer than a step.
+
+        Where every step traces, `step_ns` has that in it. XLA compiles then, which takes far longer than a step.
+        """
+        if self._seen is not None and self._fresh() is function:
+            causes.add(self._seen, took_ns if self._seen.cause == XLA else max(0, took_ns - step_ns))
+        self._fresh, self._seen = lambda: None, None
+
+    def epoch_over(self) -> None:
+        """Record that the batch that was read last was the last of an epoch."""
+        seen, self.smaller = self.smaller, None
+        if seen is not None and not seen.what.endswith(LAST_BATCH):
+            seen.what += LAST_BATCH
+            seen.changed = True
+
+
+def code_of(function: Any) -> CodeType | None:  # noqa: ANN401
+    """Return the code of the user's function below what decorators have made of it."""
+    function = inspect.unwrap(function)
+    function = getattr(function, "__original_python_function__", function)
+    while hasattr(function, "func"):
+        function = function.func
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def place_of(code: CodeType) -> str:
+    """Return the file, the line and the text of a function's `def`, below its decorators."""
+    first = code.co_firstlineno
+    for number in range(first, first + DEF_LINES):
+        if linecache.getline(code.co_filename, number).lstrip().startswith(("def ", "async def ")):
+            return line_at(code.co_filename, number)
+    return line_at(code.co_filename, first)
+
+
+def keras_call() -> tuple[str, str]:
+    """Return which method of a Keras model the script has called, and where; "" for another."""
+    frame, method = users_frame(), ""
+    inner = sys._getframe(1)
+    while inner is not frame and inner.f_back is not None:
+        if inner.f_code.co_name in KERAS_METHODS:
+            method = inner.f_code.co_name
+        inner = inner.f_back
+    return method, line_of(frame)
+
+
+# ---------------- what changed
+
+
+def _types_in(cache: Any) -> list[Any]:  # noqa: ANN401
+    """Return the types that a function was traced with, the newest last."""
+    return [] if cache is None else [one.function_type for one in cache.values()]
+
+
+def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:  # noqa: ANN401
+    """Return the cause of a trace, which argument changed and how, and whether it is only a smaller batch.
+
+    The types are compared with those of the trace before.
+    """
+    old = before[-1]
+    for name, parameter in now.parameters.items():
+        if name not in old.parameters:
+            return OBJECT, f"`{name}` was not given before", False
+        was, is_now = old.parameters[name].type_constraint, parameter.type_constraint
+        for path, one, other in _changed(name, was, is_now):
+            result = _describe(path, one, other)
+            if result[0]:
+                return result
+    return "", "", False
+
+
+def _changed(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401
+    if old == new:
+        return
+    inner = _parts(old), _parts(new)
+    if type(old) is type(new) and inner[0] is not None and inner[1] is not None and [*inner[0]] == [*inner[1]]:
+        for key in inner[0]:
+            yield from _changed(f"{path}[{key!r}]", inner[0][key], inner[1][key])
+        return
+    yield path, old, new
+
+
+def _parts(kind: Any) -> dict[Any, Any] | None:  # noqa: ANN401
+    """Return the parts of the type of a list, tuple or dictionary; None for another."""
+    mapping = getattr(kind, "mapping", None)
+    if isinstance(mapping, dict):
+        return mapping
+    components = getattr(getattr(kind, "components_tuple", kind), "components", None)
+    return dict(enumerate(components)) if isinstance(components, tuple) else None
+
+
+def _describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: ANN401
+    shapes = [_shape(one) for one in (old, new)]
+    types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
+    if None not in shapes and shapes[0] != shapes[1]:
+        (first, *rest), (now_first, *now_rest) = (one or [None] for one in shapes)
+        smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
+        return SHAPE, f"`{path}`: {_written(shapes[0])} → {_written(shapes[1])}", smaller
+    if None not in types and types[0] != types[1]:
+        return DTYPE, f"`{path}`: {types[0]} → {types[1]}", False
+    values = [getattr(one, "value", one) for one in (old, new)]
+    if isinstance(values[1], bool) or values[1] is None:
+        return "", "", False  # a switch, such as training=False, has few values
+    if isinstance(values[1], int | float | str):
+        was = f"{values[0]!r}" if isinstance(values[0], int | float | str) else "a tensor"
+        return VALUE, f"`{path}`: {was} → {values[1]!r}", False
+    if type(new).__name__ == "Weakref":
+        return OBJECT, f"`{path}`: another object at each call", False
+    return OBJECT, f"`{path}`: another structure or object", False
+
+
+def _shape(kind: Any) -> list[Any] | None:  # noqa: ANN401
+    shape = getattr(kind, "shape", None)
+    try:
+        return None if shape is None else list(shape)
+    except (TypeError, ValueError):
+        return None  # of unknown rank
+
+
+def _written(shape: list[Any] | None) -> str:
+    sizes = [str(one) for one in shape or ()]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+retracing = Retracing()
+"""Those of this process."""
