@@ -61,7 +61,8 @@ def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_
     demo.session.accept(
         CauseSeen(
             lane="cpu", at_ns=demo.session.snapshot().at_ns, cause="retrace_value", subject="step",
-            what="`n`: 1 → 2", place="train.py:7 `def step(x, n):`", count=40, cost_ns=2 * SECOND, of_ns=10 * SECOND,
+            what="`n`: 1 → 2", place="train.py:7 `def step(x, n):`", count=40, cost_ns=2 * SECOND,
+            of_ns=10 * SECOND,
         )
     )  # fmt: skip
     told = "step was traced 40 times more for a Python value, `n`: 1 → 2; that took 2.0 s, 20 % of the time"
