@@ -65,6 +65,10 @@ class Lane:
         self.places: list[str] = []
         self.traces = self.waiting = EveryFourth()
         self.traces.count = 0
+        self.step_ns = 0.0
+
+    def all_waits_ns(self):
+        return 0
 
     def begin_step(self, at_ns=None):
         return False

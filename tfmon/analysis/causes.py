@@ -116,6 +116,7 @@ CAUSES = (
         "step, the wait for its first batch and the rest of its waits are compared with theirs.",
         asked=("tensorflow#60425", "tensorflow#85667"),
         least_share=0.05,
+        least_s=3.0,
     ),
     CauseKind(
         id="epoch_later",
@@ -172,9 +173,10 @@ CAUSES = (
     CauseKind(
         id="epoch_pause",
         title="a pause between epochs",
-        says="between {count} epochs {cost} passed without a step, {share} of the time: what follows the loop "
-        "over the data, such as a validation or a checkpoint",
-        mends="do it less often than in each epoch, or on a part of the data",
+        says="between {count} epochs {cost} passed without a step, {share} of the time; what the script did then "
+        "was not observed",
+        mends="a stack (S) in such a pause shows it; a validation, a checkpoint or a new dataset can be made less "
+        "often",
         code=("if epoch % 5 == 0:  # validate and save every fifth epoch",),
         recognised="The time from the last step of an epoch to the next pull, but for what has a name.",
         asked=("tensorflow#85667",),
@@ -262,7 +264,8 @@ def _share(seen: CauseSeen) -> float:
 
 def _matters(seen: CauseSeen) -> bool:
     kind = KINDS[seen.cause]
-    return seen.count >= kind.least_count and (_share(seen) >= kind.least_share)
+    costs = seen.cost_ns >= 1e9 * kind.least_s and _share(seen) >= kind.least_share
+    return costs and seen.count >= kind.least_count
 
 
 def _cause(kind: CauseKind, seen: CauseSeen) -> Cause:
