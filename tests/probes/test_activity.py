@@ -65,6 +65,10 @@ def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
         use = use.with_part(sample.key, GpuPart(sample.busy_pct), 1, racing=True).with_activity(sample.activity)
     assert activity_text(use).startswith(text)
     assert bool(activity_text(use)) == bool(text)
+    if load == "tiny":
+        assert activity_text(use, all_the_time=True).startswith(
+            "kernels run 37 % of the time, and are small: they"
+        )
 
 
 def test_traffic_that_a_counter_of_32_bits_would_hide(probe, driver, clock):

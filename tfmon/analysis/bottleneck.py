@@ -16,6 +16,7 @@ from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.hosts import own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import BottleneckKind
+from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import GpuSample, Missing, known
 from tfmon.model.session import Snapshot
 
@@ -82,12 +83,16 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     also = (
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
-        *filter(None, [activity_text(lane.gpu_use)]),
+        *filter(None, [activity_text(lane.gpu_use, all_the_time=_trains_all_the_time(snapshot))]),
     )
     if lane.spec.devices > 1 and not lane.script.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
     return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also, causes_of(lane))
+
+
+def _trains_all_the_time(snapshot: Snapshot) -> bool:
+    return len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
 
 
 def _shared(lane: LaneState) -> str:

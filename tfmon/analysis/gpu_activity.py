@@ -4,7 +4,7 @@ The shares are means over the time in which the lane raced, over that in which k
 slices leaves its GPU idle between them.
 
 Source: a peak is a limit from 60 % on, as in the rule of Nsight Compute that tells kernels near a limit from those
-that wait. On an H100 (driver 580), a product of large matrices in bfloat16 read tensor cores 93 %, one in float32
+that wait; the manual of DCGM calls less than half of the multiprocessors with work an ineffective use. On an H100 (driver 580), a product of large matrices in bfloat16 read tensor cores 93 %, one in float32
 its units 77 %, a copy within the GPU its memory 89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
 """
 
@@ -17,8 +17,8 @@ from tfmon.model.window_sums import Mean
 
 LIMIT_PCT = 60.0
 """Share of a peak from which on it is a limit."""
-SMALL_PCT = 25.0
-"""Kernels that leave more than three quarters of the multiprocessors idle are small."""
+SMALL_PCT, IDLE_PCT = 50.0, 50.0
+"""Kernels are small that leave so much of the multiprocessors without work; a GPU waits if kernels run less often."""
 LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
 """Samples behind a sentence, kernels below which nothing is said of them, load from which on copies are told."""
 NO_TENSOR_PCT = 1.0
@@ -41,8 +41,11 @@ def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
     return {name: value if name == "kernels_pct" else 100 * value / kernels for name, value in known.items()}
 
 
-def activity_text(use: GpuUse) -> str:
-    """Say what the lane's GPUs do while they are busy; "" where nothing is known."""
+def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
+    """Say what the lane's GPUs do while they are busy; "" where nothing is known.
+
+    With `all_the_time` the lane trains without breaks, so a GPU that is idle waits for it.
+    """
     busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
     if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:
         return f"the GPU copies more than it computes: busy {busy:.0f} %, kernels run {kernels:.0f} % of the time"
@@ -59,7 +62,9 @@ def activity_text(use: GpuUse) -> str:
     if units >= LIMIT_PCT:
         return f"the units for {bits} bits work {units:.0f} % of the time of kernels: near their peak{rest}"
     if sm < SMALL_PCT:
-        return f"kernels run, but small ones: they fill {_share(sm)} of the multiprocessors; {LARGER}"
+        waits = all_the_time and shares["kernels_pct"] < IDLE_PCT
+        run = f"run {_share(shares['kernels_pct'])} of the time, and are small" if waits else "run, but small ones"
+        return f"kernels {run}: they fill {_share(sm)} of the multiprocessors; {LARGER}"
     figures = f"multiprocessors {sm:.0f} %, memory {memory:.0f} %, tensor cores {tensor:.0f} %"
     return f"kernels are near no limit of the GPU ({figures}){rest}"
 
