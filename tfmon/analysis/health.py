@@ -210,42 +210,31 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
         text = f"the loss is {losses.last}, from step {step} on at the latest"
         yield Concern("loss_lost", "; ".join([text, *helps]))
         return
-    course = _course_of(losses.points)
-    if course is not None and course.best is not None:
-        step, best = units.count(course.step), units.loss(course.best)
-        text = f"the loss is {units.loss(course.now)}, and was {best} about step {step}, its best"
-        yield Concern("loss_diverges", f"{text}; {LOWER_RATE}")
-    elif course is not None:
-        since = units.several(lane.totals.steps - course.step, "step")
-        yield Concern(
-            "loss_flat", f"the loss stays where it is: about {units.loss(course.now)}, as {since} before"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Course:
-    """A loss that diverges, or that stays where it is."""
-
-    now: float
-    best: float | None
-    """What it has diverged from; None for one that is flat."""
-    step: int
-    """Where it was at its best, or since when it is flat."""
+    now, best, where = _course_of(losses.points)
+    if best is not None:
+        before = f"{units.loss(best)} about step {units.count(where)}, its best"
+        yield Concern("loss_diverges", f"the loss is {units.loss(now)}, and was {before}; {LOWER_RATE}")
+    elif where >= 0:
+        loss_text = f"about {units.loss(now)}, as {units.several(lane.totals.steps - where, 'step')} before"
+        yield Concern("loss_flat", f"the loss stays where it is: {loss_text}")
 
 
 @functools.lru_cache(maxsize=64)
-def _course_of(losses: tuple[tuple[int, float], ...]) -> _Course | None:
-    """Return what is remarkable about losses; None for nothing. Cached: losses that are kept rarely change."""
+def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | None, int]:
+    """Return a loss, what it has diverged from and where, or None and since which step it is flat; -1 for neither.
+
+    Cached: the losses that are kept rarely change.
+    """
     points = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
-        return None
+        return 0.0, None, -1
     places = range(0, len(points) - SMOOTH + 1, SMOOTH // 2)
     smooth = [median(loss for _, loss in points[place : place + SMOOTH]) for place in places]
     best, now, scatter = min(smooth), median(loss for _, loss in points[-SMOOTH:]), loss_scatter(losses)
     if now - best > max(FAR * scatter, BACK * (smooth[0] - best)) and now > best:
-        return _Course(now, best, points[places[smooth.index(best)]][0])
+        return now, best, points[places[smooth.index(best)]][0]
     since = _flat_since(points, scatter)
-    return None if since is None else _Course(now, None, since)
+    return now, None, -1 if since is None else since
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, median
+from statistics import NormalDist, fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
@@ -238,8 +238,7 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
 
 def deviation(values: Sequence[float]) -> float:
     """Return the standard deviation of two or more values: quickly, where `statistics.stdev` is exact."""
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1))
+    return math.dist(values, [fmean(values)] * len(values)) / math.sqrt(len(values) - 1)
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:

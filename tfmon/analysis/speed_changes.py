@@ -78,26 +78,24 @@ class SpeedChange:
 
 
 def levels_of(lane: LaneState) -> tuple[Level, ...]:
-    """Return the speeds that a lane has had since its settings last changed, the present one last."""
+    """Return the speeds that a lane has had since its settings last changed, the present one last; () for one."""
     watch = lane.speed
+    if not watch.levels:
+        return ()
     blocks = max((one.blocks for one in watch.scales), key=lambda blocks: sum(one.span_ns for one in blocks))
-    return (*watch.levels, Level(watch.since_ns, watch.step, blocks))
-
-
-def _told(lane: LaneState) -> list[Level]:
-    """Return the levels that have blocks; none where the speed has never changed, as most of the time."""
-    return [one for one in levels_of(lane) if one.blocks] if lane.speed.levels else []
+    levels = (*watch.levels, Level(watch.since_ns, watch.step, blocks))
+    return tuple(one for one in levels if one.blocks)
 
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
     """Return each change of a lane's speed since its settings last changed, oldest first."""
-    pairs = itertools.pairwise(_told(lane))
+    pairs = itertools.pairwise(levels_of(lane))
     return tuple(_change(lane, before, after, after) for before, after in pairs)
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
     """Return by how much a lane is slower now than it was at its fastest, and since when; None if it is not."""
-    levels = _told(lane)
+    levels = levels_of(lane)
     if len(levels) < 2:
         return None
     place = min(range(len(levels)), key=lambda place: _pace_ns(levels[place].blocks))

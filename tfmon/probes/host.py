@@ -283,10 +283,7 @@ class HostProbe:
         return HostSample(at_ns=at_ns, **readings)
 
     def _follow(self, lanes: Mapping[str, int]) -> bool:
-        """Drop the trees of lanes that ended, add those of new ones, and look for new children when it is due.
-
-        Returns: whether that was due.
-        """
+        """Drop the trees of lanes that ended, add new ones, and look for children if due; return whether so."""
         kept = {name: tree for name, tree in self._trees.items() if lanes.get(name) == tree.pid}
         fresh = {name: Tree(name, pid) for name, pid in lanes.items() if name not in kept}
         self._trees = {**kept, **fresh}

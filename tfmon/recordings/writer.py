@@ -112,26 +112,17 @@ class _Stage:
 
     def __init__(self, every_s: float) -> None:
         self._packer, self._packed = _packer(), b""
-        self._thinner = Thinner(every_s, self._take)
-        self._now: tuple[Event, bytes] | None = None
-        """The event that is being added, and its line."""
+        self.thinner = Thinner(every_s, self._take)
         self.next: _Stage | None = None
 
-    def add(self, event: Event, line: bytes) -> None:
-        """Take the next event with its line: most are kept as they come, and need not be encoded again."""
-        self._now = event, line
-        self._thinner.add(event)
-        self._now = None
-
     def _take(self, event: Event) -> None:
-        line = self._now[1] if self._now is not None and self._now[0] is event else codec.encode(event)
-        self._packed += self._packer.compress(line)
+        self._packed += self._packer.compress(codec.encode(event))
         if self.next is not None:
-            self.next.add(event, line)
+            self.next.thinner.add(event)
 
     def end(self) -> bytes:
         """Return the member; the stage before must have ended."""
-        self._thinner.flush()
+        self.thinner.flush()
         return self._packed + self._packer.flush()
 
 
@@ -158,12 +149,11 @@ class Writer:
 
     def add(self, event: Event) -> None:
         """Take an event; it is written with the next `flush`."""
-        line = codec.encode(event)
-        self._pending.append(line)
+        self._pending.append(codec.encode(event))
         self.events += 1
         self._latest_ns = max(self._latest_ns, event.at_ns)
         if self._packed:
-            self._stages[0].add(event, line)
+            self._stages[0].thinner.add(event)
 
     def flush(self) -> None:
         """Write what was added."""

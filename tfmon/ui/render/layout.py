@@ -159,15 +159,7 @@ class Hint:
 
 def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
     """Return the tabs with their keys, and where each is clicked; where there is no room, words go first."""
-    row, zones = _tab_row(tuple(names), current, tuple(keys.items()), width)
-    return row, [*zones]
-
-
-@functools.lru_cache(maxsize=16)
-def _tab_row(
-    names: tuple[str, ...], current: str, written: tuple[tuple[str, str], ...], width: int
-) -> tuple[Row, tuple[Zone, ...]]:
-    keys, shown = dict(written), [tab for tab in TABS if tab in names]
+    shown = [tab for tab in TABS if tab in names]
     parts = [_tab_spans(tab, current, keys, named=True) for tab in shown]
     if sum(map(cells, parts)) > width:
         parts = [_tab_spans(tab, current, keys, named=False) for tab in shown]
@@ -178,7 +170,7 @@ def _tab_row(
     for tab, spans in zip(shown, parts, strict=True):
         zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab_action(tab)))
         row += spans
-    return fit(row, width), tuple(zones)
+    return fit(row, width), zones
 
 
 def _tab_spans(tab: str, current: str, keys: Mapping[str, str], *, named: bool) -> list[Span]:
@@ -205,14 +197,9 @@ def item(importance: int, pressed: str, word: str, action: str = "") -> KeyItem:
     return KeyItem(importance, ((pressed, KEY), (f" {word}", DIM)), action)
 
 
-def item_row(items: Sequence[KeyItem], width: int, y: int) -> tuple[Row, list[Zone]]:
-    """Return the items that have room, and where they can be clicked."""
-    row, zones = _item_row(tuple(items), width, y)
-    return row, [*zones]
-
-
 @functools.lru_cache(maxsize=16)
-def _item_row(items: tuple[KeyItem, ...], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
+def item_row(items: tuple[KeyItem, ...], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
+    """Return the items that have room, and where they can be clicked."""
     kept = list(items)
     while cells(span for one in kept for span in one.spans) + 2 * len(kept) > width + 1:
         least = max(one.importance for one in kept)
@@ -230,10 +217,10 @@ def _item_row(items: tuple[KeyItem, ...], width: int, y: int) -> tuple[Row, tupl
     return fit(row, width), tuple(zones)
 
 
-def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, list[Zone]]:
+def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
     """Return the keys with their actions, and where each is clicked; the last two stay longest, then the first."""
     last = len(hints) - 1
-    items = [
+    items = tuple(
         item(
             place + 2 if place < last - 1 else last - place,
             " ".join(key_of(one, keys) for one in hint.bindings),
@@ -241,7 +228,7 @@ def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int)
             hint.action,
         )
         for place, hint in enumerate(hints)
-    ]
+    )
     return item_row(items, width, y)
 
 
@@ -250,10 +237,10 @@ def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int)
 
 def keys_row(
     snapshot: Snapshot, view: Display, width: int, y: int, *, hides: bool = False
-) -> tuple[Row, list[Zone]]:
+) -> tuple[Row, tuple[Zone, ...]]:
     """Return the keys that apply now, and where each can be clicked; that to the lanes that the screen `hides`."""
     turns = [_item(0, "focus.next", "next", view.keys)] if hides else []
-    return item_row([*turns, *_items(snapshot, view)], width, y)
+    return item_row((*turns, *_items(snapshot, view)), width, y)
 
 
 def _items(snapshot: Snapshot, view: Display) -> Iterator[KeyItem]:

@@ -156,7 +156,7 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
         for *pair, word, importance in (("replay.pause", "pause" if replay.playing else "play", 0), *_FOOT)
     ]
     items += [item(0, key_of("help", keys), "help"), item(0, key_of("quit", keys), leaves)]
-    return item_row(items, width, 0)[0]
+    return item_row(tuple(items), width, 0)[0]
 
 
 def _told(replay: ReplayState) -> list[Span]:
