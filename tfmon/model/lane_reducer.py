@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model.events import (
@@ -52,7 +53,6 @@ from tfmon.model.lane_statistics import KnobMark, Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
-from tfmon.model.records import replace
 from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64

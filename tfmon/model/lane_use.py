@@ -6,11 +6,10 @@ CPU time counts over the slices that the lane had.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfmon.model.gpu_others import Taken
 from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, TreeSample, known, summed
-from tfmon.model.records import replace
 from tfmon.model.speed import MemoryCourse
 from tfmon.model.window_sums import Mean
 
