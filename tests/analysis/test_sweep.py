@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from support.sweeps import planned
@@ -22,7 +23,6 @@ from tfmon.analysis.sweep import (
     rank,
 )
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
-from tfmon.model.records import replace
 from tfmon.model.series import Pair, PairMeasured, VisitBegan, after, kind_of, learns_differently
 from tfmon.model.spec import LaneSpec
 

@@ -39,7 +39,7 @@ from tfmon.lanes.rounds import without_breaks
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered, SliceEnded, Window
-from tfmon.model.lane_state import SLICE_START
+from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.requests import Request, RunSlice
 from tfmon.model.session import Session, Snapshot

@@ -174,9 +174,9 @@ def test_what_cannot_be_swept_gets_one_line_and_nothing_is_written(tfmon, tmp_pa
 
 
 def test_a_file_of_another_scenario_or_of_one_that_has_changed_is_refused(tfmon, tmp_path):
-    from support.sweeps import planned
+    from dataclasses import replace
 
-    from tfmon.model.records import replace
+    from support.sweeps import planned
 
     state = planned()
     for name, plan, said in [

@@ -13,7 +13,8 @@ import pytest
 
 from tfmon.model import window_sums as histogram
 from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
-from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
+from tfmon.model.lane_state import PAUSED, RACING
+from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import PAUSE, PROFILE, WARM_UP, LaneControl

@@ -13,7 +13,8 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Window
-from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
+from tfmon.model.lane_state import PAUSED, RACING, READY, WARMING_UP
+from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import step_clock
 from tfmon.trainer.scenario import ScenarioError

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from support.sweeps import planned
 from support.ui import GPU_MACHINE, Clock, FakeRuns
 
 from tfmon.analysis.sweep import rank
-from tfmon.model.records import replace
 from tfmon.model.series import Figures, Pair, PairMeasured, SweepState, VisitBegan, VisitEnded, after
 from tfmon.model.session import Session
 from tfmon.ui.app import MonitorApp

@@ -4,8 +4,9 @@ The shares are means over the time in which the lane raced, over that in which k
 slices leaves its GPU idle between them.
 
 Source: a peak is a limit from 60 % on, as in the rule of Nsight Compute that tells kernels near a limit from those
-that wait; the manual of DCGM calls less than half of the multiprocessors with work an ineffective use. On an H100 (driver 580), a product of large matrices in bfloat16 read tensor cores 93 %, one in float32
-its units 77 %, a copy within the GPU its memory 89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
+that wait; the manual of DCGM calls less than half of the multiprocessors with work an ineffective use. On an H100
+(driver 580), a product of large matrices in bfloat16 read tensor cores 93 %, one in float32 its units 77 %, a copy
+within the GPU its memory 89 %, and additions of 128 numbers 0.1 % of the multiprocessors.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tfmon.model.window_sums import Mean
 LIMIT_PCT = 60.0
 """Share of a peak from which on it is a limit."""
 SMALL_PCT, IDLE_PCT = 50.0, 50.0
-"""Kernels are small that leave so much of the multiprocessors without work; a GPU waits if kernels run less often."""
+"""Kernels are small that leave so much of the multiprocessors without work; a GPU waits if they run less often."""
 LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
 """Samples behind a sentence, kernels below which nothing is said of them, load from which on copies are told."""
 NO_TENSOR_PCT = 1.0

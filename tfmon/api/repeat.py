@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.analysis.analysis import Analysis
@@ -16,7 +17,6 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS
-from tfmon.model.records import replace
 from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 

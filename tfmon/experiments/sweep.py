@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -20,7 +21,6 @@ from tfmon.model.knobs import Settings
 from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
 from tfmon.model.lane_state import HOST_LOST, OUT_OF_MEMORY, LaneState
 from tfmon.model.readings import Missing
-from tfmon.model.records import replace
 from tfmon.model.series import Figures, Pair, PairMeasured, SweepEvent, SweepState, VisitBegan, VisitEnded, after
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tfmon.model.heartbeat import IN_A_STEP
@@ -11,7 +11,6 @@ from tfmon.model.lane_events import SliceEnded, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.readings import known
-from tfmon.model.records import replace
 from tfmon.model.window_sums import without_stop
 
 OTHER_WORK_S, TIMES_STEP = 3.0, 3

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfmon.model.readings import GpuSample, Missing, ProcessName, known
-from tfmon.model.records import replace
 
 TAKEN_PCT = 5.0
 """Share of a GPU's time from which on what others take is counted."""

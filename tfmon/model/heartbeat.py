@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from tfmon.model.events import Event, LaneStalled, LaneStarted, Suspended
 from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, StackReported, Window
-from tfmon.model.records import replace
 
 IN_A_STEP = "suspended in a step"
 """Mark of windows in which the lane was suspended while it waited, or did something else than steps."""

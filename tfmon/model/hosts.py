@@ -6,7 +6,7 @@ A machine goes by the host name that the user gave its lanes; "" is the monitor'
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model import gpu_others
@@ -17,7 +17,6 @@ from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneSt
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
-from tfmon.model.records import replace
 
 HISTORY_SAMPLES = 60
 """Samples of a GPU or of a machine that are kept: a minute at one a second."""

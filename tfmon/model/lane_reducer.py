@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model.events import (
@@ -54,7 +55,6 @@ from tfmon.model.lane_statistics import KnobMark, Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
-from tfmon.model.records import replace
 from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64
@@ -269,7 +269,8 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         window = replace(window, loss=None)
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
-    speed, before, step = state.speed, state.totals, state.totals.steps_before + window.step
+    speed, before = state.speed, state.totals
+    step = before.steps_before + window.step
     if window.traced_steps:
         speed = speed.noted(window.at_ns, f"{window.traced or 'a function'} was traced")
     if not window.marks:
@@ -282,16 +283,13 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         losses=before.losses.plus(step, window.loss),
         trained_ns=before.trained_ns + trained_ns,
     )
-    facts, share = state.step, window.computing_share
-    if share is not None or window.traced:
-        share = facts.computing_share if share is None else share
-        facts = replace(facts, computing_share=share, traced=window.traced or facts.traced)
+    share = state.step.computing_share if window.computing_share is None else window.computing_share
     allocated_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
     return replace(
         state,
         totals=totals,
         speed=speed,
-        step=facts,
+        step=replace(state.step, computing_share=share, traced=window.traced or state.step.traced),
         measurements=state.measurements.plus(window, state.process.number),
         step_clock=state.step_clock.sampled(window.at_ns),
         settings=window.settings,
@@ -337,12 +335,9 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
     measurements = state.measurements.with_sample(
         sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
     )
-    tree = state.tree.plus(sample, racing=racing)
-    if state.end.requested is None:
-        tree = tree.with_deaths(sample)
     return replace(
         state,
-        tree=tree,
+        tree=state.tree.plus(sample, racing=racing, ending=state.end.requested is not None),
         measurements=measurements,
         speed=state.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct)),
     )

@@ -9,7 +9,6 @@ from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import CauseSeen, Progressed, StackReported
-from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.readings import Missing, Reading

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import SliceEnded, Window
 from tfmon.model.readings import Reading, SliceLoad
-from tfmon.model.records import replace
 from tfmon.model.window_sums import History, WindowSums
 
 SLICE_START = "after a switch"

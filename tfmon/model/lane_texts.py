@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -38,7 +39,6 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.readings import GpuSample
-from tfmon.model.records import replace
 
 LOG_LINES = 500
 """Lines of a lane's log that are kept; each has 500 characters at most."""

@@ -6,11 +6,10 @@ CPU time counts over the slices that the lane had.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from tfmon.model.gpu_others import Taken
 from tfmon.model.readings import NOT_SAMPLED, GpuActivity, GpuSample, Missing, Reading, TreeSample, known, summed
-from tfmon.model.records import replace
 from tfmon.model.speed import MemoryCourse
 from tfmon.model.window_sums import Mean
 
@@ -94,8 +93,11 @@ class TreeUse:
             cpu_pct = min(cpu_pct, 100 * cores)
         return replace(sample, cpu_pct=cpu_pct)
 
-    def plus(self, sample: TreeSample, *, racing: bool) -> TreeUse:
+    def plus(self, sample: TreeSample, *, racing: bool, ending: bool) -> TreeUse:
         """Return the use after a sample; while the lane waits for its slice, the last figure of CPU stays."""
+        seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
+        new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
+        deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))
         memory = [one for one in (sample.private_bytes, self.peak_private_bytes) if not isinstance(one, Missing)]
         racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct) if racing else self.racing_cpu_pct
         return replace(
@@ -107,14 +109,8 @@ class TreeUse:
             pids=sample.pids,
             racing_cpu_pct=racing_cpu_pct,
             clock=self.clock.sampled(sample.at_ns),
+            deaths=deaths[:MOST_DEATHS],
         )
-
-    def with_deaths(self, sample: TreeSample) -> TreeUse:
-        """Return the use with the child processes that a signal ended before a sample."""
-        seen = {one.pid for one in self.deaths}
-        killed = [(pid, by) for pid, by in sample.killed.items() if pid not in seen and by not in ORDERLY]
-        deaths = tuple(Death(pid, by, sample.at_ns) for pid, by in killed)
-        return replace(self, deaths=(*self.deaths, *deaths)[:MOST_DEATHS]) if deaths else self
 
     def at_window(self) -> TreeUse:
         """Return the use with its last sample in `memory`: a later one may be of a process that exits."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from pathlib import PurePath
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Race
-from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, title
 from tfmon.model.views import IN_PLACE, View
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate
-from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"

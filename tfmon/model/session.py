@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model.events import (
@@ -44,7 +44,6 @@ from tfmon.model.lanes_together import named
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
-from tfmon.model.records import replace
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import History

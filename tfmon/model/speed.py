@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfmon.model.lane_events import Window
-from tfmon.model.records import replace
 from tfmon.model.window_sums import add, quantile_ns
 
 SCALES = ((500_000_000, math.log(1.2)), (4_000_000_000, math.log(1.04)))

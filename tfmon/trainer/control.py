@@ -22,7 +22,8 @@ from tfmon.model.lane_events import (
     SliceEnded,
     Window,
 )
-from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
+from tfmon.model.lane_state import PAUSED, RACING, READY
+from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer.slices import CpuMeter, Slices
 from tfmon.trainer.step_clock import (

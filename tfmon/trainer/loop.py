@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_events import Finished
-from tfmon.model.lane_state import SLICE_START, WARMING_UP
+from tfmon.model.lane_state import WARMING_UP
+from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.trainer import runtime
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares

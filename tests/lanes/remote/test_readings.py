@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections import deque
+from dataclasses import replace
 
 import pytest
 from support.waiting import wait_for
@@ -14,7 +15,6 @@ from tfmon.lanes.remote.questions import Readings, decode
 from tfmon.model.codec import CodecError, encode
 from tfmon.model.events import Interrupted
 from tfmon.model.readings import ClockReason, GpuFault, GpuSample, HostSample, Missing, TreeSample
-from tfmon.model.records import replace
 from tfmon.probes.base import Gpu, absent_gpu
 
 GPU = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", physical_gpu=3, power_limit_w=700.0)

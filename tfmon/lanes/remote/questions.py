@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -16,7 +17,6 @@ from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import CodecError, encode, parse, plain, read
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
-from tfmon.model.records import replace
 from tfmon.model.views import View, default_base, settle, sweep
 from tfmon.probes.base import Gpu, Ticker
 from tfmon.probes.gpus import GpuSearch, choose_probes, find_gpus, look, with_devices
