@@ -12,9 +12,9 @@ SLOW_FIRST = 1.5
 """The first epoch is slow if it took so many times as long as its steps take in later epochs."""
 SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
 """Later epochs are slow if each of so many took so many times the first, without first steps; and their steps."""
-LEAST_WAIT, STEADY = 0.5, 1.15
+LEAST_WAIT, OUTGROWS = 0.5, 1.5
 """Share of what later epochs take longer that is waiting for input, from which on that is the reason; and how many
-times as long the rest of a step may take: where all takes longer, the machine is slower."""
+times as much as the rest of a step it must have grown: where all takes longer alike, the machine is slower."""
 ALL_EPOCHS, LONG_NS = 20, 200_000_000
 """After so many epochs, their waits are only read where their mean is longer: reading takes 0.1 ms."""
 SMALL_NS = 10_000_000
@@ -120,7 +120,8 @@ class Epochs:
         slower_ns = each_ns - first_ns
         if self._later >= LEAST_LATER and self._least > SLOW_LATER * first_ns:
             waits = (wait_ns - first_wait_ns) / slower_ns
-            if waits >= LEAST_WAIT and each_ns - wait_ns <= STEADY * (first_ns - first_wait_ns):
+            alike = wait_ns * (first_ns - first_wait_ns) < OUTGROWS * first_wait_ns * (each_ns - wait_ns)
+            if waits >= LEAST_WAIT and not alike:
                 what = f"{each_ns / first_ns:.1f} times as long, {100 * min(1.0, waits):.0f} % of it for input"
                 self._tell(LATER, round(slower_ns * self._later_steps), what=what, total=True)
 

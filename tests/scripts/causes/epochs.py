@@ -23,7 +23,7 @@ def slow(rows, target):
 
 class Reports(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
-        time.sleep(0.3)
+        time.sleep(0.8)
 
 
 def first_epoch():
@@ -47,7 +47,7 @@ def later_epochs():
     def rows():
         passes[0] += 1
         for _ in range(30):
-            time.sleep(0.001 if passes[0] == 1 else 0.008)
+            time.sleep(0.001 if passes[0] == 1 else 0.02)
             yield x[:32], y[:32]
 
     @tf.function

@@ -48,7 +48,7 @@ class Config:
 
 
 data = tf.data.Dataset.from_tensor_slices((tf.ones((36, 20)), tf.ones((36, 1)))).batch(16)
-model = keras.Sequential([keras.layers.Dense(4) for _ in range(10)])
+model = keras.Sequential([keras.layers.Dense(4) for _ in range(30)])
 configs = []
 for epoch in range(8):
     for step, (x, y) in enumerate(data):
