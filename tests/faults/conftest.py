@@ -47,7 +47,7 @@ class FaultyGroup(RacingGroup):
     def wait_for_stall(self, at_step: int = FAULT_AT) -> None:
         """Wait until the faulty lane hangs by its fault: a busy machine may silence any lane for a while."""
         wait_for(
-            lambda: self.faulty.heartbeat.stalled_since_ns is not None and self.faulty.steps >= at_step,
+            lambda: self.faulty.heartbeat.stalled_since_ns is not None and self.faulty.totals.steps >= at_step,
             what="a stall",
         )
 

@@ -20,7 +20,7 @@ def race_through(faulty_group, fault: str) -> int:
     tracemalloc.start()
     try:
         faulty_group.race_with(fault, mode=CONCURRENT)
-        wait_for(lambda: faulty_group.faulty.steps > 150, HANGS_S, "the faulty lane trains on")
+        wait_for(lambda: faulty_group.faulty.totals.steps > 150, HANGS_S, "the faulty lane trains on")
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -30,9 +30,9 @@ def test_100_mb_of_unreadable_lines_are_counted_and_said(faulty_group):
     told = []
     faulty_group.session.listen(lambda event: told.append(event) if hasattr(event, "problem") else None)
     assert race_through(faulty_group, "floods_metrics") < MOST_BYTES
-    assert 90_000 < faulty_group.faulty.bad_lines < 110_000
-    assert faulty_group.faulty.last_bad_line == "unknown type 'Rubbish'"
-    assert len(told) < faulty_group.faulty.bad_lines / 10
+    assert 90_000 < faulty_group.faulty.process.bad_lines < 110_000
+    assert faulty_group.faulty.process.last_bad_line == "unknown type 'Rubbish'"
+    assert len(told) < faulty_group.faulty.process.bad_lines / 10
 
 
 def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_path, monkeypatch):

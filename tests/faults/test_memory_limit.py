@@ -41,9 +41,9 @@ pytestmark = [
 @pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
 def test_a_lane_that_the_kernel_kills_for_memory_is_named_as_such(faulty_group, mode):
     faulty_group.race_with("eats_memory", mode=mode)
-    wait_for(lambda: faulty_group.faulty.ended, what="its end")
+    wait_for(lambda: faulty_group.faulty.end.event, what="its end")
     faulty = faulty_group.faulty
-    assert (faulty.ended.signal, faulty.ended.requested) == ("SIGKILL", False)
+    assert (faulty.end.event.signal, faulty.end.event.requested) == ("SIGKILL", False)
     assert faulty.trouble.kind == OUT_OF_MEMORY
     assert faulty.trouble.message.startswith("out of memory, it seems: the lane was ended by SIGKILL, and ")
     assert GROUP_KILLS.format("a process") + "; its limit is " in faulty.trouble.message

@@ -43,7 +43,7 @@ def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_grou
     # On a busy machine the watchdog may come so late that it takes the same time for a suspension, too.
     assert {STALL, SUSPENDED} & set(faulty.measurements.discarded)
     assert faulty.steady.span_ns < 10 * len(faulty.points) * faulty.points[0].span_ns
-    assert faulty.steps == sum(point.steps for point in faulty.points)
+    assert faulty.totals.steps == sum(point.steps for point in faulty.points)
 
 
 @pytest.mark.parametrize(("fault", "mode"), [("hangs_for_ever", CONCURRENT), ("hangs_in_c", TURNS)])
@@ -51,8 +51,8 @@ def test_it_tells_where_it_stands(faulty_group, fault, mode):
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     faulty_group.ask_stack("gpu:0")
-    wait_for(lambda: faulty_group.faulty.stack is not None, what="a stack")
-    lines = faulty_group.faulty.stack.lines
+    wait_for(lambda: faulty_group.faulty.process.stack is not None, what="a stack")
+    lines = faulty_group.faulty.process.stack.lines
     assert any(f"in {fault}" in line and "faulty.py" in line for line in lines)
     assert any(line.startswith(("Thread 0x", "Current thread 0x")) for line in lines)
     assert not faulty_group.sound.over
@@ -78,7 +78,7 @@ def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, h
     faulty_group.wait_for_stall()
     pid = faulty_group.pid("gpu:0")
     faulty_group.kill("gpu:0")
-    wait_for(lambda: faulty_group.faulty.ended, what="its end")
+    wait_for(lambda: faulty_group.faulty.end.event, what="its end")
     assert gone(pid)
     faulty = faulty_group.faulty
     assert faulty.phase == FAILED
