@@ -10,8 +10,9 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
-from tfmon.model.lane_events import Hello, LibrariesLoaded, NotMeasured, StackReported
+from tfmon.model.lane_events import CauseSeen, Hello, LibrariesLoaded, NotMeasured, StackReported
 from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
+from tfmon.reports.race import to_text
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import lane_rows
@@ -53,6 +54,23 @@ def test_what_a_driver_is_slow_to_answer_is_told_with_its_age_on_the_page_and_in
     assert "6 %, 7 s ago" in race(demo)
     demo.session.accept(replace(before, slow=(replace(slow[0], at_ns=before.at_ns),)))
     assert "6 % busy" in race(demo)
+
+
+def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_the_code():
+    demo = racing_demo()
+    demo.session.accept(
+        CauseSeen(
+            lane="cpu", at_ns=demo.session.snapshot().at_ns, cause="retrace_value", subject="step",
+            what="`n`: 1 → 2", place="train.py:7 `def step(x, n):`", count=40, cost_ns=2 * SECOND,
+            of_ns=10 * SECOND,
+        )
+    )  # fmt: skip
+    told = "step was traced 40 times more for a Python value, `n`: 1 → 2; that took 2.0 s, 20 % of the time"
+    text = page(demo, "cpu", 160)
+    assert told in text and "train.py:7" in text and "step = tf.constant(step)" in text
+    report = to_text(analyse(demo.session.snapshot()))
+    assert f"cpu: {told}" in report and "  step = tf.constant(step)" in report
+    assert "a Python number retraces step" in race(demo)
 
 
 def test_an_instance_says_that_power_and_clocks_are_those_of_its_gpu():

@@ -31,6 +31,7 @@ class CauseKind:
     asked: tuple[str, ...] = ()
     """Public threads of people who had it."""
     least_share: float = LEAST_SHARE
+    least_s: float = 0.0
     least_count: int = 1
     of_input: bool = False
     """Whether it takes a part of what the lane waits for input, its figure `of_input`, or hides some of that,

@@ -116,6 +116,7 @@ CAUSES = (
         "step, the wait for its first batch and the rest of its waits are compared with theirs.",
         asked=("tensorflow#60425", "tensorflow#85667"),
         least_share=0.05,
+        least_s=3.0,
     ),
     CauseKind(
         id="epoch_later",
@@ -262,7 +263,8 @@ def _share(seen: CauseSeen) -> float:
 
 def _matters(seen: CauseSeen) -> bool:
     kind = KINDS[seen.cause]
-    return seen.count >= kind.least_count and (_share(seen) >= kind.least_share)
+    costs = seen.cost_ns >= 1e9 * kind.least_s and _share(seen) >= kind.least_share
+    return costs and seen.count >= kind.least_count
 
 
 def _cause(kind: CauseKind, seen: CauseSeen) -> Cause:
