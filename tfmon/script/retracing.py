@@ -26,6 +26,8 @@ XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
 MADE_OFTEN = 5
 """A function that was made so often by the same line, and traced each time, is one that is made in a loop."""
 MOST_FUNCTIONS = 512
+MOST_COMPARED = 64
+"""The last traces of a function whose types are compared with a new one."""
 DEF_LINES = 20
 """Lines of decorators above a function's `def` that are looked through."""
 KERAS_METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
@@ -169,18 +171,19 @@ def _types_in(cache: Any) -> list[Any]:  # noqa: ANN401
 def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:  # noqa: ANN401
     """Return the cause of a trace, which argument changed and how, and whether it is only a smaller batch.
 
-    The types are compared with those of the trace before.
+    The types are compared with those of the trace before; an argument of a type that none had is told first.
     """
     old = before[-1]
+    earlier = [one.parameters for one in before[-MOST_COMPARED:]]
+    changes = []
     for name, parameter in now.parameters.items():
         if name not in old.parameters:
             return OBJECT, f"`{name}` was not given before", False
         was, is_now = old.parameters[name].type_constraint, parameter.type_constraint
-        for path, one, other in _changed(name, was, is_now):
-            result = _describe(path, one, other)
-            if result[0]:
-                return result
-    return "", "", False
+        new = all(name not in one or one[name].type_constraint != is_now for one in earlier)
+        changes += [(not new, _describe(*change)) for change in _changed(name, was, is_now)]
+    changes = [change for change in changes if change[1][0]]
+    return min(changes, key=lambda change: change[0])[1] if changes else ("", "", False)
 
 
 def _changed(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401
