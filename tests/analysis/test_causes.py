@@ -48,14 +48,12 @@ def test_a_child_that_observes_too_much_does_not_fill_the_memory():
 
 def test_a_sentence_without_its_figure_does_not_fail():
     for kind in CAUSES:
-        assert (
-            kind.of_input or causes_of(lane("cpu", seen(kind.id, figures={}, cost_ns=5 * SECOND)))[0].id == kind.id
-        )
+        one = seen(kind.id, figures={}, cost_ns=5 * SECOND)
+        assert kind.of_input or causes_of(lane("cpu", one))[0].id == kind.id
 
 
 def test_what_makes_input_slow_is_told_by_its_part_of_what_the_lane_waits_for():
-    what = {"subject": "from_generator(read)", "what": "one example at a time"}
-    slow = seen("input_generator", figures={"of_input": 0.5}, **what)
+    slow = seen("input_generator", subject="from_generator(read)", figures={"of_input": 0.5})
     waits = [window(at_ns=at * SECOND, span_ns=SECOND, steps=10, input_ns=SECOND // 2) for at in range(1, 5)]
     (one,) = causes_of(lane("cpu", phase(RACING), *waits, slow))
     assert (one.share_pct, one.cost_s) == (25.0, 1.0)

@@ -61,14 +61,11 @@ class Lane:
         self.unknown: dict[str, str] = {}
         self.loss: object = None
         self.progress: object = None
-        self.validated = self.bundled = self.step_ns = 0
+        self.validated = self.bundled = 0
         self.places: list[str] = []
         self.traces = self.waiting = EveryFourth()
         self.traces.count = 0
         self.step_ns = 0.0
-
-    def all_waits_ns(self):
-        return 0
 
     def all_waits_ns(self):
         return 0

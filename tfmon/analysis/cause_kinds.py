@@ -46,16 +46,31 @@ INPUT = (
     CauseKind(
         id="input_generator",
         title="{subject} makes the input in Python",
-        says="{subject} makes {what} in Python" + _WAITS,
+        says="{subject} makes one example at a time in Python" + _WAITS,
         mends="yield whole batches, and leave out the `batch` after it; or let tf.data read and prepare the data",
         code=(
             "yield x[i : i + 32], y[i : i + 32]  # whole batches; the output_signature begins with None",
             "dataset = tf.data.Dataset.from_generator(batches, output_signature=...).prefetch(tf.data.AUTOTUNE)",
             "dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)  # or without Python, where it fits",
         ),
-        recognised="The pipeline begins with a Python generator, and tf.data's own statistics say how much of its "
-        "work is in it.",
+        recognised="The pipeline begins with a Python generator, whose elements are batched later, and tf.data's "
+        "own statistics say how much of its work is in it.",
         asked=("tensorflow#39494",),
+        least_share=LEAST_OF_INPUT,
+        of_input=True,
+    ),
+    CauseKind(
+        id="input_generator_batches",
+        title="{subject} makes the input in Python",
+        says="{subject} makes batches in Python, one after the other" + _WAITS,
+        mends="compute whole batches with NumPy; or let tf.data do it, or the workers of a PyDataset",
+        code=(
+            "dataset = tf.data.Dataset.from_tensor_slices(paths).map(read, num_parallel_calls=tf.data.AUTOTUNE)",
+            "model.fit(Data(..., workers=4, use_multiprocessing=True))  # a keras.utils.PyDataset",
+        ),
+        recognised="The pipeline begins with a Python generator, whose elements are batches, and tf.data's own "
+        "statistics say how much of its work is in it.",
+        asked=("tensorflow#39494", "keras#20032"),
         least_share=LEAST_OF_INPUT,
         of_input=True,
     ),

@@ -165,8 +165,7 @@ def _of_generators(dataset: Any, stages: list[Stage], total_ns: float) -> Iterat
         own = str(getattr(generator, "__module__", "")).partition(".")[0] not in LIBRARIES
         cut = any(type(one).__name__ in _BATCHES for one in every[: every.index(source)])
         what = f"from_generator({name})" if own and name.isidentifier() else "a generator given to fit"
-        more = "one example at a time" if cut else "whole batches"
-        yield InputCause("input_generator", place_of(source), what, share, more)
+        yield InputCause("input_generator" if cut else "input_generator_batches", place_of(source), what, share)
 
 
 def _of_maps(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401

@@ -274,7 +274,10 @@ class Pipeline:
             self._looked_at, self._began_ns, self._look_ns = weakref.ref(dataset), now_ns, 0
         if now_ns < max(self._look_ns, self._began_ns + FIRST_LOOK_NS) or dataset is None or logs_operations():
             return
-        result = causes_of(iterator, dataset, prefetch_of(dataset))
+        prefetch = prefetch_of(dataset)
+        if prefetch == "off":
+            prefetch = self._values.get(PREFETCH.name, prefetch)
+        result = causes_of(iterator, dataset, prefetch)
         if result is None:
             return
         self._look_ns = 2 * now_ns - self._began_ns
