@@ -24,9 +24,9 @@ LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
 """Samples behind a sentence, kernels below which nothing is said of them, load from which on copies are told."""
 NO_TENSOR_PCT = 1.0
 
-LARGER = "a larger batch, or xla to fuse operations, gives each more to do"
-TENSOR = "mixed_precision, or TF32 for float32, uses them where dimensions are multiples of 8"
-FEWER_BYTES = "xla to fuse operations, or 16 bits, moves fewer bytes"
+LARGER = "a larger batch, or fused operations, give each more to do"
+TENSOR = "16 bits, or TF32, use them where dimensions are multiples of 8"
+FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
 def shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
