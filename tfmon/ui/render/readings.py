@@ -191,13 +191,15 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return the bottleneck in at most `most` rows; without the label if it needs that room."""
+    """Return the bottleneck in at most `most` rows; without its label, or its kind, if it needs that room."""
     if bottleneck is None:
         return [labelled("bottleneck", (UNKNOWN, DIM))]
     row = labelled("bottleneck", (bottleneck.line, TEXT))
     if cells(row) <= width:
         return [row]
-    return [((line, TEXT),) for line in wrap(bottleneck.line, width, most)]
+    cause = next((one.brief for one in bottleneck.causes), "")
+    text = cause if most == 1 and 0 < len(cause) <= width else bottleneck.line
+    return [((line, TEXT),) for line in wrap(text, width, most)]
 
 
 def knobs_rows(lane: LaneState, width: int, most: int = 1) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.advice import code_for, code_to_keep
+from tfmon.analysis.advice import Advice, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import KINDS, causes_of
@@ -123,8 +123,9 @@ def lane_rows(
 ) -> list[Row]:
     """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
-    rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, lane, width)]
-    rows += _cause_rows(lane, width)
+    bottleneck = analysis.lane(lane.spec.name).bottleneck
+    rows = [*_bottleneck_rows(bottleneck, width), *_cause_rows(lane, width)]
+    rows += _advice_rows(() if bottleneck is None else bottleneck.advice, lane, width)
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
@@ -175,7 +176,7 @@ def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> s
     return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
 
 
-def _bottleneck_rows(bottleneck: Bottleneck | None, lane: LaneState, width: int) -> Iterator[Row]:
+def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
     yield BLANK
     yield (("  Bottleneck", STRONG),)
     if bottleneck is None:
@@ -192,11 +193,14 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, lane: LaneState, width: int)
             yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
     if bottleneck.kind == "retracing" and not bottleneck.causes:
         yield from _code_rows((*KINDS["retrace_value"].code, *KINDS["retrace_shape"].code), width)
-    if bottleneck.advice:
+
+
+def _advice_rows(advice: Sequence[Advice], lane: LaneState, width: int) -> Iterator[Row]:
+    if advice:
         yield BLANK
         yield (("  What may help", STRONG),)
-    for text in dict.fromkeys(one.text for one in bottleneck.advice):
-        alike = [one for one in bottleneck.advice if one.text == text]
+    for text in dict.fromkeys(one.text for one in advice):
+        alike = [one for one in advice if one.text == text]
         yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
         yield from _code_rows(code_for(alike[0], lane), width)
 
