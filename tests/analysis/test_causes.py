@@ -45,7 +45,7 @@ def test_a_child_that_observes_too_much_does_not_fill_the_memory():
 
 def test_a_sentence_without_its_figure_does_not_fail():
     for kind in CAUSES:
-        assert causes_of(lane("cpu", seen(kind.id, figures={})))[0].id == kind.id
+        assert causes_of(lane("cpu", seen(kind.id, cost_ns=5 * SECOND, figures={})))[0].id == kind.id
 
 
 def test_every_cause_has_what_mends_it():
