@@ -150,9 +150,12 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
 
 
 def _watch_callback(keras: Any, kind: type) -> None:  # noqa: ANN401
-    """Have the time taken that a callback of this kind takes at the end of an epoch."""
+    """Have the time measured that a callback of this kind takes at the end of an epoch.
+
+    A class that a function of the script makes is let be: it would be kept for ever.
+    """
     owner = next(one for one in kind.__mro__ if "on_epoch_end" in one.__dict__)
-    if owner is not keras.callbacks.Callback:
+    if owner is not keras.callbacks.Callback and "<locals>" not in owner.__qualname__:
         hooks.replace(owner, "on_epoch_end", hooks.around(_times_callback))
 
 

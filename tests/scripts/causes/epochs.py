@@ -23,7 +23,7 @@ def slow(rows, target):
 
 class Reports(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
-        time.sleep(0.3)
+        time.sleep(0.6)
 
 
 def first_epoch():
