@@ -27,4 +27,8 @@ starts, imports, trains and ends as it would without tfmon.
 - **Knobs** (`knobs`). The learning rate, stopping after the epoch under Keras, the script's
   pipeline (`pipeline`), whose changes wait for its next epoch, and what the script offers with
   `report.knob`. They are reported as `KnobOffered`.
+- **Levers** (`levers`). What the command line sets for any script, such as XLA, is applied as a library is loaded
+  or a model compiled. Nothing else is changed.
+- **Causes** (`causes`). What hooks saw of why a script is slow, told now and then: `retracing`, `epochs`,
+  `input_causes` for its pipeline, `device_causes` for a GPU that is not used well.
 """
