@@ -123,6 +123,30 @@ async def test_the_timer_pulls_without_any_key_and_once_a_second_while_all_are_p
         assert "paused 0:01" in shown(pilot)
 
 
+async def test_a_race_that_nobody_touches_is_drawn_once_a_second():
+    demo = racing_demo()
+    app = app_of(demo)
+
+    def draws() -> bool:
+        drawn = app.monitor.snapshot
+        app._tick()
+        return app.monitor.snapshot is not drawn
+
+    async with app.run_test(size=SIZE) as pilot:
+        demo.clock.ahead(1)
+        demo.go()
+        app.monitor.pull()
+        await press(pilot, "i")
+        assert draws() and draws(), "somebody looks"
+        demo.clock.ahead(11)
+        app.monitor.pull()
+        assert not draws()
+        demo.clock.ahead(1)
+        assert draws() and not draws()
+        await press(pilot, "i")
+        assert draws() and draws()
+
+
 async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     analysed = []
     monkeypatch.setattr(

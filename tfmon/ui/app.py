@@ -12,6 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
 from textual.screen import Screen
@@ -95,6 +96,12 @@ class MonitorApp(TerminalApp[Ending]):
         self._dress(self.current_theme)
         self.set_interval(PULL_S, self._tick)
         self.call_after_refresh(self._on_first_paint)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note that a key or the mouse is used."""
+        if isinstance(event, events.Key | events.MouseDown):
+            next(self._monitors()).touched()
+        await super().on_event(event)
 
     def _on_first_paint(self) -> None:
         monitor = self.monitor

@@ -24,6 +24,8 @@ from tfmon.ui.textual_compat import TerminalApp
 from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
+CALM_NS = 10 * SECOND_NS
+"""So long after the start, or after a key, the screen is drawn once a second."""
 MESSAGE_S = 5.0
 FOREVER_NS = 2**63
 READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
@@ -73,6 +75,8 @@ class Monitor:
         self._question = ("", "")
         """The key whose question was shown last, and the question."""
         self._played_s: float | None = None
+        self._touched_ns = 0
+        """When a key was pressed last, as far as was drawn then."""
         self._told: tuple[str, ...] = ()
         """Lanes of the race below whose failure was told here."""
 
@@ -95,12 +99,18 @@ class Monitor:
         """What is known."""
         return self.analysis.snapshot
 
+    def touched(self) -> None:
+        """Have drawn each change at once for a while: somebody looks for what a key has done."""
+        self._touched_ns = self.snapshot.at_ns
+
     def moves(self) -> bool:
-        """Return whether to draw: while a lane may train, and once a second when only clocks change."""
+        """Return whether to draw: once a second, and while a lane may train at any time, unless all is calm."""
         snapshot = self.source.snapshot()
         new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
         training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
-        return new_second or training or self.below is not None
+        since_ns = max(self._touched_ns, snapshot.race.started_ns or snapshot.at_ns)
+        calm = snapshot.at_ns - since_ns > CALM_NS
+        return new_second or (training and not calm) or self.below is not None
 
     def play(self) -> None:
         """Draw, if a recording is played."""
