@@ -154,8 +154,8 @@ def _watch_callback(keras: Any, kind: type) -> None:  # noqa: ANN401
 
     A class that a function of the script makes is let be: it would be kept for ever.
     """
-    owner = next(one for one in kind.__mro__ if "on_epoch_end" in one.__dict__)
-    if owner is not keras.callbacks.Callback and "<locals>" not in owner.__qualname__:
+    owner = next((one for one in kind.__mro__ if "on_epoch_end" in one.__dict__), None)
+    if owner not in (None, keras.callbacks.Callback) and "<locals>" not in owner.__qualname__:
         hooks.replace(owner, "on_epoch_end", hooks.around(_times_callback))
 
 
