@@ -126,7 +126,7 @@ def example_report() -> str:
     from tfmon.api.repeat import command_of
     from tfmon.reports import html
     from tfmon.reports.html import hides
-    from tfmon.reports.race import of_race
+    from tfmon.reports.recorded import of_race
 
     EXAMPLES.mkdir(parents=True, exist_ok=True)
     report, _ = of_race(EXAMPLE, command_of)

@@ -10,7 +10,7 @@ from tfmon.api.repeat import command_of
 from tfmon.recordings.sweeps import is_sweep
 from tfmon.reports import Report, html
 from tfmon.reports.html import hides
-from tfmon.reports.race import of_race
+from tfmon.reports.recorded import of_race
 from tfmon.reports.series import of_sweep
 
 NO_SCRIPT = "window.vegaEmbed = () => {};"

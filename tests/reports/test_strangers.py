@@ -13,8 +13,8 @@ from tfmon.model.lane_events import LaneFailed
 from tfmon.reports import html
 from tfmon.reports.gather import samples_of
 from tfmon.reports.html import HIDDEN, hider, hides, other_processes
-from tfmon.reports.race import of_race
 from tfmon.reports.race_json import to_json
+from tfmon.reports.recorded import of_race
 
 
 def happened():

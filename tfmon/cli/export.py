@@ -122,7 +122,7 @@ def _report(path: Path) -> Report:
 
     from tfmon.api.repeat import command_of
     from tfmon.recordings.sweeps import is_sweep
-    from tfmon.reports.race import of_race
+    from tfmon.reports.recorded import of_race
     from tfmon.reports.series import of_sweep
 
     if is_sweep(path):

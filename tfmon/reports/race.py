@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis, analyse
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns
@@ -17,8 +15,6 @@ from tfmon.analysis.history import HEADS
 from tfmon.analysis.others import contention
 from tfmon.analysis.series import rates
 from tfmon.analysis.verdict import KIND_TEXTS
-from tfmon.doctor.report import Diagnosis, run_checks
-from tfmon.errors import TfmonError
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import DONE, HOST_LOST, STAGES, LaneState
 from tfmon.model.race import TURNS
@@ -36,7 +32,6 @@ from tfmon.reports import (
     Report,
     Section,
     Table,
-    checks,
     host_names,
     machine_rows,
     recording_lines,
@@ -48,9 +43,8 @@ from tfmon.reports import (
     view_lines,
 )
 from tfmon.reports import course as over_time
-from tfmon.reports.gather import Course, gather
+from tfmon.reports.gather import Course
 from tfmon.reports.html import other_processes
-from tfmon.reports.race_json import to_json
 from tfmon.reports.steps import full_name
 from tfmon.version import __version__
 
@@ -70,9 +64,12 @@ def report(
     header: Header | None = None,
     course: Course | None = None,
     again: str = "",
-    examined: Diagnosis | None = None,
+    examination: Sequence[Block] = (),
 ) -> Report:
-    """Return all that is known of a race: of a recorded one with its `header`, and its `course` over time."""
+    """Return all that is known of a race: of a recorded one with its `header`, and its `course` over time.
+
+    `examination` is what the doctor finds on its machine.
+    """
     snapshot = analysis.snapshot
     names = {lane.spec.name: full_name(lane) for lane in snapshot.lanes}
     keys = {lane.spec.name: lane.spec.id or lane.spec.name for lane in snapshot.lanes}
@@ -84,7 +81,6 @@ def report(
     title, when = snapshot.race.title or snapshot.race.scenario, []
     if header is not None:
         when = [header.started[:16].replace("T", " "), f"{units.clock(raced_s(snapshot) or 0.0)} long"]
-    examination = checks.findings(examined) if header is not None else ()
     return Report(
         title=title if snapshot.race.scenario in title else f"{snapshot.race.scenario}: {title}",
         when=", ".join(when),
@@ -103,20 +99,6 @@ def report(
         hosts=host_names((host, state.machine) for host, state in snapshot.hosts.items()),
         others=other_processes(snapshot),
     )
-
-
-def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
-    """Return the report of a recording, and whether that is cut off; the doctor examines `host`, this machine."""
-    course = gather(path)
-    result, header = analyse(course.end), course.header
-    try:
-        command = again(result)
-    except TfmonError as error:
-        command = f"no command line can: {error.line}"
-    here = host and course.end.machine.hostname == host
-    examined = run_checks(sys.executable, imports=False) if here else None
-    data = {**to_json(result, header), "recording": path.name}
-    return replace(report(result, header, course, command, examined), data=data), course.torn
 
 
 # ---------------------------------------------------------------- the result
