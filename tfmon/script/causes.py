@@ -24,7 +24,7 @@ MOST_TEXT = 200
 
 
 @dataclass(slots=True)
-class Seen:
+class Observation:
     """What was seen of one cause at one place; whoever changes it sets `changed`."""
 
     cause: str
@@ -51,7 +51,7 @@ class Causes:
         """How long the lane was paused since then."""
         self.named_ns = 0
         """What all that was seen took."""
-        self._seen: dict[tuple[str, str, str], Seen] = {}
+        self._seen: dict[tuple[str, str, str], Observation] = {}
 
     @property
     def passed_ns(self) -> int:
@@ -60,11 +60,11 @@ class Causes:
 
     def saw(
         self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
-    ) -> Seen:
+    ) -> Observation:
         """Add what was seen of a cause at the user's instruction `place`; return its sums."""
         seen = self._seen.get((cause, place, subject))
         if seen is None:
-            seen = Seen(cause, place, subject)
+            seen = Observation(cause, place, subject)
             if len(self._seen) < MOST:
                 self._seen[cause, place, subject] = seen
         seen.what = what or seen.what
@@ -72,7 +72,7 @@ class Causes:
         self.add(seen, cost_ns)
         return seen
 
-    def add(self, seen: Seen, cost_ns: int) -> None:
+    def add(self, seen: Observation, cost_ns: int) -> None:
         """Add to what a cause took."""
         seen.cost_ns += cost_ns
         self.named_ns += cost_ns

@@ -44,7 +44,7 @@ FILES.add(__file__)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PipelineStage:
     """What tf.data has counted of one stage of an iterator."""
 
     kind: str
@@ -98,7 +98,7 @@ def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause]
     return result
 
 
-def stages_of(iterator: Any) -> list[Stage]:  # noqa: ANN401
+def stages_of(iterator: Any) -> list[PipelineStage]:  # noqa: ANN401
     """Return the stages of an iterator from its end to its sources; none where tf.data does not count them."""
     import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
@@ -109,7 +109,7 @@ def stages_of(iterator: Any) -> list[Stage]:  # noqa: ANN401
         model = tf.data.experimental.get_model_proto(iterator)
     except tf.errors.NotFoundError:  # its autotuner is off
         return []
-    result: list[Stage] = []
+    result: list[PipelineStage] = []
     ahead = [model.output]
     while ahead:
         node = model.nodes[ahead.pop()]
@@ -117,7 +117,7 @@ def stages_of(iterator: Any) -> list[Stage]:  # noqa: ANN401
         threads = next((one for one in node.parameters if one.name == "parallelism"), None)
         busy_ns = node.processing_time / max(1.0, threads.value if threads is not None else 1.0)
         parallel = threads is not None and (threads.tunable or threads.value > 1)
-        result.append(Stage(node.name, node.num_elements, busy_ns, parallel))
+        result.append(PipelineStage(node.name, node.num_elements, busy_ns, parallel))
     return result
 
 
@@ -144,7 +144,7 @@ def _users(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
             yield one
 
 
-def _of_generators(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
+def _of_generators(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
     """Yield what comes from Python generators."""
     every = list(chain_of(dataset))
     sources = [one for one in every if _is_generator(one)]
@@ -168,7 +168,7 @@ def _of_generators(dataset: Any, stages: list[Stage], total_ns: float) -> Iterat
         yield InputCause("input_generator" if cut else "input_generator_batches", place_of(source), what, share)
 
 
-def _of_maps(dataset: Any, stages: list[Stage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
+def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
     """Yield which maps are slow, and why; for each the reason whose remedy helps most."""
     every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
     maps = [one for one in every if type(one).__name__ in _MAPS]

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
-from tfmon.script.causes import Seen, causes
+from tfmon.script.causes import Observation, causes
 from tfmon.script.hooking import FILES, Hooks, Watching, unseen
 from tfmon.script.input_causes import causes_of, made
 from tfmon.script.knobs import OfferedKnobs
@@ -214,7 +214,7 @@ class Pipeline:
         self._began_ns = self._look_ns = 0
         """When the dataset that is trained from was first seen, and from when on it is looked at again."""
         self._looked_at: Callable[[], Any] = nothing
-        self._slow: list[Seen] = []
+        self._slow: list[Observation] = []
         """What was found the last time."""
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):

@@ -17,7 +17,7 @@ from time import monotonic_ns
 from types import CodeType
 from typing import Any
 
-from tfmon.script.causes import Seen, causes
+from tfmon.script.causes import Observation, causes
 from tfmon.script.hooking import Hooks, Watching, hidden, hooks
 from tfmon.script.looking import LIBRARIES, line_at, line_of, users_frame
 
@@ -36,7 +36,7 @@ KERAS_STEPS = ("one_step", "multi_step", "train_function", "test_function", "pre
 LAST_BATCH = ", the last batch of an epoch"
 
 
-class Retracing:
+class Retraces:
     """The traces of this process. Thread: any; traces inside of others are parts of those."""
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class Retracing:
         """How often a function was made and traced, and what that took, by its place and the caller's line."""
         self._fresh: Callable[[], Any] = lambda: None
         """Returns the function that was traced last, before it has run."""
-        self._seen: Seen | None = None
+        self._seen: Observation | None = None
         """Where what its first run takes is added."""
-        self.smaller: Seen | None = None
+        self.smaller: Observation | None = None
         """A trace for a smaller batch, until the next batch or the end of the epoch."""
 
     def install(self, hooks: Hooks) -> None:
@@ -64,7 +64,7 @@ class Retracing:
         with hooks:
             self._fresh, self._seen = weakref.ref(function), self._saw(now, options, monotonic_ns() - began_ns)
 
-    def _saw(self, now: Any, options: Any, took_ns: int) -> Seen | None:  # noqa: ANN401
+    def _saw(self, now: Any, options: Any, took_ns: int) -> Observation | None:  # noqa: ANN401
         code = code_of(options.python_function)
         before = _types_in(options.function_cache)
         scope = getattr(options.scope_type, "name", "")
@@ -86,7 +86,7 @@ class Retracing:
         self.smaller = seen if smaller else self.smaller
         return seen
 
-    def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Seen | None:  # noqa: ANN401
+    def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Observation | None:  # noqa: ANN401
         method, place = keras_call()
         if not method or not code.co_name.startswith(KERAS_STEPS):
             return None
@@ -99,7 +99,7 @@ class Retracing:
 
     def _made_again(
         self, cause: str, code: CodeType, place: str, name: str, took_ns: int, what: str
-    ) -> Seen | None:
+    ) -> Observation | None:
         """Count a function that is traced for the first time, though its code may have been before."""
         caller = line_of(users_frame())
         key = (code.co_filename, code.co_firstlineno, caller)
@@ -239,5 +239,5 @@ def _written(shape: list[Any] | None) -> str:
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
-retracing = Retracing()
+retracing = Retraces()
 """Those of this process."""
