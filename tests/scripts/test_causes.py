@@ -62,7 +62,7 @@ def test_what_retraces_is_named_with_the_argument_that_changed():
 def test_slow_epochs_are_named():
     causes = causes_in("epochs.py", "first_epoch", "later_epochs")
     first, later = causes["epoch_first"], causes["epoch_later"]
-    assert "as a cache fills" in first["text"]
+    assert "more waiting for its other batches" in first["text"]
     assert first["place"].startswith(line_of("epochs.py", "model.fit(data, epochs=6, verbose=0)"))
     assert " % of it for input" in later["text"]
     assert later["place"].startswith(line_of("epochs.py", "train(rows_, target)"))

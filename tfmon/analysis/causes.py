@@ -107,7 +107,8 @@ CAUSES = (
         id="epoch_first",
         title="the first epoch is slow",
         says="the first epoch took {cost} more than later ones, {share} of the time: {what}",
-        mends="that comes once: judge the speed by later epochs, and trace and fill less where it is too long",
+        mends="that comes once: judge the speed by later epochs; a wait is mostly a `shuffle` buffer or a cache "
+        "that fills",
         code=(
             "dataset = dataset.shuffle(1_000).batch(batch_size).prefetch(tf.data.AUTOTUNE)  # a smaller buffer",
             "dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).cache()  # fills it in parallel",
@@ -122,7 +123,7 @@ CAUSES = (
         id="epoch_later",
         title="epochs are slower from the second on",
         says="from the second epoch on a step takes {what}; that took {cost}, {share} of the time",
-        mends="later epochs read what the first did not: from a cache on a slow disk, or beyond a buffer",
+        mends="what they read otherwise was not observed; it may be a cache in a file on a slow disk",
         code=(
             "dataset = dataset.cache()  # in memory; a cache in a file is read from its disk in each later epoch",
             "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # at its end",
@@ -134,9 +135,8 @@ CAUSES = (
     CauseKind(
         id="epoch_batch",
         title="each epoch waits for its first batch",
-        says="later epochs waited {cost} for their first batches, {share} of the time in {count} epochs: a buffer "
-        "of `shuffle` is filled again, or the data begin again",
-        mends="a smaller buffer fills sooner; one that repeats goes on without a gap",
+        says="later epochs waited {cost} for their first batches, {share} of the time in {count} epochs",
+        mends="a smaller buffer of `shuffle` fills sooner; a dataset that repeats goes on without a gap",
         code=(
             "dataset = dataset.shuffle(1_000)  # a buffer that is filled again at the beginning of each epoch",
             "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",

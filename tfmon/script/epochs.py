@@ -112,8 +112,8 @@ class Epochs:
         if self._first_took_ns > SLOW_FIRST * each_ns * self._first_steps:
             parts = {
                 "tracing and the first run": first_step_ns - self._first_batch_ns - each_ns,
-                "the first batch, as a shuffle buffer fills": self._first_batch_ns - wait_ns,
-                "more waiting for input, as a cache fills": (first_wait_ns - wait_ns) * (self._first_steps - 1),
+                "more waiting for its first batch": self._first_batch_ns - wait_ns,
+                "more waiting for its other batches": (first_wait_ns - wait_ns) * (self._first_steps - 1),
             }
             told = [f"{name} {_s(part_ns)}" for name, part_ns in parts.items() if part_ns > 0.1 * more_ns]
             self._tell(FIRST, round(more_ns), what=", ".join(told), total=True)
