@@ -14,7 +14,7 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon import report
-from tfmon.model.lane_events import NotMeasured
+from tfmon.model.script_events import NotMeasured
 from tfmon.model.threads import start_hidden
 from tfmon.script import keras_watch, libraries, uses, watching
 from tfmon.script.hooking import MOST_FAILURES, Hooks

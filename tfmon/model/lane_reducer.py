@@ -17,25 +17,16 @@ from tfmon.model.events import (
 from tfmon.model.heartbeat import SUSPENDED, Heartbeat
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
-    CHANNEL_CLOSED,
     Built,
-    CauseSeen,
-    DefaultsResolved,
     Finished,
     Hello,
     KnobApplied,
-    KnobOffered,
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
-    NotMeasured,
-    PathsUsed,
     PhaseEntered,
     Profiled,
-    Progressed,
     SliceEnded,
-    StackReported,
-    StepDescribed,
     Window,
 )
 from tfmon.model.lane_state import (
@@ -55,6 +46,17 @@ from tfmon.model.lane_statistics import KnobMark, Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
+from tfmon.model.script_events import (
+    CHANNEL_CLOSED,
+    CauseSeen,
+    DefaultsResolved,
+    KnobOffered,
+    NotMeasured,
+    PathsUsed,
+    Progressed,
+    StackReported,
+    StepDescribed,
+)
 from tfmon.model.speed import SpeedWatch
 
 MOST_KNOB_MARKS = 64

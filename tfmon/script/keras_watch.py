@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_pipes import USES
+from tfmon.model.script_events import Progressed
 from tfmon.script import device_causes, process, watched
 from tfmon.script.causes import causes
 from tfmon.script.epochs import CALLBACK, VALIDATION, Epochs
