@@ -34,7 +34,8 @@ from tfmon.model.hosts import (
     with_machine,
 )
 from tfmon.model.lane_events import LaneFailed
-from tfmon.model.lane_reducer import advance, granted, marked, measured_again, take_tree_sample
+from tfmon.model.lane_measuring import granted, marked, measured_again, take_tree_sample
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.lane_texts import explained
