@@ -25,7 +25,7 @@ starts, imports, trains and ends as it would without tfmon.
   thread; `lanes.guard` ends what is left.
 - **Signals** are the script's: none is caught here. The stacks of its threads are sent through the pipe.
 - **Knobs** (`knobs`). The learning rate, stopping after the epoch under Keras, the script's
-  pipeline (`pipeline`), whose changes wait for its next epoch, and what the script offers with
+  pipeline (`pipeline`, `dataset_settings`), whose changes wait for its next epoch, and what the script offers with
   `report.knob`. They are reported as `KnobOffered`.
 - **Levers** (`levers`). What the command line sets for any script, such as XLA, is applied as a library is loaded
   or a model compiled. Nothing else is changed.
