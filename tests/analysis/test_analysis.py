@@ -15,9 +15,9 @@ from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
-from tfmon.model.lane_events import StepDescribed
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.script_events import StepDescribed
 from tfmon.model.series import REVERTED, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec

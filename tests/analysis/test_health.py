@@ -17,11 +17,12 @@ from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.hosts import HostState
-from tfmon.model.lane_events import CauseSeen, Progressed, StackReported, Window
+from tfmon.model.lane_events import Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, PAUSED, RACING, LaneState, ScriptFacts
 from tfmon.model.lane_statistics import MOST_POINTS, LossCurve, Measurements
 from tfmon.model.race import Race
+from tfmon.model.script_events import CauseSeen, Progressed, StackReported
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import WindowSums, count

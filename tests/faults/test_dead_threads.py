@@ -32,11 +32,11 @@ from tfmon.lanes.remote.frames import Frame, FrameReader, Kind
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model import threads
 from tfmon.model.events import LanePrinted
-from tfmon.model.lane_events import StackReported
 from tfmon.model.lane_state import FAILED
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.requests import Stop
+from tfmon.model.script_events import StackReported
 from tfmon.model.series import TuneState
 from tfmon.model.session import Session
 from tfmon.probes.base import Ticker, within

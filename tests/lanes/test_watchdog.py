@@ -19,7 +19,6 @@ from tfmon.lanes.watchdog import (
 )
 from tfmon.model.events import KnobRequested
 from tfmon.model.heartbeat import Heartbeat
-from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
@@ -40,6 +39,7 @@ from tfmon.model.lane_state import (
 from tfmon.model.lane_statistics import Point
 from tfmon.model.limits import GROUP_KILLS, MACHINE_KILLS, MOST_COUNTS, MemoryKills
 from tfmon.model.race import CONCURRENT, TURNS, Race
+from tfmon.model.script_events import Progressed
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 

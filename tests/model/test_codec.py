@@ -35,13 +35,12 @@ from tfmon.model.lane_events import (
     FromLane,
     Hello,
     KnobApplied,
-    KnobOffered,
     LaneFailed,
-    Progressed,
     SliceEnded,
     Window,
 )
 from tfmon.model.requests import Assign, Request, Run, RunSlice, SetKnob
+from tfmon.model.script_events import KnobOffered, Progressed
 from tfmon.model.series import CrossoverState
 from tfmon.recordings.header import Closed, Header
 

@@ -11,9 +11,10 @@ from support.recordings import record, small_race
 from tfmon.model.events import LaneStalled, LaneStarted, Suspended
 from tfmon.model.heartbeat import IN_A_STEP, MOST_SUSPENSIONS, STALL, SUSPENDED
 from tfmon.model.hosts import take_gpu_sample
-from tfmon.model.lane_events import SliceEnded, StackReported
+from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_reducer import advance
 from tfmon.model.readings import Missing
+from tfmon.model.script_events import StackReported
 from tfmon.model.window_sums import COARSE_NS, FINE_NS, MOST_COARSE, MOST_FINE, History, add, quantile_ns
 from tfmon.recordings.player import play_all
 

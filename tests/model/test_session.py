@@ -12,11 +12,12 @@ from support.ui import Demo
 
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
-from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
+from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import RACING, STARTING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
+from tfmon.model.script_events import KnobOffered
 from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes

@@ -10,7 +10,8 @@ from support.events import MS, SECOND, lane, phase, window
 
 from tfmon.model import codec
 from tfmon.model.lane_events import KnobApplied
-from tfmon.model.lane_reducer import advance, disturbed
+from tfmon.model.lane_measuring import disturbed
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import RACING
 from tfmon.model.speed import MOST_BLOCKS, SpeedWatch
 from tfmon.model.window_sums import count

@@ -23,10 +23,11 @@ from tfmon.model.events import (
     RecordingChanged,
 )
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_events import Finished, LaneFailed, PhaseEntered, Progressed, Window
+from tfmon.model.lane_events import Finished, LaneFailed, PhaseEntered, Window
 from tfmon.model.lane_state import RACING
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import Missing, TreeSample
+from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
 from tfmon.reports.race import to_text

@@ -21,7 +21,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import tensorflow as tf
 
-from tfmon.model.lane_events import StepDescribed
+from tfmon.model.script_events import StepDescribed
 from tfmon.script import watched, watching
 from tfmon.script.sources import NOT_SEEN, NOTHING_READ, OTHER_ROWS
 from tfmon.script.steps import StepWatcher

@@ -14,9 +14,9 @@ import pytest
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon import report
-from tfmon.model.lane_events import NotMeasured
+from tfmon.model.script_events import NotMeasured
 from tfmon.model.threads import start_hidden
-from tfmon.script import keras_watch, libraries, uses, watching
+from tfmon.script import keras_fit, libraries, uses, watching
 from tfmon.script.hooking import MOST_FAILURES, Hooks
 from tfmon.script.steps import StepWatcher
 from tfmon.script.watching import watch_other
@@ -35,7 +35,7 @@ def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end
     "result", [2.0, [2.0, 0.5], {"accuracy": 0.5, "loss": 2.0}, {"accuracy": 0.5, "d_loss": 2.0, "g_loss": 1.0}]
 )
 def test_the_loss_is_what_a_train_function_returns_as_its_first(result):
-    assert keras_watch._loss_of(result) == 2.0
+    assert keras_fit.loss_of(result) == 2.0
 
 
 def test_an_error_of_the_scripts_signal_handler_is_not_taken_for_one_of_tfmon():

@@ -10,9 +10,10 @@ import re
 
 import pytest
 
-from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Progressed, Window
+from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
+from tfmon.model.script_events import Progressed
 
 from .conftest import SHAPES
 

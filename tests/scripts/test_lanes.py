@@ -16,18 +16,16 @@ from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
-    KnobOffered,
     KnobRefused,
-    NotMeasured,
     PhaseEntered,
     ProfileFailed,
     SliceEnded,
-    StackReported,
     Window,
 )
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.requests import RunSlice
+from tfmon.model.script_events import KnobOffered, NotMeasured, StackReported
 from tfmon.script.meter import NO_TENSORFLOW
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from tfmon.model.events import LanePrinted
-from tfmon.model.lane_events import KnobApplied, KnobOffered, KnobRefused, Window
+from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
+from tfmon.model.script_events import KnobOffered
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from support.ui import CPU_MACHINE
 from tfmon.model.events import ClockStarted, Event, LaneEnded, LanePrinted, LaneStarted
-from tfmon.model.lane_events import Hello, KnobApplied, PhaseEntered, Progressed, Window
+from tfmon.model.lane_events import Hello, KnobApplied, PhaseEntered, Window
 from tfmon.model.race import Race
 from tfmon.model.readings import HostSample, TreeSample
+from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import library

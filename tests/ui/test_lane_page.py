@@ -10,9 +10,10 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
-from tfmon.model.lane_events import CauseSeen, Hello, LibrariesLoaded, NotMeasured, StackReported
+from tfmon.model.lane_events import Hello, LibrariesLoaded
 from tfmon.model.lane_state import ProcessInfo
 from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
+from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
 from tfmon.reports.race import to_text
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain

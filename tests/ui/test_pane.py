@@ -6,9 +6,10 @@ from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
-from tfmon.model.lane_events import KnobRefused, LaneFailed, Progressed
+from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import OVER
 from tfmon.model.readings import Missing
+from tfmon.model.script_events import Progressed
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts, readings
 from tfmon.ui.render.pane import common_of, pane_rows

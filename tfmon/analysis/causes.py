@@ -14,9 +14,9 @@ from tfmon import units
 from tfmon.analysis.advice import Advice, code_for
 from tfmon.analysis.cause_kinds import GPU, INPUT, CauseKind
 from tfmon.analysis.shares import shares_of
-from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import known
+from tfmon.model.script_events import CauseSeen
 
 CAUSES = (
     CauseKind(

@@ -15,9 +15,10 @@ from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import CHANNEL_CLOSED, FromLane, NotMeasured
+from tfmon.model.lane_events import FromLane
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Request, Stop
+from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured
 
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0

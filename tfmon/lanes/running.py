@@ -18,18 +18,11 @@ from tfmon.lanes.spare import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import (
-    Finished,
-    KnobRefused,
-    LaneFailed,
-    PhaseEntered,
-    SliceEnded,
-    StackReported,
-    Window,
-)
+from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.limits import MemoryKills
 from tfmon.model.requests import ReportStack
+from tfmon.model.script_events import StackReported
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from tfmon.lanes.running import RunningLanes
-from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
 from tfmon.model.race import interleaved
+from tfmon.model.script_events import CHANNEL_CLOSED
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
 

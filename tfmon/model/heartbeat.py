@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from tfmon.model.events import Event, LaneStalled, LaneStarted, Suspended
-from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, StackReported, Window
+from tfmon.model.lane_events import FromLane, PhaseEntered, Window
+from tfmon.model.script_events import PathsUsed, StackReported
 
 IN_A_STEP = "suspended in a step"
 """Mark of windows in which the lane was suspended while it waited, or did something else than steps."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
 from tfmon.model.gpu_others import Taken
-from tfmon.model.lane_reducer import disturbed, marked
+from tfmon.model.lane_measuring import disturbed, marked
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine

@@ -17,26 +17,25 @@ from tfmon.model.events import (
 from tfmon.model.heartbeat import SUSPENDED, Heartbeat
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
-    CHANNEL_CLOSED,
     Built,
-    CauseSeen,
-    DefaultsResolved,
     Finished,
     Hello,
     KnobApplied,
-    KnobOffered,
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
-    NotMeasured,
-    PathsUsed,
     PhaseEntered,
     Profiled,
-    Progressed,
     SliceEnded,
-    StackReported,
-    StepDescribed,
     Window,
+)
+from tfmon.model.lane_measuring import (
+    disturbed,
+    marked,
+    marks_with,
+    measured_again,
+    restart_measurement,
+    take_tree_sample,
 )
 from tfmon.model.lane_state import (
     ABSENT,
@@ -51,13 +50,23 @@ from tfmon.model.lane_state import (
     ScriptFacts,
     Trouble,
 )
-from tfmon.model.lane_statistics import KnobMark, Measurements
+from tfmon.model.lane_statistics import Measurements
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, GpuUse
-from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
+from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
+from tfmon.model.script_events import (
+    CHANNEL_CLOSED,
+    CauseSeen,
+    DefaultsResolved,
+    KnobOffered,
+    NotMeasured,
+    PathsUsed,
+    Progressed,
+    StackReported,
+    StepDescribed,
+)
 from tfmon.model.speed import SpeedWatch
 
-MOST_KNOB_MARKS = 64
 MOST_CAUSES = 32
 """Causes that are kept of a lane; a script observes no more."""
 MOST_PLACES = 100
@@ -92,7 +101,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, changes=replace(state.changes, requested=requested, refused=""))
         case KnobApplied():
             requested = state.changes.answered(event.knob, event.request)
-            marks = _marks(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
+            marks = marks_with(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
             return replace(
                 restart_measurement(state),
                 settings={**state.settings, event.knob: event.value},
@@ -242,16 +251,6 @@ def _not_measured(state: LaneState, reasons: dict[str, str]) -> LaneState:
     return replace(state, script=replace(state.script, not_measured={**state.script.not_measured, **reasons}))
 
 
-def marked(state: LaneState, at_ns: int, text: str) -> LaneState:
-    """Return the state with a mark in the charts; a lane that has ended needs none."""
-    changes = replace(state.changes, marks=_marks(state, at_ns, text))
-    return state if state.over else replace(state, changes=changes)
-
-
-def _marks(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[KnobMark, ...]:
-    return (*state.changes.marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
-
-
 def _without_unknown(state: LaneState, event: NotMeasured) -> LaneState:
     """Forget figures that were told before it was known that they may be wrong."""
     if event.what == "examples" and event.reason and state.totals.examples:
@@ -297,49 +296,6 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         gpu_use=state.gpu_use.with_allocated(window.at_ns, allocated_bytes, peak_bytes),
         heartbeat=heartbeat,
         log=append_log(state.log, window) if window.traced_steps else state.log,
-    )
-
-
-def restart_measurement(state: LaneState) -> LaneState:
-    """Return the lane with a new steady state, because something else is measured from now on."""
-    measurements = state.measurements.restarted(state.settings)
-    return replace(state, measurements=measurements, speed=SpeedWatch(), gpu_use=replace(state.gpu_use, taken={}))
-
-
-def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
-    """Return a lane after a slice began: its own, or another lane's or nobody's."""
-    tree = replace(lane.tree, clock=lane.tree.clock.granted(at_ns, own=own))
-    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own))
-
-
-def measured_again(lane: LaneState) -> LaneState:
-    """Return a lane with a new measurement; one that has ended keeps what it came to."""
-    return lane if lane.over else restart_measurement(lane)
-
-
-def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
-    """Return the state without what was measured while something disturbed the lane."""
-    measurements = state.measurements.disturbed(since_ns, until_ns, reason)
-    if measurements is state.measurements:
-        return state
-    return replace(state, measurements=measurements, speed=state.speed.without(since_ns, until_ns))
-
-
-def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
-    """Return the lane's state after a sample of its processes; CPU of a `sliced` lane counts over its slices."""
-    if state.over:
-        return state
-    racing = state.phase == RACING
-    if sliced and racing:
-        sample = state.tree.in_slices(sample, cores)
-    measurements = state.measurements.with_sample(
-        sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
-    )
-    return replace(
-        state,
-        tree=state.tree.plus(sample, racing=racing, ending=state.end.requested is not None),
-        measurements=measurements,
-        speed=state.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct)),
     )
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.heartbeat import Heartbeat
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import CauseSeen, Progressed, StackReported
 from tfmon.model.lane_statistics import KnobMark, LossCurve, Measurements, Point, SliceSpeed
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.script_events import CauseSeen, Progressed, StackReported
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.speed import SpeedWatch
 from tfmon.model.window_sums import WindowSums, middle_ns
@@ -118,7 +118,7 @@ class ScriptFacts:
     places: tuple[str, ...] = ()
     """Where it has made its steps, such as `train.py:17`; each is a phase of it, the latest last."""
     uses: dict[str, str] = field(default_factory=dict)
-    """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
+    """What it does with files, folders and ports; see `script_events.PathsUsed`."""
     resolved: dict[str, str] = field(default_factory=dict)
     """What TensorFlow made of its defaults, such as TF32."""
     causes: tuple[CauseSeen, ...] = ()

@@ -21,7 +21,6 @@ from tfmon.model.lane_events import (
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
-    NotMeasured,
     PhaseEntered,
     Profiled,
     ProfileFailed,
@@ -39,6 +38,7 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.readings import GpuSample
+from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500
 """Lines of a lane's log that are kept; each has 500 characters at most."""

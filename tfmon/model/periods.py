@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 from tfmon.model.events import Event, ExperimentChanged, LaneEnded, LaneStarted, ModeChanged
 from tfmon.model.knobs import KnobValue, short_name, show
-from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
+from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import TURNS, Race
+from tfmon.model.script_events import StepDescribed
 from tfmon.model.series import Experiment
 from tfmon.model.window_sums import History
 

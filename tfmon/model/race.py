@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_events import KnobOffered
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
+from tfmon.model.script_events import KnobOffered
 from tfmon.model.views import View
 
 TURNS, CONCURRENT = "turns", "concurrent"

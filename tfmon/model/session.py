@@ -33,8 +33,9 @@ from tfmon.model.hosts import (
     trains_on,
     with_machine,
 )
-from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
-from tfmon.model.lane_reducer import advance, granted, marked, measured_again, take_tree_sample
+from tfmon.model.lane_events import LaneFailed
+from tfmon.model.lane_measuring import granted, marked, measured_again, take_tree_sample
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_statistics import Measurements
 from tfmon.model.lane_texts import explained
@@ -44,6 +45,7 @@ from tfmon.model.lanes_together import named
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.script_events import KnobOffered, PathsUsed
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.spec import LaneSpec
 from tfmon.model.window_sums import History

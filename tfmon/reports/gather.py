@@ -16,11 +16,12 @@ from tfmon.model import codec
 from tfmon.model import window_sums as histogram
 from tfmon.model.events import Event, LanePrinted, LaneStarted, RecordingChanged, Suspended
 from tfmon.model.knobs import KnobValue, show
-from tfmon.model.lane_events import KnobApplied, Progressed, Window
+from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings import writer
 from tfmon.recordings.header import Header, mark_of

@@ -13,8 +13,8 @@ starts, imports, trains and ends as it would without tfmon.
   train can become the lane. All other processes train unwatched; their CPU and memory count all the same.
 - **Hooks** (`hooking`) replace methods of TensorFlow (`tf_hooks`, `tf_eager`) and Keras (`keras_watch`). They
   tell a `StepWatcher` (`steps`, `sources`) of pulls and updates, and it tells where steps begin and end. It
-  follows one thread, and stands aside while Keras trains (`followed`). Steps that are all alike are only noted
-  while they run, and told some hundred at a time (`bundle`).
+  follows one thread, and stands aside while Keras trains (`followed`), which `keras_fit` follows. Steps that are
+  all alike are only noted while they run, and told some hundred at a time (`bundle`).
 - **Steps** (`meter`). The script calls `begin_step` and `end_step`, through hooks or `tfmon.report`. What the lane
   does between them is `trainer.control.LaneControl`, which is also what the loop of a scenario does around its
   steps. Windows of the warm-up are sent, marked as such.
@@ -25,7 +25,7 @@ starts, imports, trains and ends as it would without tfmon.
   thread; `lanes.guard` ends what is left.
 - **Signals** are the script's: none is caught here. The stacks of its threads are sent through the pipe.
 - **Knobs** (`knobs`). The learning rate, stopping after the epoch under Keras, the script's
-  pipeline (`pipeline`), whose changes wait for its next epoch, and what the script offers with
+  pipeline (`pipeline`, `dataset_settings`), whose changes wait for its next epoch, and what the script offers with
   `report.knob`. They are reported as `KnobOffered`.
 - **Levers** (`levers`). What the command line sets for any script, such as XLA, is applied as a library is loaded
   or a model compiled. Nothing else is changed.

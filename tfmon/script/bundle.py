@@ -14,10 +14,11 @@ import weakref
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
+from tfmon.script.followed import LoopReport
 from tfmon.script.looking import path_to
 from tfmon.script.marks import MARK
-from tfmon.script.rounds import Updater
-from tfmon.script.sources import BatchSource, Given, nothing
+from tfmon.script.rounds import Rounds, Updater
+from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Sources, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -99,6 +100,27 @@ class Bundle:
         """Note an eager update."""
         self.updated_ns, self.loss_before, self.loss = time.monotonic_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
+
+    def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
+        """Tell the lane of the noted steps that have ended; return how many."""
+        rows, ends_ns, updated = self.rows, self.begun_ns, self.updated
+        steps = len(ends_ns)
+        rounds.plus(self.updater, self.updater.made_more(steps - 1 + updated))
+        if self.given != rows[: len(self.given)]:
+            report.doubt(OTHER_ROWS, "examples")
+        loss, examples = self.loss_before if updated else self.loss, report.examples(sum(rows[:steps]))
+        lane.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
+        self.source.steps += steps
+        self.source.pulls += steps
+        return steps
+
+    def hand_on(self, sources: Sources) -> None:
+        """Have it known what was read for the step under way, as of a step that is not noted."""
+        source = self.source
+        source.began_ns = source.first_ns = self.begun_ns[-1]
+        if self.received:
+            sources.pulled[source, frozenset(self.rows[-1:])] = 1
+            source.wait_ns = self.waits_ns[-1]
 
     @property
     def updated(self) -> bool:

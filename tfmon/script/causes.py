@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tfmon.model.lane_events import CauseSeen
+from tfmon.model.script_events import CauseSeen
 from tfmon.script.reporting import ScriptReporter
 
 MOST = 32

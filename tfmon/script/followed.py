@@ -8,7 +8,7 @@ import weakref
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from tfmon.model.lane_events import Progressed
+from tfmon.model.script_events import Progressed
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.rounds import SETTLED
 from tfmon.script.sources import BatchSource

@@ -14,21 +14,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
-from tfmon.model.lane_events import (
-    PROTOCOL,
-    Built,
+from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed
+from tfmon.model.lane_pipes import USES, LanePipes, differences
+from tfmon.model.lane_state import PAUSED, WARMING_UP
+from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
+from tfmon.model.script_events import (
     DefaultsResolved,
-    Hello,
     KnobOffered,
-    LaneFailed,
     NotMeasured,
     PathsUsed,
     Progressed,
     StepDescribed,
 )
-from tfmon.model.lane_pipes import USES, LanePipes, differences
-from tfmon.model.lane_state import PAUSED, WARMING_UP
-from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.causes import causes

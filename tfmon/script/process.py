@@ -62,7 +62,7 @@ def _join() -> Lane | None:
 def tell(pipes: LanePipes, what: str, reason: str) -> None:
     """Say what is not measured, from a process that is not the lane."""
     from tfmon.model.codec import encode_message
-    from tfmon.model.lane_events import NotMeasured
+    from tfmon.model.script_events import NotMeasured
 
     with contextlib.suppress(OSError):  # one short line, so it is written whole
         os.write(pipes.metric_fd, encode_message(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason)))

@@ -9,7 +9,8 @@ import time
 import traceback
 from collections.abc import Callable
 
-from tfmon.model.lane_events import FromLane, StackReported
+from tfmon.model.lane_events import FromLane
+from tfmon.model.script_events import StackReported
 from tfmon.model.threads import is_ours
 from tfmon.trainer.channel import Reporter
 

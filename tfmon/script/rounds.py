@@ -60,6 +60,13 @@ class Updater:
         missed, self.made = counted - self.made, counted
         return missed
 
+    def differs(self, more: int) -> str:
+        """Return why a step is not known, if the optimizers have counted so many more updates than were seen."""
+        return (
+            f"{self.name} has counted {abs(more)} {'more' if more > 0 else 'fewer'} updates than calls "
+            "were seen: not each call updates once. Tell tfmon what a step is: report.step"
+        )
+
 
 def counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:  # noqa: ANN401
     """Return the counter of the calls of an optimizer, and how many calls make an update; None if nothing does."""

@@ -55,6 +55,11 @@ class Past:
         self.steps += 1
         self.examples += examples
 
+    @property
+    def of_one_step(self) -> int | str:
+        """The examples of all of them, if they were one step, or why these are not known."""
+        return examples_of(self.pulled, self.given, self.steps)
+
 
 class Sources:
     """The iterators of a loop. Thread: that of the loop."""

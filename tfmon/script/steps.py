@@ -25,7 +25,7 @@ from tfmon.script.looking import line_of, users_frame
 from tfmon.script.marks import Mark
 from tfmon.script.retracing import retracing
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds, Updater
-from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Past, Sources, examples_of, nothing
+from tfmon.script.sources import BatchSource, Given, Past, Sources, examples_of, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -237,9 +237,7 @@ class StepWatcher(Followed):
         """Take back the updates that were told as steps, and were one round."""
         assert self.lane is not None
         past, self._past = self._past, Past()
-        examples: int | str = past.examples
-        if not self._in_graph:
-            examples = examples_of(past.pulled, past.given, past.steps)
+        examples = past.examples if self._in_graph else past.of_one_step
         self.report.doubts["examples"] = ""
         self.report.examples(examples)
         self.lane.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
@@ -254,11 +252,7 @@ class StepWatcher(Followed):
                 continue
             missed += more
             if more:
-                reason = (
-                    f"{updater.name} has counted {abs(more)} {'more' if more > 0 else 'fewer'} updates than calls "
-                    "were seen: not each call updates once. Tell tfmon what a step is: report.step"
-                )
-                self.report.doubt(reason, "examples", "loss")
+                self.report.doubt(updater.differs(more), "examples", "loss")
                 self.rounds.unsteady |= self.rounds.leader is not None or updater.every > 1
         return missed
 
@@ -280,23 +274,12 @@ class StepWatcher(Followed):
             self.bundle = Bundle()
         if not bundle.begun_ns or self.lane is None:
             return
-        source, rows, ends_ns = bundle.source, bundle.rows, bundle.begun_ns
-        steps, updated = len(ends_ns), bundle.updated
-        self.rounds.plus(bundle.updater, bundle.updater.made_more(steps - 1 + updated))
-        if bundle.given != rows[: len(bundle.given)]:
-            self.report.doubt(OTHER_ROWS, "examples")
-        loss, examples = bundle.loss_before if updated else bundle.loss, self.report.examples(sum(rows[:steps]))
-        self.lane.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(bundle.waits_ns[:steps]))
-        source.steps += steps
-        source.pulls += steps
+        steps = bundle.tell(self.lane, self.rounds, self.report)
         self._step += steps
         self.forget()
-        self._begun, self._began_ns, self._pulling = True, ends_ns[-1], not bundle.received
-        source.began_ns = source.first_ns = ends_ns[-1]
-        if bundle.received:
-            self.sources.pulled[source, frozenset(rows[-1:])] = 1
-            source.wait_ns = bundle.waits_ns[-1]
-        if updated:
+        self._begun, self._began_ns, self._pulling = True, bundle.begun_ns[-1], not bundle.received
+        bundle.hand_on(self.sources)
+        if bundle.updated:
             self._fed = self.sources.feed(self._step)
             self.updates = self._due = 1
             self._mark, self._last_end_ns, self._loss = bundle.mark, bundle.updated_ns, bundle.loss

@@ -127,8 +127,8 @@ def _send(taken: list[tuple[str, str]]) -> None:
     import time
 
     from tfmon.model.codec import encode_message
-    from tfmon.model.lane_events import PathsUsed
     from tfmon.model.lane_pipes import HOLDER, is_open, read_pipes, reopened
+    from tfmon.model.script_events import PathsUsed
 
     pipes, opened = read_pipes(os.environ), None
     if pipes is not None and not is_open(pipes):

@@ -1,0 +1,69 @@
+"""What begins the measurement of a lane anew, takes something out of it, adds a sample, or marks it in the charts.
+
+Pure; `lane_reducer` says which events do that, and the session what other lanes do to this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.lane_statistics import KnobMark
+from tfmon.model.readings import TreeSample, known
+from tfmon.model.speed import SpeedWatch
+
+MOST_KNOB_MARKS = 64
+
+
+def marked(state: LaneState, at_ns: int, text: str) -> LaneState:
+    """Return the state with a mark in the charts; a lane that has ended needs none."""
+    changes = replace(state.changes, marks=marks_with(state, at_ns, text))
+    return state if state.over else replace(state, changes=changes)
+
+
+def marks_with(state: LaneState, at_ns: int, text: str, gap_ns: int = 0) -> tuple[KnobMark, ...]:
+    """Return a lane's marks with one more, of a change that may have left a gap between two steps."""
+    return (*state.changes.marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
+
+
+def restart_measurement(state: LaneState) -> LaneState:
+    """Return the lane with a new steady state, because something else is measured from now on."""
+    measurements = state.measurements.restarted(state.settings)
+    return replace(state, measurements=measurements, speed=SpeedWatch(), gpu_use=replace(state.gpu_use, taken={}))
+
+
+def granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
+    """Return a lane after a slice began: its own, or another lane's or nobody's."""
+    tree = replace(lane.tree, clock=lane.tree.clock.granted(at_ns, own=own))
+    return replace(lane, tree=tree, step_clock=lane.step_clock.granted(at_ns, own=own))
+
+
+def measured_again(lane: LaneState) -> LaneState:
+    """Return a lane with a new measurement; one that has ended keeps what it came to."""
+    return lane if lane.over else restart_measurement(lane)
+
+
+def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
+    """Return the state without what was measured while something disturbed the lane."""
+    measurements = state.measurements.disturbed(since_ns, until_ns, reason)
+    if measurements is state.measurements:
+        return state
+    return replace(state, measurements=measurements, speed=state.speed.without(since_ns, until_ns))
+
+
+def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
+    """Return the lane's state after a sample of its processes; CPU of a `sliced` lane counts over its slices."""
+    if state.over:
+        return state
+    racing = state.phase == RACING
+    if sliced and racing:
+        sample = state.tree.in_slices(sample, cores)
+    measurements = state.measurements.with_sample(
+        sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
+    )
+    return replace(
+        state,
+        tree=state.tree.plus(sample, racing=racing, ending=state.end.requested is not None),
+        measurements=measurements,
+        speed=state.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct)),
+    )
