@@ -174,6 +174,7 @@ def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_
     try:
         wait_for(lambda: [run.running for run in library.runs()] == [False])
         # The file is packed before the session is told its name.
+        wait_for(lambda: recording_of(demo.session) is not None)
         wait_for(lambda: library.find("last") == Path(recording_of(demo.session).path), what="it is the last")
         demo.session.begin(Race("second"), LANES)
         wait_for(lambda: [run.running for run in library.runs()] == [False, True])

@@ -61,8 +61,8 @@ for _ in range(600):
 
 def end(race) -> str:
     """Return the last line that a script printed."""
-    race.until(lambda: race.lane.ended is not None, "the end")
-    return next((line for line in race.lane.ended.output_tail if line.startswith("told")), "")
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    return next((line for line in race.lane.end.event.output_tail if line.startswith("told")), "")
 
 
 def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(watch, script):
@@ -79,7 +79,7 @@ def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(wa
     }
     asked = watch(path, **levers)
     assert end(asked) == "told True 200 bfloat16 1 2"
-    assert asked.lane.phase == DONE and asked.lane.steps == 1000
+    assert asked.lane.phase == DONE and asked.lane.totals.steps == 1000
     assert levers.items() <= asked.lane.settings.items()
 
 
