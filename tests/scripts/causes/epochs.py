@@ -47,7 +47,7 @@ def later_epochs():
     def rows():
         passes[0] += 1
         for _ in range(30):
-            time.sleep(0.001 if passes[0] == 1 else 0.02)
+            time.sleep(0.001 if passes[0] == 1 else 0.04)
             yield x[:32], y[:32]
 
     @tf.function
@@ -59,7 +59,7 @@ def later_epochs():
 
     spec = tf.TensorSpec((32, 16)), tf.TensorSpec((32, 1))
     data = tf.data.Dataset.from_generator(rows, output_signature=spec)
-    for _ in range(8):
+    for _ in range(6):
         for rows_, target in data:
             train(rows_, target)
         time.sleep(0.2)
