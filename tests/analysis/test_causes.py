@@ -8,9 +8,8 @@ import pytest
 from support.events import SECOND, lane, phase, window
 
 from tfmon.analysis.causes import CAUSES, KINDS, causes_of
-from tfmon.model.lane_reducer import MOST_CAUSES
 from tfmon.model.lane_state import RACING
-from tfmon.model.script_events import CauseSeen
+from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 
 
 def seen(cause: str = "retrace_value", place: str = "train.py:7 `def step(x, n):`", **more) -> CauseSeen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from support.eight_gpus import GIB, samples
@@ -24,7 +24,7 @@ from tfmon.analysis.others import (
 from tfmon.analysis.prediction import looks_of
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
-from tfmon.model.readings import ALWAYS_VALID, FIXED, Missing, ProcessName, SliceLoad
+from tfmon.model.readings import ALWAYS_VALID, FIXED, GpuActivity, Missing, ProcessName, SliceLoad
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
@@ -49,6 +49,14 @@ def test_the_share_of_contended_slices_is_told_from_five_percent_on():
     assert found.text(undecided=True).startswith("the machine is too busy for a quick answer: other programs")
     quiet = contention([slices(*[QUIET] * 5)] * 2)
     assert quiet.text() == quiet.text(undecided=True) == ""
+
+
+@pytest.mark.parametrize(("taken", "said"), [((0.0,) * 20, True), ((None, *(40.0,) * 3, *(0.0,) * 16), False)])
+def test_what_a_gpu_does_is_not_put_down_to_a_lane_that_shares_it(taken, said):
+    activity = GpuActivity(**{one.name: 90.0 for one in fields(GpuActivity)})
+    shown = analyse(shared_demo(taken, activity=activity).session.snapshot())
+    also = shown.lane("gpu:0").bottleneck.also
+    assert any("bandwidth, which limits them" in line for line in also) is said
 
 
 def test_few_pairs_of_a_busy_machine_are_no_one_look_at_the_end():

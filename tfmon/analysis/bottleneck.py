@@ -83,7 +83,7 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     also = (
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
-        *filter(None, [activity_text(lane.gpu_use, all_the_time=_trains_all_the_time(snapshot))]),
+        *_activity(snapshot, lane),
     )
     if lane.spec.devices > 1 and not lane.script.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
@@ -91,8 +91,13 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also, causes_of(lane))
 
 
-def _trains_all_the_time(snapshot: Snapshot) -> bool:
-    return len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
+def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
+    """Say what the lane's GPUs do while they are busy; nothing where others kept them busy, too."""
+    others = gpu_others(lane)
+    if others is not None and others.shown:
+        return []
+    all_the_time = len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
+    return list(filter(None, [activity_text(lane.gpu_use, all_the_time=all_the_time)]))
 
 
 def _shared(lane: LaneState) -> str:

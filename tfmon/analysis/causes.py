@@ -81,7 +81,7 @@ CAUSES = (
         title="XLA compiles {subject} for each shape",
         says="{subject}, which XLA compiles, was compiled {times} more for another shape, {what}; that took "
         "{cost}, {share} of the time",
-        mends="give batches one shape: XLA compiles anew for each",
+        mends="give batches one shape: XLA compiles again for each",
         code=(
             "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch",
             "x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",

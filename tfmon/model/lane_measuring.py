@@ -1,4 +1,4 @@
-"""What begins the measurement of a lane anew, takes something out of it, adds a sample, or marks it in the charts.
+"""What restarts the measurement of a lane, takes something out of it, adds a sample, or marks it in the charts.
 
 Pure; `lane_reducer` says which events do that, and the session what other lanes do to this one.
 """

@@ -56,6 +56,7 @@ from tfmon.model.lane_use import NO_GPU, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample
 from tfmon.model.script_events import (
     CHANNEL_CLOSED,
+    MOST_CAUSES,
     CauseSeen,
     DefaultsResolved,
     KnobOffered,
@@ -67,8 +68,6 @@ from tfmon.model.script_events import (
 )
 from tfmon.model.speed import SpeedWatch
 
-MOST_CAUSES = 32
-"""Causes that are kept of a lane; a script observes no more."""
 MOST_PLACES = 100
 """Phases of a script that are told from each other; more are taken for the last one."""
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.2 s or one step, is not counted"

@@ -11,6 +11,8 @@ from tfmon.model.readings import Amount
 
 CHANNEL_CLOSED = "the script closed tfmon's channel"
 """Reason of the steps that cannot be known of a script that trains on."""
+MOST_CAUSES = 32
+"""Causes and places that a script observes, and that are kept of its lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tfmon.model.script_events import CauseSeen
+from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.script.reporting import ScriptReporter
 
-MOST = 32
-"""Causes and places that are kept; what is seen after them is not told."""
 EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
 """A cause is told again after a second, or later: after this share of the time since TensorFlow was loaded."""
 STALE_SHARE = 0.25
@@ -65,7 +63,7 @@ class Causes:
         seen = self._seen.get((cause, place, subject))
         if seen is None:
             seen = Observation(cause, place, subject)
-            if len(self._seen) < MOST:
+            if len(self._seen) < MOST_CAUSES:
                 self._seen[cause, place, subject] = seen
         seen.what = what or seen.what
         seen.count += count
@@ -79,7 +77,7 @@ class Causes:
         seen.changed = True
 
     def news(self, *, all_of_them: bool = False) -> Iterable[CauseSeen]:
-        """Return what is to be told now."""
+        """Return the causes that are due to be told."""
         now_ns, passed_ns = time.monotonic_ns(), self.passed_ns
         for seen in list(self._seen.values()):
             changed = seen.changed and now_ns >= seen.next_ns

@@ -77,7 +77,7 @@ def made(dataset: Any) -> None:  # noqa: ANN401
 
 
 def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause] | None:  # noqa: ANN401
-    """Return what makes an iterator's input slow, where that is sure; None where it is too early or late.
+    """Return the causes of an iterator's slow input, where they are sure; None where it is too early or late.
 
     Args:
         dataset: What the iterator was made of.
@@ -239,7 +239,7 @@ def _is_generator(dataset: Any) -> bool:  # noqa: ANN401
 
 
 def _generator_of(dataset: Any) -> Any:  # noqa: ANN401
-    """Return what `from_generator` was given; None where it is not found."""
+    """Return the function that `from_generator` was given; None where it is not found."""
     ahead, seen = [dataset._map_func._func], set()
     while ahead:
         function = ahead.pop()

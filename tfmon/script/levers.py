@@ -143,7 +143,7 @@ def precision_of(keras: Any) -> KnobValue:  # noqa: ANN401
 
 
 def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:  # noqa: ANN401
-    """Return what Keras made of its defaults for a model that it trains with TensorFlow."""
+    """Return the values that Keras chose for its defaults, of a model that it trains with TensorFlow."""
     policy = getattr(getattr(model, "dtype_policy", None), "name", None)
     precision = next((value for value, name in POLICIES.items() if name == policy), None)
     return {
@@ -153,7 +153,7 @@ def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:  # noqa: ANN401
 
 
 def defaults() -> dict[str, str]:
-    """Return what else resolves by device, machine or environment, as far as TensorFlow tells it."""
+    """Return the other defaults that depend on device, machine or environment, as TensorFlow tells them."""
     tf: Any = sys.modules.get("tensorflow")
     if tf is None:
         return {}
@@ -192,7 +192,7 @@ def _is_possible(knob: Knob, value: object) -> bool:
 
 
 def _only(knob: Knob, value: KnobValue) -> Callable[[KnobValue], None]:
-    """Return what refuses another value of a lever while the script runs."""
+    """Return a function that refuses another value of a lever while the script runs."""
 
     def apply(requested: KnobValue) -> None:
         if requested != value:
