@@ -206,7 +206,7 @@ def _place(
     *,
     apart: bool,
 ) -> CurvePoint:
-    """Return what whole rounds say of a value: slices that still run, or were cut off, change nothing."""
+    """Return the figures of whole rounds at a value: slices that run, or were cut off, change nothing."""
     slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
     whole = set.intersection(*({one.round for one in lane if one.load is not None} for lane in slices))
     ours, theirs = (Throughput.of(tuple(one for one in lane if one.round in whole)) for lane in slices)

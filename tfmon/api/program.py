@@ -130,8 +130,8 @@ class Program:
         )
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
-        elsewhere = any(lane.spec.host for lane in plan.lanes)
-        wheel = read_wheel(plan.python) if elsewhere else None
+        remote = any(lane.spec.host for lane in plan.lanes)
+        wheel = read_wheel(plan.python) if remote else None
         machine = with_devices(self._machine, self._search or GpuSearch(), wheel)
         self.session.set_machine(replace(machine, no_gpu=no_gpu))
         if not info.command:
@@ -139,7 +139,7 @@ class Program:
             machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
             between = state.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
-        elif elsewhere and self._hosts is not None:
+        elif remote and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
         plan = self._views.plan(plan, in_place=(race_options or self._options).in_place)
         if plan.race.fresh:
