@@ -15,10 +15,11 @@ from support.simulated_gpu import Gpu, busy_share, simulate
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.analysis.shares import HIDDEN, NO_COPY, NOT_SAMPLED, shares_of
+from tfmon.model.gpu import ClockReason, GpuSample
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing, known
+from tfmon.model.readings import HostSample, Missing, known
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -216,7 +217,7 @@ class TestWhatElseSlowsIt:
 
     def test_a_gpu_that_is_held_down_is_told(self):
         reasons = (ClockReason("it is too hot", "alarm"),)
-        hot = gpu_sample("GPU-1", clock_reasons=reasons, pcie_warning="4 of 16 lanes", used_by_pid={99: 5})
+        hot = gpu_sample("GPU-1", reasons=reasons, warning="4 of 16 lanes", used_by_pid={99: 5})
         lines = kind_of(CASES["sync"], gpus=(hot,)).also
         assert lines == (
             "the GPU runs below full clocks: it is too hot",

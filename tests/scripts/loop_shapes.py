@@ -76,7 +76,7 @@ class Lane:
     def end_step(self, *, steps, loss, examples, input_ns, ended_ns):
         assert input_ns >= 0
         self.steps += steps
-        self.updates += watcher.updates
+        self.updates += watcher.step.updates
         self.examples += examples
         self.loss = loss
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from support.events import gpu_sample
 from tfmon.errors import TfmonError
 from tfmon.model import window_sums as histogram
 from tfmon.model.events import (
@@ -30,7 +31,7 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import Controls, ExperimentError, RunInfo
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import GpuSample, HostSample, Missing, SliceLoad, TreeSample
+from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
 from tfmon.model.series import CrossoverState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
@@ -318,9 +319,9 @@ class Demo:
             )  # fmt: skip
         for host in dict.fromkeys(spec.host for spec in self.specs if spec.kind == "gpu"):
             self.session.accept(
-                GpuSample(
-                    host=host, at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
-                    busy_source="samples", used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
+                gpu_sample(
+                    "GPU-1", host=host, at_ns=self.clock(), name="NVIDIA H200", busy_pct=6.0,
+                    used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
                     power_limit_w=700.0, temperature_c=Missing("not read"), used_by_pid={4_001: 612 * 2**20},
                 )
             )  # fmt: skip

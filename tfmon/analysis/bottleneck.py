@@ -12,12 +12,13 @@ from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
 from tfmon.analysis.shares import Shares, shares_of
+from tfmon.model.gpu import ALARM, WARNING, GpuSample
 from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.hosts import own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import GpuSample, Missing, known
+from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
@@ -150,13 +151,13 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
 
 def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str]:
     which = "the GPU" if lane.spec.devices == 1 else f"gpu:{gpu.index}"
-    reasons = () if isinstance(gpu.clock_reasons, Missing) else gpu.clock_reasons
-    lines = [f"{which} runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
-    if gpu.pcie_warning:
-        lines.append(f"{which}'s link is narrow: {gpu.pcie_warning}")
+    lines = [f"{which} runs below full clocks: {text}" for text in gpu.clocks.lowered_by(WARNING, ALARM)]
+    if gpu.link.warning:
+        lines.append(f"{which}'s link is narrow: {gpu.link.warning}")
     if (others := gpu_others(lane, gpu.index)) is not None and others.shown:
         lines.append(f"{others.text}: what may help is best tried when they are gone")
-    held = [] if gpu.foreign_pids else holders(gpu, own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host))
+    own = own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host)
+    held = [] if gpu.processes.foreign_pids else holders(gpu.processes, own)
     if held:
         most = f", {'the most ' if len(held) > 1 else ''}by {process_text(held[0].name)}" if held[0].name else ""
         used = units.memory(sum(one.used_bytes for one in held))

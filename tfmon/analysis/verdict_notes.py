@@ -101,7 +101,7 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     notes = []
     for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
         samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
-        clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
+        clocks = [clock for clock in (known(sample.clocks.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
@@ -210,7 +210,7 @@ def _quota(machine: Machine) -> str:
 
 def _power_limit(snapshot: Snapshot, lane: LaneState) -> str:
     gpu, limits = next(iter(snapshot.gpus_of(lane)), None), snapshot.machine_of(lane).power_limits_w
-    limit = known(gpu.power_limit_w) if gpu is not None else None
+    limit = known(gpu.power.power_limit_w) if gpu is not None else None
     if limit is None and lane.spec.index < len(limits) and not lane.spec.is_instance:
         limit = limits[lane.spec.index]
     return "" if limit is None else f"{limit:.0f} W"

@@ -136,7 +136,7 @@ class TensorFlowHooks(EagerHooks):
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
         watcher, loss, updater = self.watcher, mark.loss_in(result), mark.updater
-        if own := bool(mark.sources) or (mark.trains and not watcher.given):
+        if own := bool(mark.sources) or (mark.trains and not watcher.step.given):
             watcher.gradient(() if mark.pulls else rows_in(tensor_inputs))
         if not mark.trains:
             self._target = loss

@@ -92,8 +92,8 @@ def _unseen() -> None:
         return
     if watched.tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
-    elif watched.watcher.given:
-        times = watched.watcher.given.total()
+    elif given := watched.watcher.step.given:
+        times = given.total()
         _not_reported(f"gradients were computed {times} times, and no update was seen that uses them. {REPORT}")
 
 

@@ -24,9 +24,9 @@ from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Wire
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event, HostLost
+from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
-from tfmon.model.readings import GpuSample
 from tfmon.model.requests import Assign, Request, TakeProfile
 from tfmon.model.threads import start_thread
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
+from tfmon.model.gpu import ProcessName
 from tfmon.model.gpu_others import names_in
-from tfmon.model.readings import ProcessName
 from tfmon.model.session import Snapshot
 from tfmon.reports import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 from tfmon.reports.charts import COLOURS, Spec

@@ -1,0 +1,110 @@
+"""What a lane is told of a loop: its steps with examples and loss, epochs, progress, and what stays unknown."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from tfmon.model.script_events import Progressed
+from tfmon.script.epochs import Epochs
+from tfmon.script.looking import line_of, users_frame
+from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds
+from tfmon.script.sources import BatchSource, Past, Sources, Step
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+
+TRAINING, VALIDATION = "training", "validation"
+
+
+class LoopReport:
+    """How far a loop is, and what was told of it. Thread: that of the loop."""
+
+    def __init__(self) -> None:
+        self.doing = ""
+        """`training` or `validation`; empty before either was told."""
+        self._epoch = 1
+        self._batches: int | None = None
+        self._told: set[str] = set()
+        self.doubts: dict[str, str] = {}
+        """What may stay unknown of the steps, and why; an empty reason for what is known again."""
+        self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        """Each kind of update, with the step that it was first seen in."""
+        self.epochs = Epochs()
+
+    def say(self, lane: Lane, doing: str, sources: Sources) -> None:
+        """Tell a lane what the loop does from now on."""
+        self.doing = doing
+        lane.report_progress(lambda: self.progress(sources.main))
+
+    def begins(self, kind: object, step: int) -> bool:
+        """Return whether an update of this kind begins a phase: it is new, and no part of a round."""
+        if kind in self._kinds:
+            return False
+        begins = step >= max(self._kinds.values(), default=-SETTLED) + SETTLED
+        self._kinds[kind] = step
+        return begins
+
+    def describe(self, lane: Lane, name: str, *, given: bool, read: bool) -> None:
+        """Tell a lane which operation is counted as a step, by the line of the script that makes it."""
+        examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
+        self.epochs.place = line_of(users_frame())
+        lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
+
+    def step_over(self, lane: Lane, step: Step, sources: Sources, rounds: Rounds, ended_ns: int | None) -> None:
+        """Tell a lane what a step was that has ended, now or at `ended_ns`, and what is not known of it."""
+        pulled, main = sources.pulled, sources.main
+        examples = self.examples(step.examples(pulled))
+        loss, self.doubts["loss"] = step.loss_or_reason
+        rounds.note(pulled, step.given, examples)
+        lane.end_step(steps=step.due, loss=loss, examples=examples, input_ns=step.input_ns, ended_ns=ended_ns)
+        self.tell(lane, rounds, sure=rounds.sure)
+        if main is not None and main.steps == 1 and main in step.fed:
+            self.epochs.begins(time.monotonic_ns() - step.began_ns)
+            self.epochs.first_step(lane.all_waits_ns)
+
+    def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
+        """Take back the updates that were told as steps, and were one round."""
+        examples = past.examples if in_graph else past.of_one_step
+        self.doubts["examples"] = ""
+        self.examples(examples)
+        lane.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
+
+    def epoch_over(self, lane: Lane | None, batches: int) -> None:
+        """Record that an epoch of so many batches has ended."""
+        self._batches = batches
+        self._epoch += 1
+        if lane is not None:
+            self.epochs.ends(batches, lane.all_waits_ns)
+
+    def progress(self, main: BatchSource | None) -> Progressed:
+        """Return how far the loop is in what it reads, None where no dataset is read."""
+        begun = self._epoch - int(main is not None and main.over)
+        return Progressed(
+            at_ns=time.monotonic_ns(),
+            doing=self.doing,
+            epoch=begun if self._batches is not None or main is not None else 0,
+            batch=main.steps if main is not None else 0,
+            batches=self._batches,
+            epochs_done=self._epoch - 1,
+        )
+
+    def examples(self, counted: int | str) -> int:
+        """Return the examples of a step; 0 where they are unknown, and keep the reason."""
+        if isinstance(counted, str):
+            self.doubts["examples"] = self.doubts.get("examples") or counted
+        return 0 if isinstance(counted, str) or "examples" in self._told else counted
+
+    def doubt(self, reason: str, *parts: str) -> None:
+        """Have nothing told of the steps, or of these parts of what is."""
+        self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
+
+    def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
+        """Tell a lane once what is in doubt, and why, as soon as it is sure what a step is."""
+        if rounds.unsteady:
+            self.doubt(NO_ROUNDS)
+        for what, reason in self.doubts.items() if sure or rounds.unsteady else ():
+            if reason and what not in self._told:
+                lane.cannot_know(what, reason)
+                self._told.add(what)
