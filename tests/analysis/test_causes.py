@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from support.events import SECOND, lane, phase, window
 
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED
 from tfmon.analysis.causes import causes_of
+from tfmon.model.knobs import STEPS_PER_EXECUTION
 from tfmon.model.lane_state import RACING
 from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 
@@ -44,6 +46,15 @@ def test_a_child_that_observes_too_much_does_not_fill_the_memory():
     assert len(state.script.causes) == MOST_CAUSES and state.script.causes[-1].place.endswith(
         f":{3 * MOST_CAUSES - 1}"
     )
+
+
+def test_a_cause_whose_remedy_is_in_effect_is_told_no_more():
+    small = lane("cpu", seen("steps_small"))
+    (one,) = causes_of(small, ["dispatch"], (STEPS_PER_EXECUTION,))
+    assert one.can_try and (one.knob, one.value) == ("steps_per_execution", 32)
+    (by_hand,) = causes_of(small)
+    assert by_hand.by_hand and not by_hand.can_try
+    assert causes_of(replace(small, settings={"steps_per_execution": 32})) == ()
 
 
 def test_what_makes_input_slow_is_told_by_its_part_of_what_the_lane_waits_for():

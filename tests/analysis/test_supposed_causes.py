@@ -91,7 +91,7 @@ def test_the_code_that_does_it_is_at_hand():
     assert "variant fast" in code_of(None, "variant", "fast")[0]
     versions = {**lane().process.versions, "tensorflow": "2.21.0"}
     script = replace(lane(), script=ScriptFacts("python train.py"), process=ProcessInfo(versions=versions))
-    assert code_of(script, "xla", True)[-1] == "# to try it: --lane cpu --lane cpu,xla=on"
+    assert code_of(script, "xla", True, by_hand=True)[-1] == "# to try it: --lane cpu --lane cpu,xla=on"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "retracing"])

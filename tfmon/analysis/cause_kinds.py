@@ -124,7 +124,7 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "steps_small": CauseKind(
         title="Keras' Python between small steps takes long",
-        mends="run several steps in one call; callbacks of batches then run once for all of them",
+        mends="run several steps in one call; callbacks of batches are called once for all of them",
         code=('model.compile("adam", "mse", steps_per_execution={value})',),
         knob="steps_per_execution",
         values=(32,),
@@ -262,10 +262,10 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "sync": ("loss_read",),
     "all-reduce": ("batch_small",),
     "eager": ("step_eager", "variant"),
-    "dispatch": ("batch_small", "step_not_fused", "variant"),
+    "dispatch": ("steps_small", "batch_small", "step_not_fused", "variant"),
     "compute": _STEP,
     "step": _STEP,
     "retracing": ("variant", "retrace_value", "retrace_shape"),
-    "other": ("variant",),
+    "other": ("steps_small", "variant"),
 }
 """What each bottleneck lets suppose where its knob has another value, the likeliest first."""

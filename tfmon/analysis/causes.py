@@ -16,6 +16,7 @@ from tfmon.model.knobs import (
     BATCH_SIZE,
     CACHE,
     LEVERS,
+    STEPS_PER_EXECUTION,
     VARIANT,
     Knob,
     KnobError,
@@ -84,7 +85,7 @@ def setting_text(knob: str, value: object) -> str:
 
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
     """Return why a lane is slow: what was observed, the costliest first, then what its bottlenecks let suppose."""
-    seen = [one for one in _seen_in(lane) if one.cause in KINDS and _matters(one)]
+    seen = [one for one in _seen_in(lane) if one.cause in KINDS and _matters(one, lane)]
     observed = [_observed(one, lane, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
     explained = {one.id.partition("_")[0] for one in observed}
     told = {one.id for one in observed}
@@ -115,8 +116,10 @@ def _share(seen: CauseSeen) -> float:
     return min(1.0, seen.cost_ns / seen.of_ns) if seen.of_ns else 0.0
 
 
-def _matters(seen: CauseSeen) -> bool:
+def _matters(seen: CauseSeen, lane: LaneState) -> bool:
     kind = KINDS[seen.cause]
+    if kind.knob and lane.settings.get(kind.knob) in kind.values:
+        return False  # it is mended
     costs = seen.cost_ns >= 1e9 * kind.least_s and _share(seen) >= kind.least_share
     return costs and seen.count >= kind.least_count
 
@@ -133,14 +136,15 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
     text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
     share = units.percent(share_pct) if share_pct is not None else ""
     value = kind.values[0] if kind.values else None
+    by_hand = bool(kind.knob) and _find(knobs, kind.knob) is None
     return Cause(
         id=seen.cause,
         text=f"{text} ({seen.place})" if seen.place else text,
         advice=kind.mends,
-        code=kind.code if value is None else code_of(lane, kind.knob, value),
+        code=kind.code if value is None else code_of(lane, kind.knob, value, by_hand=by_hand),
         knob=kind.knob or None,
         value=value,
-        by_hand=bool(kind.knob) and _find(knobs, kind.knob) is None,
+        by_hand=by_hand,
         brief=f"{title} ({', '.join(filter(None, (seen.place.partition(' ')[0], share)))})",
         place=seen.place,
         count=seen.count,
@@ -158,13 +162,13 @@ def _supposed(bottleneck: str, lane: LaneState, knobs: Sequence[Knob]) -> list[C
     for id in SUPPOSED.get(bottleneck, ()):
         kind = KINDS[id]
         knob = _find(knobs, kind.knob)
-        by_hand = knob is None and kind.knob not in (BATCH_SIZE.name, VARIANT.name)
+        by_hand = knob is None and kind.knob not in (BATCH_SIZE.name, VARIANT.name, STEPS_PER_EXECUTION.name)
         if knob is None and not (by_hand and tensorflow and (script or not kind.knob)):
             continue
         for value in _values(kind, knob, lane):
             if lane.settings.get(kind.knob) == value or not _makes_sense(lane, kind.knob, value):
                 continue
-            code = code_of(lane, kind.knob, value) if kind.knob else kind.code
+            code = code_of(lane, kind.knob, value, by_hand=by_hand) if kind.knob else kind.code
             result.append(Cause(id, kind.mends, code, kind.knob or None, value if kind.knob else None, by_hand))
     first, size, trained = [], lane.settings.get(BATCH_SIZE.name), lane.steady
     if isinstance(size, int) and size < SMALL_BATCH:
@@ -212,7 +216,7 @@ def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
 # ---------------- code
 
 
-def code_of(lane: LaneState | None, knob: str, value: KnobValue) -> tuple[str, ...]:
+def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:
     """Return the lines of TensorFlow that do in a program what a knob does here.
 
     Of a script without TensorFlow, and of a knob of its own, it is the line in which it offers the knob.
@@ -224,7 +228,7 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue) -> tuple[str, .
         return (f'{knob} = report.knob("{knob}", {value!r})',)
     if kind.knob and (not kind.values or value in kind.values):
         place = lane.spec.place if lane is not None else ""
-        lever = script and any(one.name == knob for one in LEVERS)
+        lever = by_hand and script and any(one.name == knob for one in LEVERS)
         more = (f"# to try it: --lane {place} --lane {place},{knob}={show(value)}",) if lever else ()
         return (*(line.replace("{value}", show(value)) for line in kind.code), *more)
     match knob:

@@ -216,7 +216,7 @@ class Pipeline:
         trains = self.reads.trains_from(dataset, place)
         begins = trains or (trains is None and not self._loop.sources.reads)
         if begins and lane is not None and lane.measures_this_thread:
-            for name, value in lane.begin_pending().items():
+            for name, value in lane.begin_pending(knob.name for knob in BY_TFMON).items():
                 self._values[name] = value
                 if value == self._own.get(name):
                     del self._values[name]
