@@ -185,7 +185,11 @@ class Followers:
                 self._listening.shutdown(socket.SHUT_RDWR)
                 self._listening = None
             listening = self._listening = listen()
-            start_thread("tfmon-listen", lambda: self._accept(listening), self._print)
+            start_thread("tfmon-listen", lambda: self._accept(listening), self._listen_again)
+
+    def _listen_again(self, reason: str) -> None:
+        self._print(reason)
+        self._listening = None
 
     def _accept(self, listening: socket.socket) -> None:
         with contextlib.suppress(OSError), listening:  # until it is shut down
@@ -204,7 +208,7 @@ class Followers:
         path = recording.path if recording is not None else ""
         connection.sendall(codec.encode(Greeting(pid=os.getpid(), scenario=scenario, recording=path)))
         follower = _Follower(self, connection)
-        start_thread("tfmon-viewer", lambda: self._serve(follower), self._print)
+        start_thread("tfmon-viewer", lambda: self._serve(follower), follower.drop)
 
     def _serve(self, follower: _Follower) -> None:
         """Do what a viewer requests until it is gone."""
@@ -221,7 +225,7 @@ class Followers:
                     follower.terminal = clean(said.terminal, 40)
                     with self.lock:
                         self._all.append(follower)
-                    start_thread("tfmon-viewer", follower.write, self._print)
+                    start_thread("tfmon-viewer", follower.write, follower.drop)
         with self.lock:
             watched = follower in self._all
             self._all = [one for one in self._all if one is not follower]
@@ -250,6 +254,7 @@ class Followers:
             one.end()
         for one in leaving:
             one.written.wait(FAREWELL_S)
+            one.drop()
 
     # ------------------------------------------------------------ what they request
 
@@ -361,9 +366,15 @@ class _Follower:
         if len(self._lines) < MOST_LINES:
             self._lines.append(message)
         else:
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
+            self.drop()
         self._ready.set()
+
+    def drop(self, reason: str = "") -> None:
+        """Disconnect it; a reason is a mistake in tfmon."""
+        if reason:
+            print(reason, file=sys.stderr, flush=True)  # noqa: T201 - into the log
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """Send what waits, and no more."""
