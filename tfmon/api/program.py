@@ -21,7 +21,7 @@ from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.repeat import command_line
 from tfmon.api.run import tell_changes
 from tfmon.api.settings import resolve
-from tfmon.api.state import Views
+from tfmon.api.state import Tell, Views
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import (
     EXIT_DEVICE_ABSENT,
@@ -80,13 +80,14 @@ class Program:
     Thread: `plan`, `begin` and `close` may block for seconds; call them where that is allowed.
     """
 
-    def __init__(self, race_options: RaceOptions) -> None:
+    def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
+        """Wire all parts; `tell` takes a line while a GPU is waited for, None for: it is shown on the terminal."""
         self._options = race_options
         self._machine = read_machine()
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
-        self._idle = Idle(self._look, race_options.wait_idle_s, tell_changes())
+        self._idle = Idle(self._look, race_options.wait_idle_s, tell or tell_changes())
         charted = race_options.watched or race_options.record
         self.session = Session(self._machine, time.monotonic_ns, charted=charted)
         self._recorder: Recorder | None = None

@@ -148,6 +148,8 @@ class Source:
     stop: Callable[[], object] = _do_nothing
     """Ends every lane and waits until all are gone, or closes what is played. May block."""
     end_now: Callable[[], object] = _do_nothing
+    leave: Callable[[], object] | None = None
+    """Leaves a run that goes on without the screen; None where it ends with that."""
 
 
 class Runs(Protocol):
