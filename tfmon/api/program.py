@@ -109,6 +109,11 @@ class Program:
         if race_options.notify and race_options.notify not in TERMINAL:
             act = partial(run_command, race_options.notify)
             self._notifier = Notifier(self.session, act, lambda line: self.say(line))
+        self._end_metrics: Callable[[], None] | None = None
+        if race_options.metrics:
+            from tfmon.api.metrics import give_metrics  # late: few races need it
+
+            self._end_metrics = give_metrics(race_options.metrics, self.session.snapshot)
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
@@ -220,6 +225,8 @@ class Program:
             self._recorder.close()
         if self._notifier is not None:
             self._notifier.close()
+        if self._end_metrics is not None:
+            self._end_metrics()
         if not self._closed:
             self._closed = True
             state.remember_lanes(self.session.snapshot())
