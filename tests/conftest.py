@@ -26,6 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = os.environ["XDG_STATE_HOME"] = os.environ["TFMON_STATE"] = _FOLDER
+os.environ["TFMON_RUNTIME"] = _SOCKETS = tempfile.mkdtemp(prefix="tfmon-")  # short: so are paths of sockets
 for _terminals in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):  # of whoever runs the tests
     os.environ.pop(_terminals, None)
 
@@ -101,4 +102,5 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(_FOLDER, ignore_errors=True)
+    for folder in (_FOLDER, _SOCKETS):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -120,7 +120,7 @@ class TestLanes:
         assert kind_of(CASES["input"]).text == "input-bound: waiting for batches takes 70 % of the time"
         mixed = kind_of(lane(computing=0.6, input_ns=395, call_ns=605))
         assert mixed.text == "mixed: waiting for batches takes 40 % of the time, computing 36 %"
-        assert {"cache on", "xla on"} <= {one.text for one in mixed.advice}
+        assert {("cache", True), ("xla", True)} <= {(one.knob, one.value) for one in mixed.causes}
         assert kind_of(CASES["retracing"]).text == (
             "retracing: every step, 85 % of the time (train: argument 3 was 1, then 2)"
         )

@@ -122,7 +122,7 @@ def test_what_a_hangup_does_may_take_a_lock_that_the_interrupted_thread_has():
 def test_a_hangup_ends_it_where_what_it_does_dies():
     with run.ended(runs.RaceRun(Program()), hangup=lambda: 1 // 0) as interrupted:
         os.kill(os.getpid(), signal.SIGHUP)
-        wait_for(interrupted.wait, what="the signal counts")
+        wait_for(lambda: interrupted.wait(0), what="the signal counts")
     assert interrupted.reason == "interrupted by SIGHUP"
 
 

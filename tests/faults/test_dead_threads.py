@@ -90,8 +90,8 @@ OTHERS = {
     "tfmon-leave",
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
-ELSEWHERE = {"tfmon-host-", "tfmon-tell-", "tfmon-hangup"}
-"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in tests/api/test_headless.py."""
+ELSEWHERE = {"tfmon-host-", "tfmon-tell-", "tfmon-hangup", "tfmon-listen", "tfmon-viewer", "tfmon-view"}
+"""In tests/lanes/remote/test_losses.py and test_lanes.py, and in test_run.py and test_runner.py of tests/api."""
 
 
 def die() -> None:

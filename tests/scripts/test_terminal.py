@@ -15,7 +15,7 @@ from support.processes import gone as ended
 from support.waiting import wait_for
 
 pytest.importorskip("pexpect")
-from support.terminal import ROWS, Terminal, gone, racing
+from support.terminal import RESTORED, ROWS, Terminal, gone, racing
 
 pytestmark = pytest.mark.pty
 
@@ -32,7 +32,8 @@ try:
 except KeyboardInterrupt:
     open("saved", "w").write("saved")
 """
-ENDS = {"quit": "q", "Ctrl+C": "\x03", "restart": "r", "scenario": "s"}
+LEAVES = "leave train.py running (d), or end it (q)?"
+ASKS = {"q": LEAVES, "\x03": LEAVES, "r": "train.py again from its beginning", "s": "end train.py and choose"}
 
 
 @pytest.fixture
@@ -54,15 +55,15 @@ def watched(tmp_path: Path, monkeypatch) -> Iterator[Callable[..., Terminal]]:
         terminal.close()
 
 
-@pytest.mark.parametrize("key", [*ENDS.values(), None], ids=[*ENDS, "double click"])
+@pytest.mark.parametrize("key", [*ASKS, None], ids=["quit", "Ctrl+C", "restart", "scenario", "double click"])
 def test_a_key_that_would_end_it_asks_before(watched, key):
     terminal = watched("watch")
     column = terminal.wait_for(lambda shown: "q quit" in shown).splitlines()[-1].index("q quit") + 1
     click = f"\x1b[<0;{column};{ROWS}M\x1b[<0;{column};{ROWS}m"
     terminal.process.send(key or 2 * click)
-    terminal.wait_for(lambda shown: "again: yes" in shown and "train.py" in shown)
+    terminal.wait_for(lambda shown: ASKS[key or "q"] in shown)
     terminal.process.send("l")
-    terminal.wait_for(lambda shown: "again: yes" not in shown)
+    terminal.wait_for(lambda shown: ASKS[key or "q"] not in shown)
     terminal.process.send("\x1b")
     Path("enough").touch()
     terminal.wait_for(lambda _: Path("done").exists())
@@ -73,28 +74,33 @@ def test_a_key_that_would_end_it_asks_before(watched, key):
 def test_the_second_time_it_ends_as_at_a_ctrl_c(watched, key):
     terminal = watched("watch")
     terminal.process.send(key)
-    terminal.wait_for(lambda shown: "again: yes" in shown)
+    terminal.wait_for(lambda shown: LEAVES in shown)
     terminal.process.send(key)
     assert terminal.wait_for_exit() == 0
     assert Path("saved").read_text() == "saved"
 
 
 @pytest.mark.parametrize("lanes", [(), ("--lane", "cpu", "--lane", "cpu")], ids=["watch", "race"])
-@pytest.mark.parametrize("how", ["SIGHUP", "closed terminal"])
-def test_it_trains_on_and_is_recorded_when_the_terminal_is_gone(watched, how, lanes):
+@pytest.mark.parametrize("how", ["SIGHUP", "SIGKILL", "closed terminal", "d"])
+def test_it_trains_on_and_is_recorded_when_the_screen_is_gone(watched, how, lanes):
     terminal = watched(*(("race", "--in-place", *lanes) if lanes else ("watch",)))
-    monitor = psutil.Process(terminal.process.pid)
-    if how == "SIGHUP":
-        os.kill(monitor.pid, signal.SIGHUP)
-    else:
+    viewer = psutil.Process(terminal.process.pid)
+    (runner,) = viewer.children()
+    if how == "d":
+        terminal.process.send("q")
+        terminal.wait_for(lambda shown: LEAVES in shown)
+        terminal.process.send("d")
+        assert terminal.wait_for_exit() == 0
+        assert "tfmon attach" in terminal.raw.rsplit(RESTORED[0], 1)[1]
+    elif how == "closed terminal":
         os.close(terminal.process.child_fd)
-    wait_for(
-        lambda: str(Path(f"/proc/{monitor.pid}/fd/1").readlink()) == os.devnull, what="it let go of the terminal"
-    )
-    assert not ended(monitor)
+    else:
+        viewer.send_signal(getattr(signal, how))
+    assert gone([viewer])
+    assert not ended(runner)
     Path("enough").touch()
     wait_for(lambda: Path("done").exists(), what="the end of the training")
-    assert gone([monitor])
+    assert gone([runner])
     assert Path("began").read_text() == "x" * max(1, len(lanes) // 2)
     assert ended_lanes(Path("run.jsonl.gz")) == max(1, len(lanes) // 2)
 

@@ -69,7 +69,7 @@ def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_
             of_ns=10 * SECOND,
         )
     )  # fmt: skip
-    told = "step was traced 40 times more for a Python value, `n`: 1 → 2; that took 2.0 s, 20 % of the time"
+    told = "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time"
     text = page(demo, "cpu", 160)
     assert told in text and "train.py:7" in text and "step = tf.constant(step)" in text
     report = to_text(analyse(demo.session.snapshot()))

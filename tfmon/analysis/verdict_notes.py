@@ -90,8 +90,8 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     unlike = [(lane.title, lane.process.unlike) for lane, _ in lanes]
     notes += [f"{title} is disturbed: {', '.join(reasons)}" for title, reasons in unlike if reasons]
     for reason, host in reasons:
-        own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
-        what = elsewhere.format(host) if host else own
+        own, remote = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
+        what = remote.format(host) if host else own
         notes.append(f"{what} most of the time; the figures include that")
     return notes
 

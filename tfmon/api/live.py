@@ -11,11 +11,10 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
-
-import click
 
 from tfmon.analysis.analysis import analyse
 from tfmon.api.program import Program
@@ -23,12 +22,13 @@ from tfmon.api.repeat import command_line
 from tfmon.api.run import AnyRun, Interruption, ended
 from tfmon.api.runs import RaceRun, SweepRun
 from tfmon.api.settings import ScreenSettings, config_path
+from tfmon.api.viewer import ANSWER_S, Viewer
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
-from tfmon.model.ports import RunInfo
+from tfmon.model.ports import Controls, Experiments, RunInfo
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
@@ -69,14 +69,9 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
             say(line)
         program.begin(planned)
 
-    lanes, session, run = program.lanes, program.session, RaceRun(program)
-    source = Source(
-        session.snapshot,
-        lanes,
-        program.experiments,
-        runs=RecordedRuns(),
-        scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
-        table=lambda: _table(session.snapshot()),
+    lanes, run = program.lanes, RaceRun(program)
+    source = replace(
+        _source_of(program.session, lanes, program.experiments),
         repeat=program.repeat,
         examine=program.examine,
         profile=program.profile_text,
@@ -85,7 +80,48 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         stop=lanes.stop,
         end_now=lanes.end_now,
     )
-    return _run(source, screen, run, lambda: program.trains_command)
+    return _run(source, screen, run)
+
+
+def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str:
+    """Show a run of another process until the user leaves or it ends; return why it was interrupted, or "".
+
+    A signal ends the run where this command began it (`began_here`); another viewer only leaves.
+
+    Thread: the main thread, for the signals.
+    Raises: TfmonError where the screen failed; the run goes on.
+    """
+
+    def start(say: Say) -> None:
+        viewer.tell = say
+        for line in viewer.ask("begun"):
+            if began_here:
+                say(line)
+
+    source = replace(
+        _source_of(viewer.session, viewer.controls, viewer.experiments),
+        repeat=partial(viewer.ask, "repeat", timeout_s=ANSWER_S),
+        examine=partial(viewer.ask, "examine"),
+        profile=partial(viewer.ask, "profile"),
+        watch_gpus=partial(viewer.ask, "watch_gpus"),
+        start=start,
+        stop=viewer.end,
+        end_now=viewer.end_now,
+        leave=viewer.leave,
+    )
+    return _run(source, screen, viewer, ends_at_signal=began_here)
+
+
+def _source_of(session: Session, controls: Controls, experiments: Experiments) -> Source:
+    """Return a source of a race that runs, here or in another process."""
+    return Source(
+        session.snapshot,
+        controls,
+        experiments,
+        runs=RecordedRuns(),
+        scenarios=lambda: [ScenarioRow(one.name, one.title, one.doc, one.origin) for one in list_scenarios()],
+        table=lambda: _table(session.snapshot()),
+    )
 
 
 def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
@@ -116,10 +152,12 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
     return _run(source, screen, run)
 
 
-def _run(
-    source: Source, screen: ScreenSettings, run: AnyRun, trains_command: Callable[[], bool] = lambda: False
-) -> str:
-    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted."""
+def _run(source: Source, screen: ScreenSettings, run: AnyRun, *, ends_at_signal: bool = True) -> str:
+    """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
+
+    A run of another process goes on where the user leaves it, where the terminal or the screen is gone, and at any
+    signal unless that ends it.
+    """
     yield_to_lanes()
 
     def take_terminal() -> None:
@@ -127,26 +165,23 @@ def _run(
             undo.callback(suspend_with(suspension, partial(app.request, app.take_terminal)))
 
     def leave(interrupted: Interruption) -> None:
-        app.request_quit()
-        leave_anyway(partial(run.close, interrupted.reason))
+        if ends_at_signal:
+            app.request_quit()
+        else:
+            app.request(app.exit, "left")
+        leave_anyway(partial(run.close, interrupted.reason if ends_at_signal else ""))
 
     def hung_up() -> bool:
-        goes_on = run.go_on_alone()
-        if goes_on:
-            app.request(app.exit)
-        return goes_on
+        if source.leave is not None:
+            os._exit(EXIT_INTERRUPTED)
+        return False
 
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)
     with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
         gc.freeze()  # so that the garbage collector does not walk through all modules again and again
         ending = app.run(mouse=screen.mouse)
-        if app.broken is not None and trains_command():
-            goes_on = f"{source.snapshot().race.scenario} trains on and is recorded, Ctrl+C ends it"
-            click.echo(f"tfmon: the screen failed ({app.broken}); {goes_on}", err=True)
-        while ending is None and trains_command() and not interrupted.wait():
-            pass
     if app.broken is not None:
-        raise screen_failed(app.broken)
+        raise screen_failed(app.broken, goes_on=source.leave is not None)
     return interrupted.reason if ending != "quit" else ""
 
 
@@ -167,9 +202,11 @@ def _app(
     )
 
 
-def screen_failed(error: Exception) -> TfmonError:
+def screen_failed(error: Exception, *, goes_on: bool = False) -> TfmonError:
     """Return the error to report, with its traceback in a file."""
     hint = "the race up to there is recorded: tfmon replay last"
+    if goes_on:
+        hint = "the run goes on: tfmon attach shows it again, tfmon attach --end ends it"
     with (
         contextlib.suppress(OSError),
         tempfile.NamedTemporaryFile("w", prefix="tfmon-error-", suffix=".txt", delete=False) as file,
@@ -192,12 +229,15 @@ def leave_anyway(close: Callable[[], None]) -> None:
     start_thread("tfmon-leave", leave, lambda _reason: os._exit(EXIT_INTERRUPTED))
 
 
-def replay(recording: Recording, screen: ScreenSettings) -> bool:
-    """Show a recorded race until the user leaves; return whether the user did, and not a signal.
+def replay(recording: Recording, screen: ScreenSettings, *, at_end: bool = False) -> bool:
+    """Show a recorded race, from its end or its beginning; return whether the user left, and not a signal came.
 
     Raises: RecordingError where the recording holds what cannot be shown.
     """
-    app = _app(replay_of(Player(recording), RecordedRuns()), screen)
+    player = Player(recording)
+    if at_end:
+        player.go_to(player.state().to_ns)
+    app = _app(replay_of(player, RecordedRuns()), screen)
     ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
         problem = f"{type(app.broken).__name__}: {app.broken}"

@@ -21,7 +21,7 @@ from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.repeat import command_line
 from tfmon.api.run import tell_changes
 from tfmon.api.settings import resolve
-from tfmon.api.state import Views
+from tfmon.api.state import Tell, Views
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import (
     EXIT_DEVICE_ABSENT,
@@ -80,13 +80,14 @@ class Program:
     Thread: `plan`, `begin` and `close` may block for seconds; call them where that is allowed.
     """
 
-    def __init__(self, race_options: RaceOptions) -> None:
+    def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
+        """Wire all parts; `tell` takes a line while a GPU is waited for, None for: it is shown on the terminal."""
         self._options = race_options
         self._machine = read_machine()
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
-        self._idle = Idle(self._look, race_options.wait_idle_s, tell_changes())
+        self._idle = Idle(self._look, race_options.wait_idle_s, tell or tell_changes())
         charted = race_options.watched or race_options.record
         self.session = Session(self._machine, time.monotonic_ns, charted=charted)
         self._recorder: Recorder | None = None
@@ -131,8 +132,8 @@ class Program:
         )
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
-        elsewhere = any(lane.spec.host for lane in plan.lanes)
-        wheel = read_wheel(plan.python) if elsewhere else None
+        remote = any(lane.spec.host for lane in plan.lanes)
+        wheel = read_wheel(plan.python) if remote else None
         machine = with_devices(self._machine, self._search or GpuSearch(), wheel)
         self.session.set_machine(replace(machine, no_gpu=no_gpu))
         if not info.command:
@@ -140,7 +141,7 @@ class Program:
             machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
             between = state.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
-        elif elsewhere and self._hosts is not None:
+        elif remote and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
         plan = self._views.plan(plan, in_place=(race_options or self._options).in_place)
         if plan.race.fresh:

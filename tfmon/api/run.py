@@ -33,6 +33,8 @@ class AnyRun(ABC):
 
     beside = ""
     """What to say of another race that was under way when it began."""
+    disturbs = True
+    """Whether it disturbs the figures of another race on this machine."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -124,22 +126,23 @@ class Interruption:
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Remember the signal if it is the first, and react to it."""
+        end = partial(self.take, signal.Signals(number).name)
         if number != HANGUP:
-            self._interrupt(number)
+            end()
             return
         # What it does takes locks, whose owner this handler may have interrupted.
-        end = partial(self._interrupt, number)
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
-    def _interrupt(self, number: int) -> None:
-        self.signal = self.signal or signal.Signals(number).name
+    def take(self, name: str = "") -> None:
+        """End the run because of a signal; without one, because a viewer asks for it."""
+        self.signal = self.signal or name
         self.count += 1
         self._came.set()
         self._react()
 
-    def wait(self) -> bool:
-        """Wait a moment; return whether a signal has come."""
-        return self._came.wait(POLL_S)
+    def wait(self, timeout_s: float) -> bool:
+        """Wait at most that long; return whether the run is to end."""
+        return self._came.wait(timeout_s)
 
     @property
     def reason(self) -> str:
@@ -175,7 +178,8 @@ def ended(
 
     interrupted = Interruption(react, hangup or run.go_on_alone)
     before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
-    with beside() as run.beside, contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing:
+    with contextlib.ExitStack() as undo, ThreadPoolExecutor(1) as closing:
+        run.beside = undo.enter_context(beside()) if run.disturbs else ""
         for number, handler in before.items():
             undo.callback(signal.signal, number, handler)
         if leave is None:

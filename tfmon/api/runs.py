@@ -41,16 +41,24 @@ def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> Rac
 
     Raises: TfmonError where it cannot be raced.
     """
+    try:
+        with connecting(lanes):
+            return program.plan(info)
+    except BaseException:
+        program.close()
+        raise
+
+
+@contextlib.contextmanager
+def connecting(lanes: Sequence[str]) -> Iterator[None]:
+    """Say on a terminal that the other machines of lanes are connected to."""
     hosts = list(
         dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
     )
     try:
         if hosts:
             show_progress(clean(f"connecting to {' and '.join(hosts)}…"))
-        return program.plan(info)
-    except BaseException:
-        program.close()
-        raise
+        yield
     finally:
         if hosts:
             show_progress("")

@@ -21,6 +21,7 @@ from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 from tfmon.version import __version__
 
 COMMANDS = {
+    "attach": ("attach", "Show a run that is under way."),
     "completion": ("main", "Print what completes tfmon in your shell."),
     "config": ("machines", "Show the settings in effect."),
     "crossover": ("series", "Find where one lane overtakes the other."),
@@ -166,6 +167,7 @@ _BY_NAME: dict[str, Complete] = {
     "scenario": _scenarios,
     "scenarios": _scenarios,
     "recording": _runs,
+    "run": _runs,
     "first": _runs,
     "second": _runs,
     "names": _hosts,

@@ -141,6 +141,9 @@ mode = click.option(
 )
 python = click.option("--python", metavar="PATH", help="The Python interpreter that trains. It needs TensorFlow.")
 headless = click.option("--headless", is_flag=True, help="Use no screen; print a table at the end.")
+detach = click.option(
+    "--detach", is_flag=True, help="Start it in the background, without a screen; tfmon attach shows and ends it."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object. No screen is used.")
 record = _all(
     click.option(

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 )
 @options.wait_idle
 @options.headless
+@options.detach
 @options.as_json
 @options.screen
 @options.python
@@ -88,6 +89,7 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
 @options.record
 @options.wait_idle
 @options.headless
+@options.detach
 @options.as_json
 @options.screen
 def watch(**given: Any) -> None:  # noqa: ANN401
@@ -116,13 +118,17 @@ def _start(
     race_options: RaceOptions,
     *,
     headless: bool,
+    detach: bool,
     as_json: bool,
     theme: str | None,
     mouse: bool | None,
     readonly: bool | None,
     **_: object,
 ) -> NoReturn:
-    """Race on the screen; without it where the options say so or no screen can be drawn."""
+    """Race on the screen; without it where the options say so or no screen can be drawn.
+
+    A user's command on the screen, and what is detached, runs in a process of its own, which outlives the screen.
+    """
     from tfmon.api.options import unwatched
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
@@ -131,14 +137,20 @@ def _start(
 
     screen = configured.screen_settings(theme, mouse, readonly)
     headless = headless or as_json
+    if detach and headless:
+        raise UsageError("--detach excludes --headless and --json", "leave one of them out")
     notes = []
-    if not headless and (why := options.why_no_screen()):
+    if not headless and not detach and (why := options.why_no_screen()):
         notes.append(f"{why}: going on without the screen (--headless)")
         headless = True
     if headless:
         given_s, race_options = race_options.seconds, unwatched(race_options, info)
         if race_options.seconds != given_s:
             notes.append(f"racing for {race_options.seconds:g} s; --seconds or --steps says how long")
+    elif info.command or detach:
+        from tfmon.cli.attach import start
+
+        start(info, race_options, screen, detach=detach)
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.

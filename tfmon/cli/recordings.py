@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,7 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
       tfmon runs --files last
       tfmon runs --files last --keep-files A out
     """
+    from tfmon.api import sockets
     from tfmon.recordings import library
     from tfmon.reports.text import fitted
 
@@ -112,20 +114,24 @@ def runs(as_json: bool, listing: str | None, keeping: tuple[str, str] | None) ->
             raise UsageError("--files and --keep-files exclude --json", "leave it out")
         _files(library.find(listing or "last"), keeping)
         return
-    listed = library.runs()
+    listed, attachable = library.runs(), {run.name: run.greeting.scenario for run in sockets.under_way()}
     if as_json:
-        click.echo(json.dumps([_run_json(run) for run in listed], indent=2, allow_nan=False))
+        click.echo(json.dumps([_run_json(run, attachable) for run in listed], indent=2, allow_nan=False))
         return
     infos = [run.info() for run in listed]
     width = max((len(info.id) for info in infos), default=0)
     lines = []
     for info in infos:
         lasted = units.clock(info.seconds) if info.seconds is not None else "–"
-        text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
+        under_way = f"under way: tfmon attach {info.id}" if attachable.pop(info.id, "") else ""
+        text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {under_way or info.outcome}"
         lines.append(f"{info.id:{width}}  {info.problem or text}")
-    used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
-    lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
-    for line in (*(lines if infos else [f"no race was recorded in {library.folder()} yet"]), *_sweep_lines()):
+    lines += [f"{name}  {scenario} is under way: tfmon attach {name}" for name, scenario in attachable.items()]
+    lines = lines or [f"no race was recorded in {library.folder()} yet"]
+    if infos:
+        used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
+        lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
+    for line in (*lines, *_sweep_lines()):
         click.echo(fitted(line))
 
 
@@ -173,7 +179,7 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
-def _run_json(run: RecordedRun) -> dict[str, Any]:
+def _run_json(run: RecordedRun, attachable: Container[str]) -> dict[str, Any]:
     info, header, closed = run.info(), run.header, run.closed
     if header is None:
         return {"id": info.id, "path": info.path, "unreadable": info.problem}
@@ -191,6 +197,7 @@ def _run_json(run: RecordedRun) -> dict[str, Any]:
         "tensorflow": (closed.tensorflow if closed else None) or header.tensorflow,
         "closed": closed is not None,
         "running": info.running,
+        "attachable": info.id in attachable,
         "seconds": info.seconds,
         "ratio": info.ratio,
         "verdict": info.verdict or None,

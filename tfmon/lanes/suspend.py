@@ -9,10 +9,19 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
-from tfmon.lanes.process import LaneProcess, Place
 from tfmon.model.threads import Failed, call_later, start_thread
+
+
+class Suspendable(Protocol):
+    """What is suspended along with tfmon: a lane, those of a machine, or those of another process of tfmon."""
+
+    def suspend_with_monitor(self) -> None:
+        """Suspend it for as long as the monitor is stopped. Thread: also a signal's handler."""
+
+    def continue_with_monitor(self) -> None:
+        """Continue it. Thread: also a signal's handler."""
 
 
 class Suspender:
@@ -23,7 +32,7 @@ class Suspender:
 
     def __init__(
         self,
-        processes: Callable[[], Iterable[LaneProcess | Place]],
+        processes: Callable[[], Iterable[Suspendable]],
         record: Callable[[int, int, float], None],
         failed: Failed,
     ) -> None:

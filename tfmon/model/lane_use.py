@@ -19,7 +19,7 @@ LEAST_NS = 50_000_000
 """CPU time is counted in steps of 10 ms, which would make a shorter slice's share too coarse."""
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
-"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
+"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is not a fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,7 @@ class Session:
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
         self._known = Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}, charted=charted)
-        self._journal: Journal | None = None
+        self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 
     # ------------------------------------------------------------ events that the monitor makes
@@ -302,8 +302,8 @@ class Session:
             taken = concerns(self._known, event)
             if taken:
                 self._known = _with_names(self._known, event, _after(self._known, event))
-            if self._journal is not None:
-                self._journal(event, self._known)
+            for journal in self._journals:
+                journal(event, self._known)
         for listener in self._listeners if taken else ():
             listener(event)
 
@@ -316,12 +316,16 @@ class Session:
 
         return forget
 
-    def keep_journal(self, journal: Journal) -> None:
-        """Give every event to a journal, in the order in which they count, also those that change nothing.
+    def keep_journal(self, journal: Journal) -> Snapshot:
+        """Give every event to a journal from now on; return what is known before the first of them.
+
+        They come in the order in which they count, also those that change nothing.
 
         Thread: the session is locked while the journal runs, so it must return at once and not call the session.
         """
-        self._journal = journal
+        with self._lock:
+            self._journals = (*self._journals, journal)
+            return self._known
 
     def restore(self, known: Snapshot) -> None:
         """Go to what was known at another moment: a replay seeks."""

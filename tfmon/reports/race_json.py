@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
-from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
@@ -207,7 +206,9 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
         "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
         "concerns": [asdict(one) for one in concerns(snapshot, lane)],
-        "causes": [asdict(one) for one in causes_of(lane)],
+        "causes": [
+            {**asdict(one), "text": one.text or one.remedy, "code": list(one.code)} for one in analysis.causes
+        ],
         "time_pct": {
             part: number(f"time_pct.{part}", getattr(shares, f"{part}_pct", None), unexplained) for part in _PARTS
         },

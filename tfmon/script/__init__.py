@@ -19,8 +19,8 @@ starts, imports, trains and ends as it would without tfmon.
 - **Steps.** The script calls `begin_step` of the `lane` and `end_step` of its `meter`, through hooks or
   `tfmon.report`. What the lane does between them is `trainer.control.LaneControl`, which is also what the loop of
   a scenario does around its steps. Windows of the warm-up are sent, marked as such.
-- **What is no step.** During validation, callbacks at the end of an epoch and other work of the script, the clock
-  of the window is stopped; the time appears only in `Progressed`. A lane that trains no step in its slice is
+- **What is not a step.** During validation, callbacks at the end of an epoch and other work of the script, the
+  window's clock is stopped; the time appears only in `Progressed`. A lane that trains no step in its slice is
   suspended after some seconds, so that others train, and goes on later (`lanes.scheduler`).
 - **The end.** The monitor judges the exit code. `Stop`, and the end of the monitor, are a Ctrl+C in the main
   thread; `lanes.guard` ends what is left.

@@ -247,9 +247,9 @@ class Lane:
         else:
             self.control.knob_changed(request)
 
-    def begin_pending(self) -> dict[str, KnobValue]:
-        """Put the requested values in effect that wait for a new beginning, and return them."""
-        pending, self._pending = self._pending, {}
+    def begin_pending(self, names: Iterable[str]) -> dict[str, KnobValue]:
+        """Put the requested values of some knobs in effect that wait for a new beginning, and return them."""
+        pending = {name: self._pending.pop(name) for name in names if name in self._pending}
         for request in pending.values():
             self.knobs.settings[request.knob] = request.value
             self.control.knob_changed(request)

@@ -223,7 +223,7 @@ class Meter:
         self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
 
     def all_waits_ns(self) -> int:
-        """Return what was waited for input in all, as far as that is known."""
+        """Return the whole wait for input so far, in nanoseconds."""
         return self.clock.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
 
     def take_feed(self) -> None:

@@ -49,6 +49,8 @@ class Retraces:
         """Where what its first run takes is added."""
         self.smaller: Observation | None = None
         """A trace for a smaller batch, until the next batch or the end of the epoch."""
+        self.expected = False
+        """Whether tfmon has made Keras' step again: its trace is no fault of the script."""
 
     def install(self, hooks: Hooks) -> None:
         """Replace TensorFlow's method that traces; do nothing where there is none."""
@@ -88,7 +90,8 @@ class Retraces:
 
     def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Observation | None:  # noqa: ANN401
         method, place = keras_call()
-        if not method or not code.co_name.startswith(KERAS_STEPS):
+        if not method or not code.co_name.startswith(KERAS_STEPS) or self.expected:
+            self.expected = False
             return None
         if not before:
             return self._made_again(KERAS, code, place, method, took_ns, "the model was made or compiled again")

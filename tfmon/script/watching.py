@@ -64,7 +64,7 @@ def loaded(module: Any) -> None:  # noqa: ANN401
 
 
 def let_report() -> None:
-    """Watch no loop any more: the script reports its steps itself."""
+    """Stop watching loops: the script reports its steps itself."""
     lane = process.joined()
     watched.watcher.retire(reported=True)
     if lane is not None and watched.watcher.lane is not None:

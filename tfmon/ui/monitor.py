@@ -28,11 +28,13 @@ CALM_NS = 10 * SECOND_NS
 """So long after the start, or after a key, the screen is drawn once a second."""
 MESSAGE_S = 5.0
 FOREVER_NS = 2**63
+LEAVE = "doctor"
+"""While the screen asks whether to end a run that could go on, the key of this id leaves it."""
 READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
 
 Value = TypeVar("Value")
-Ending: TypeAlias = Literal["quit", "forced", "signal"]
-"""How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
+Ending: TypeAlias = Literal["quit", "forced", "signal", "left"]
+"""How the app ended: the lanes are gone; the user did not wait for that; a signal came; or they train on."""
 
 
 class Monitor:
@@ -222,17 +224,34 @@ class Monitor:
 
     def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
         """Return whether a key may act on these lanes: on those of a user's command, it asks the first time."""
-        own = [lane for lane in lanes if lane.script.command]
+        leaves = key == "quit" and self.source.leave is not None
+        own = [lane for lane in lanes if lane.script.command or leaves]
         if not own:
             return True
-        now_ns = self.source.snapshot().at_ns
-        confirmed = self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+        now_ns, confirmed = self.source.snapshot().at_ns, self.asks(key)
         ends = [(lane.process.started_ns, lane.end.event) for lane in own]
         ran_s = max((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends) / 1e9
-        if not confirmed:
-            self.say(f"{what} ({units.clock(ran_s)} of training)? {key_of(key, self.view.keys)} again: yes")
+        again, ran = key_of(key, self.view.keys), f"{units.clock(ran_s)} of training"
+        if not confirmed and leaves:
+            goes_on = f"leave {self.snapshot.race.scenario} running ({key_of(LEAVE, self.view.keys)})"
+            self.say(f"{goes_on}, or end it ({again})? {ran}")
+        elif not confirmed:
+            self.say(f"{what} ({ran})? {again} again: yes")
         self._question = (key, "" if confirmed else self.view.message)
         return confirmed
+
+    def asks(self, key: str) -> bool:
+        """Return whether the question of a key is shown."""
+        now_ns = self.source.snapshot().at_ns
+        return self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+
+    def left(self) -> bool:
+        """Leave a run that goes on, if the screen asks for that or may change nothing; return whether it did."""
+        if self.source.leave is None or not (self.view.readonly or self.asks("quit")):
+            return False
+        self.source.leave()
+        self.app.exit("left")
+        return True
 
     def quit(self, ending: Ending = "quit") -> None:
         """Go back to what is below; else end the lanes and leave, the second time at once, as a recording does."""
@@ -246,6 +265,8 @@ class Monitor:
                 self.app.exit("forced")
         else:
             training = [lane for lane in self.snapshot.lanes if not lane.over]
+            if ending == "quit" and training and self.view.readonly and self.left():
+                return
             if ending == "quit" and not self.confirmed("quit", training, f"end {self.snapshot.race.scenario}"):
                 return
             self.view = replace(self.view, stopping=True)

@@ -148,6 +148,8 @@ class Source:
     stop: Callable[[], object] = _do_nothing
     """Ends every lane and waits until all are gone, or closes what is played. May block."""
     end_now: Callable[[], object] = _do_nothing
+    leave: Callable[[], object] | None = None
+    """Leaves a run that goes on without the screen; None where it ends with that."""
 
 
 class Runs(Protocol):
@@ -265,11 +267,11 @@ def no_knob(snapshot: Snapshot, name: str) -> str:
 
 
 def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
-    """Return the lane to try advice on: one that trains, with advice, and a GPU's rather than a CPU's."""
+    """Return the lane to help: one that trains, with something to try, and a GPU's rather than a CPU's."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
-        bottleneck = analysis.lane(lane.spec.name).bottleneck
-        return lane.over, bottleneck is None or not bottleneck.advice, lane.spec.kind == "cpu"
+        causes = analysis.lane(lane.spec.name).causes
+        return lane.over, not any(one.can_try for one in causes), lane.spec.kind == "cpu"
 
     return min(lanes, key=rank).spec.name if lanes else None
 

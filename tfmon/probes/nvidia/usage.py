@@ -207,7 +207,7 @@ class LinkMeter:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
         Source: GPM; `nvmlDeviceGetFieldValues` 197 and 198, but not where they have 32 bits: at 50 GB/s, these
-        begin anew 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a
+        start over 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a
         direction.
         """
         self._at_ns = at_ns

@@ -10,10 +10,9 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.advice import Advice, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.causes import KINDS, causes_of
+from tfmon.analysis.causes import Cause, code_to_keep, setting_text
 from tfmon.analysis.health import concerns
 from tfmon.analysis.others import gpu_others
 from tfmon.model.gpu import GpuActivity, GpuSample
@@ -127,8 +126,7 @@ def lane_rows(
     """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
     bottleneck = analysis.lane(lane.spec.name).bottleneck
-    rows = [*_bottleneck_rows(bottleneck, width), *_cause_rows(lane, width)]
-    rows += _advice_rows(() if bottleneck is None else bottleneck.advice, lane, width)
+    rows = [*_bottleneck_rows(bottleneck, width), *_cause_rows(analysis.lane(lane.spec.name).causes, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
@@ -194,27 +192,29 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
     for name, reading in (("copy", bottleneck.shares.copy_pct), ("compute", bottleneck.shares.device_pct)):
         if isinstance(reading, Missing):
             yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
-    if bottleneck.kind == "retracing" and not bottleneck.causes:
-        yield from _code_rows((*KINDS["retrace_value"].code, *KINDS["retrace_shape"].code), width)
 
 
-def _advice_rows(advice: Sequence[Advice], lane: LaneState, width: int) -> Iterator[Row]:
-    if advice:
+def _cause_rows(causes: Sequence[Cause], width: int) -> Iterator[Row]:
+    """Yield why a lane is slow: what was observed and at which line, what may help, and the code to write."""
+    if causes:
         yield BLANK
-        yield (("  What may help", STRONG),)
-    for text in dict.fromkeys(one.text for one in advice):
-        alike = [one for one in advice if one.text == text]
-        yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
-        yield from _code_rows(code_for(alike[0], lane), width)
-
-
-def _cause_rows(lane: LaneState, width: int) -> Iterator[Row]:
-    """Yield why a script is slow: what was observed, at which of its lines, and the code to write."""
-    for number, cause in enumerate(causes_of(lane)):
-        yield from () if number else (BLANK, (("  Why, as it was observed", STRONG),))
-        yield from indented(cause.text, TEXT, width, 3)
-        what = f"  {cause.advice}" + (f"; {cause.knob} tries it" if cause.knob else "")
-        yield from indented(what, WARN, width, 4)
+        yield (("  Causes, and what may help", STRONG),)
+    for cause in causes:
+        if cause.count:
+            yield from indented(cause.text, TEXT, width, 3)
+            tries = (
+                ""
+                if cause.knob is None or cause.by_hand
+                else f"; {setting_text(cause.knob, cause.value)} tries it"
+            )
+            yield from indented(
+                f"  {cause.advice}; {cause.effect}" if cause.effect else f"  {cause.advice}{tries}", WARN, width, 4
+            )
+        elif cause.knob is None:
+            yield from indented(cause.advice, TEXT, width, 3)
+        else:
+            lead = (f"  {setting_text(cause.knob, cause.value)}  ", STRONG)
+            yield from beside(lead, cause.advice, TEXT, width - 2, 4)
         yield from _code_rows(cause.code, width)
 
 

@@ -16,7 +16,7 @@ from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
-from tfmon.ui.monitor import Monitor
+from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
@@ -96,6 +96,8 @@ class MonitorScreen(Screen[str | None]):
 
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
+        if name == LEAVE and self.monitor.asks("quit") and self.monitor.left():
+            return
         if name in self.monitor.view.tabs:
             self.monitor.show(name)
 

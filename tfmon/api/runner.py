@@ -1,0 +1,401 @@
+"""A process that runs a race without a terminal: it owns lanes, session and recorder, and serves viewers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import NoReturn
+
+from tfmon.api.options import RaceOptions
+from tfmon.api.program import Program
+from tfmon.api.run import Interruption, ended
+from tfmon.api.runs import RaceRun
+from tfmon.api.sockets import (
+    LOG,
+    LONGEST_REQUEST_BYTES,
+    Answer,
+    Call,
+    Ended,
+    FromViewer,
+    Greeting,
+    Told,
+    listen,
+    peer,
+)
+from tfmon.api.state import state_folder
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
+from tfmon.lanes.launch import yield_to_lanes
+from tfmon.model import codec
+from tfmon.model.codec import CodecError, clean
+from tfmon.model.events import Event
+from tfmon.model.lane_state import PAUSED
+from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.session import Snapshot
+from tfmon.model.threads import start_thread
+from tfmon.model.views import describe
+from tfmon.recordings.header import Known
+
+LOOK_S = 1.0
+"""How often it is looked whether the race is over, and whether the socket is still there."""
+MOST_WAITING = 2_000
+"""Events that wait for a viewer; one that is further behind gets what is known instead."""
+MOST_LINES = 500
+"""Answers and lines that wait for a viewer; one that does not read them is dropped."""
+MOST_VIEWERS = 16
+FAREWELL_S = 2.0
+"""How long the end waits for viewers that do not read."""
+
+
+def start(info: ScenarioInfo, options: RaceOptions) -> socket.socket:
+    """Start a process that runs a race; return the connection of its first viewer.
+
+    It ends by itself when the race is over and nobody watches any more.
+    """
+    ours, theirs = socket.socketpair()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # Until it has left the terminal, a Ctrl+C there would end it without a word.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        if os.fork() == 0:
+            ours.close()
+            _be_runner(theirs, info, options)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    return ours
+
+
+def _be_runner(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> NoReturn:
+    code = EXIT_LANE_FAILED
+    try:
+        os.setsid()
+        _leave_terminal(first.fileno())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        code = _run(first, info, options)
+    except BaseException:  # noqa: BLE001 - the top of a process
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _leave_terminal(kept: int) -> None:
+    """Close all that was inherited but one descriptor; what is printed goes into the log."""
+    for fd in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
+        if fd > 2 and fd != kept:
+            with contextlib.suppress(OSError):  # that of the list itself
+                os.close(fd)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    log = nowhere
+    with contextlib.suppress(OSError):
+        state_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = os.open(state_folder() / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    for fd, target in ((0, nowhere), (1, nowhere), (2, log)):
+        os.dup2(target, fd)
+    for fd in {nowhere, log} - {0, 1, 2}:
+        os.close(fd)
+
+
+def _run(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> int:
+    """Run the race until it is over and nobody watches, or until it is to end; return its exit code."""
+    told: list[Callable[[str], None]] = []
+    try:
+        program = Program(options, tell=lambda line: told[0](line) if told else None)
+    except TfmonError as error:
+        first.sendall(codec.encode(Ended(exit_code=error.exit_code, error=error.message, hint=error.hint)))
+        return error.exit_code
+    yield_to_lanes()
+    program.announce(info)
+    run = RaceRun(program)
+    with ended(run, hangup=lambda: True, quiet=True) as interrupted:
+        followers = Followers(program, interrupted)
+        told.append(followers.tell)
+        followers.add(first)
+        followers.look_for_viewers()
+        try:
+            plan = program.plan(info)
+            program.begin(plan)
+        except TfmonError as error:
+            followers.begin(error)
+        else:
+            followers.begin((*filter(None, [run.beside]), *plan.race.differs, *describe(plan.race.views)))
+        while not interrupted.wait(LOOK_S) and not followers.all_done():
+            followers.look_for_viewers()
+    code = program.exit_code_of_race(interrupted.reason)
+    followers.close(code)
+    return code
+
+
+class Followers:
+    """All who watch the run, and what they may request.
+
+    Thread: any. Its lock is taken while the session is locked: who has it must not call the session.
+    """
+
+    def __init__(self, program: Program, interrupted: Interruption) -> None:
+        self.lock = threading.Lock()
+        self._program, self._interrupted = program, interrupted
+        self._all: list[_Follower] = []
+        self._listening: socket.socket | None = None
+        self._began = threading.Event()
+        self._beginning: TfmonError | tuple[str, ...] = ()
+        self._quick: dict[str, Callable[..., object]] = {
+            **_methods("controls", Controls, program.lanes),
+            **_methods("experiments", Experiments, program.experiments),
+            "repeat": program.repeat,
+            "end": self._end,
+            "end_now": program.lanes.end_now,
+            "suspend": program.lanes.running.suspension.suspend_lanes,
+            "continue": program.lanes.running.suspension.continue_lanes,
+        }
+        self._slow: dict[str, Callable[..., object]] = {
+            "controls.race": program.lanes.race,
+            "begun": self._wait_for_begin,
+            "examine": program.examine,
+            "profile": program.profile_text,
+            "watch_gpus": program.watch_gpus,
+        }
+        """What may block: each call has a thread of its own."""
+        self.known = program.session.keep_journal(self._take)
+        """What is known after the last event that the followers got."""
+
+    def _take(self, event: Event, known: Snapshot) -> None:
+        with self.lock:
+            self.known = known
+            for one in self._all:
+                one.take(event)
+
+    # ------------------------------------------------------------ who watches
+
+    def look_for_viewers(self) -> None:
+        """Listen for viewers; again where the socket is gone, as after the user's last session has ended."""
+        with contextlib.suppress(OSError):
+            if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
+                return
+            if self._listening is not None:
+                self._listening.shutdown(socket.SHUT_RDWR)
+                self._listening = None
+            listening = self._listening = listen()
+            start_thread("tfmon-listen", lambda: self._accept(listening), self._listen_again)
+
+    def _listen_again(self, reason: str) -> None:
+        self._print(reason)
+        self._listening = None
+
+    def _accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError), listening:  # until it is shut down
+            while True:
+                connection, _ = listening.accept()
+                with contextlib.suppress(OSError):
+                    if peer(connection)[1] == os.getuid() and len(self._all) < MOST_VIEWERS:
+                        self.add(connection)
+                        continue
+                connection.close()
+
+    def add(self, connection: socket.socket) -> None:
+        """Greet one who connected."""
+        recording = self._program.session.snapshot().recording
+        scenario = self._program.session.snapshot().race.scenario
+        path = recording.path if recording is not None else ""
+        connection.sendall(codec.encode(Greeting(pid=os.getpid(), scenario=scenario, recording=path)))
+        follower = _Follower(self, connection)
+        start_thread("tfmon-viewer", lambda: self._serve(follower), follower.drop)
+
+    def _serve(self, follower: _Follower) -> None:
+        """Do what a viewer requests until it is gone."""
+        with follower.connection, follower.connection.makefile("rb") as lines, contextlib.suppress(OSError):
+            while (line := lines.readline(LONGEST_REQUEST_BYTES)).endswith(b"\n"):
+                try:
+                    said: FromViewer = codec.read(codec.parse(line), FromViewer)
+                except CodecError as error:
+                    self._print(f"process {follower.pid} sent what cannot be read: {error}")
+                    break
+                if isinstance(said, Call):
+                    self._call(follower, said)
+                elif follower not in self._all:
+                    follower.terminal = clean(said.terminal, 40)
+                    with self.lock:
+                        self._all.append(follower)
+                    start_thread("tfmon-viewer", follower.write, follower.drop)
+        with self.lock:
+            watched = follower in self._all
+            self._all = [one for one in self._all if one is not follower]
+        follower.end()
+        if follower.suspends:
+            self._quick["continue"]()
+        if watched and not follower.left and not self._all:
+            # Nobody has chosen to leave it as it is: the terminal is gone.
+            lanes = self._program.session.snapshot().lanes
+            self._program.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
+
+    def all_done(self) -> bool:
+        """Return whether the race is over, or could not begin, and nobody watches."""
+        failed = isinstance(self._beginning, TfmonError)
+        return not self._all and (failed or self._program.lanes.running.all_over)
+
+    def close(self, exit_code: int) -> None:
+        """Tell all that the run has ended, once what happened before is sent."""
+        if self._listening is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._listening.getsockname())  # noqa: PTH108
+        with self.lock:
+            leaving = list(self._all)
+        for one in leaving:
+            one.say(Ended(exit_code=exit_code))
+            one.end()
+        for one in leaving:
+            one.written.wait(FAREWELL_S)
+            one.drop()
+
+    # ------------------------------------------------------------ what they request
+
+    def begin(self, beginning: TfmonError | tuple[str, ...]) -> None:
+        """Set how the start went: the lines to show, or why there is no race."""
+        self._beginning = beginning
+        self._began.set()
+
+    def tell(self, text: str, besides: _Follower | None = None) -> None:
+        """Show a line to all viewers but one."""
+        with self.lock:
+            for one in self._all:
+                if one is not besides:
+                    one.say(Told(text=text))
+
+    def _wait_for_begin(self) -> tuple[str, ...]:
+        self._began.wait()
+        if isinstance(self._beginning, TfmonError):
+            raise self._beginning
+        return self._beginning
+
+    def _end(self, name: str = "") -> None:
+        if not self._interrupted.count:  # the second time it would be at once
+            self._interrupted.take(name)
+
+    def _call(self, follower: _Follower, call: Call) -> None:
+        if call.method == "end" and not self._began.is_set():
+            os._exit(EXIT_INTERRUPTED)  # nothing runs that could be lost; what waits for a host or GPU would go on
+        if call.method == "leave":
+            follower.left = True
+            return
+        if call.method in ("suspend", "continue"):
+            follower.suspends = call.method == "suspend"
+        if call.method in self._slow:
+            start_thread("tfmon-viewer", lambda: self._answer(follower, call, self._slow), self._print)
+        else:
+            self._answer(follower, call, self._quick)
+
+    def _answer(self, follower: _Follower, call: Call, methods: dict[str, Callable[..., object]]) -> None:
+        answer = Answer(number=call.number)
+        try:
+            value = methods[call.method](*call.arguments, **call.named)
+            answer = Answer(number=call.number, value=value)  # type: ignore[arg-type]
+        except (TfmonError, ExperimentError) as error:
+            hint, code = (error.hint, error.exit_code) if isinstance(error, TfmonError) else ("", 0)
+            message = error.message if isinstance(error, TfmonError) else str(error)
+            answer = Answer(number=call.number, error=message, hint=hint, exit_code=code)
+        except Exception as error:  # noqa: BLE001 - whatever a request makes of a wrong argument
+            answer = Answer(number=call.number, error=f"{call.method} failed: {type(error).__name__}: {error}")
+        if call.method.startswith(("controls.", "experiments.", "end")) and not answer.error:
+            self.tell(f"{follower.who}: {_words(call)}", besides=follower)
+        with self.lock:
+            follower.say(answer)
+
+    @staticmethod
+    def _print(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 - into the log
+
+
+def _methods(part: str, protocol: type, target: object) -> dict[str, Callable[..., object]]:
+    """Return the methods of a protocol that are quick and do not end the run."""
+    names = [name for name in vars(protocol) if not name.startswith("_")]
+    return {f"{part}.{name}": getattr(target, name) for name in names if f"{part}.{name}" not in ENDING}
+
+
+ENDING = {"controls.stop", "controls.end_now"}
+"""In their place a viewer calls `end` and `end_now`, which also write the recording's end."""
+
+
+def _words(call: Call) -> str:
+    """Say what a viewer requested: `set knob cpu, batch_size, 64`."""
+    values = [", ".join(one) if isinstance(one, tuple) else str(one) for one in call.arguments if one is not None]
+    return f"{call.method.rpartition('.')[2].replace('_', ' ')} {', '.join(values)}".strip()
+
+
+class _Follower:
+    """One viewer: what waits to be sent to it. Thread: `take` and `say` with the lock of all; `write` its own."""
+
+    def __init__(self, followers: Followers, connection: socket.socket) -> None:
+        self.connection, self._followers = connection, followers
+        self.pid = peer(connection)[0]
+        self.terminal = ""
+        self.suspends = self.left = False
+        self.written = threading.Event()
+        self._ready, self._ends = threading.Event(), False
+        self._events: deque[Event] = deque()
+        self._lines: deque[Answer | Told | Ended] = deque()
+        self._behind = True
+        """Whether it gets what is known next, and none of the events before that."""
+        self._ready.set()
+
+    @property
+    def who(self) -> str:
+        """What other viewers call it."""
+        return f"process {self.pid}" + (f" on {self.terminal}" if self.terminal else "")
+
+    def take(self, event: Event) -> None:
+        """Have an event sent; one that does not keep up is told what is known as soon as it reads again."""
+        if self._behind:
+            return
+        self._events.append(event)
+        if len(self._events) > MOST_WAITING:
+            self._events.clear()
+            self._behind = True
+        self._ready.set()
+
+    def say(self, message: Answer | Told | Ended) -> None:
+        """Have a message sent."""
+        if len(self._lines) < MOST_LINES:
+            self._lines.append(message)
+        else:
+            self.drop()
+        self._ready.set()
+
+    def drop(self, reason: str = "") -> None:
+        """Disconnect it; a reason is a mistake in tfmon."""
+        if reason:
+            print(reason, file=sys.stderr, flush=True)  # noqa: T201 - into the log
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Send what waits, and no more."""
+        self._ends = True
+        self._ready.set()
+
+    def write(self) -> None:
+        """Send what waits, again and again."""
+        with contextlib.suppress(OSError):
+            while self._ready.wait():
+                self._ready.clear()
+                ends = self._ends
+                with self._followers.lock:
+                    known = self._followers.known if self._behind else None
+                    events, self._events = self._events, deque()
+                    lines, self._lines = self._lines, deque()
+                    self._behind = False
+                if known is not None:
+                    self.connection.sendall(codec.encode(Known(known=known)))
+                if events or lines:
+                    self.connection.sendall(b"".join(map(codec.encode, (*events, *lines))))
+                if ends:
+                    break
+        self.written.set()

@@ -1,0 +1,239 @@
+"""How a viewer finds the process that runs a race, and the messages that both send through its Unix socket.
+
+A runner listens in a folder that only its user can enter, and checks whose process connects. Each message is a
+line of JSON: see `tfmon.model.codec`. A viewer gets what is known, then each event as it happens, as in a replay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import struct
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from tfmon.api.state import state_folder
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.model import codec
+from tfmon.model.codec import CodecError
+from tfmon.model.events import Event
+from tfmon.model.knobs import KnobValue
+from tfmon.recordings import library
+from tfmon.recordings.header import LONGEST_LINE_BYTES, SCHEMA, Known
+from tfmon.version import __version__
+
+FOLDER_VARIABLE = "TFMON_RUNTIME"
+"""Environment variable that names another folder for the sockets."""
+SUFFIX = ".sock"
+LOG = "runner.log"
+"""In the folder of `state_folder`: what runners write to stderr, which is nothing unless tfmon is broken."""
+LONGEST_PATH = 100
+"""Of a socket. Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
+ANSWER_S = 3.0
+"""A runner says within this time who it is."""
+LONGEST_REQUEST_BYTES = 65_536
+
+Argument: TypeAlias = KnobValue | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """The first message of a runner: which run it is."""
+
+    schema: int = SCHEMA
+    tfmon: str = __version__
+    pid: int
+    scenario: str
+    recording: str = ""
+    """Path of the recording; empty for none, or while it has not begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """A viewer wants to know what is known, and each event from then on."""
+
+    terminal: str
+    """Name of its terminal; empty for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A viewer requests something of the run."""
+
+    number: int
+    method: str
+    """A name in `tfmon.api.runner.Followers`."""
+    arguments: tuple[Argument, ...] = ()
+    named: dict[str, Argument] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of a call: a value, or the error."""
+
+    number: int
+    value: Argument = None
+    error: str = ""
+    hint: str = ""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A line to show: what another viewer requested, or how the start goes."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The last message of a runner: all lanes are gone, and the recording is closed."""
+
+    exit_code: int
+    error: str = ""
+    """Why no race could begin; empty if one did."""
+    hint: str = ""
+
+
+FromRunner: TypeAlias = Greeting | Known | Answer | Told | Ended | Event
+FromViewer: TypeAlias = Watch | Call
+
+
+class Run(NamedTuple):
+    """A run that is under way in a process of its own."""
+
+    path: Path
+    """Of its socket."""
+    greeting: Greeting
+
+    @property
+    def name(self) -> str:
+        """What a command calls it: the id of its recording, or the number of its process."""
+        recording = Path(self.greeting.recording)
+        here = bool(self.greeting.recording) and recording.parent.resolve() == library.folder().resolve()
+        return library.run_id(recording) if here else str(self.greeting.pid)
+
+    def is_named(self, word: str) -> bool:
+        """Return whether a word on the command line names it."""
+        recording = self.greeting.recording
+        same = bool(recording) and Path(word).resolve() == Path(recording).resolve()
+        return same or word == str(self.greeting.pid) or self.name.startswith(word)
+
+
+def folder(*, create: bool = False) -> Path:
+    """Return the folder of the sockets; it may not exist, unless it is created."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    if named:
+        path = Path(named)
+    else:
+        from platformdirs import user_runtime_path
+
+        with warnings.catch_warnings():  # where the variable is not set there is another folder
+            warnings.simplefilter("ignore")
+            path = user_runtime_path("tfmon", appauthor=False, ensure_exists=create)
+    if create:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def listen() -> socket.socket:
+    """Return a socket that listens for viewers of this process; raises OSError."""
+    place = folder(create=True)
+    about = place.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        raise OSError(f"{place} is not a folder of yours")
+    place.chmod(0o700)
+    path = place / f"{os.getpid()}{SUFFIX}"
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise OSError(f"{path} is too long for a socket; set {FOLDER_VARIABLE}")
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    try:
+        listening.bind(str(path))
+        path.chmod(0o600)
+        listening.listen()
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Return the process and the user at the other end, as the kernel tells; raises OSError."""
+    if hasattr(socket, "SO_PEERCRED"):
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return pid, uid
+    # Source: sys/un.h of macOS, LOCAL_PEERCRED and LOCAL_PEERPID of the level SOL_LOCAL.
+    _, uid = struct.unpack_from("2I", connection.getsockopt(0, 1, 76))
+    return struct.unpack("i", connection.getsockopt(0, 2, 4))[0], uid
+
+
+def connect(path: Path) -> socket.socket:
+    """Return a connection to the runner behind a socket; raises OSError where nobody listens."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(ANSWER_S)
+        connection.connect(str(path))
+        if peer(connection)[1] != os.getuid():
+            raise PermissionError(f"{path} belongs to another user")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def read_greeting(line: bytes) -> Greeting:
+    """Read the first message of a runner, of any schema; raises TfmonError where it says why no race begins."""
+    if not line:
+        raise _failed("the process that was to run the race has ended", f"{LOG} in {state_folder()} may say why")
+    try:
+        said: Greeting | Ended = codec.read(codec.parse(line), Greeting | Ended, strict=False)
+    except CodecError as error:
+        raise UsageError(f"what runs the race is not understood: {error}", "it is of another tfmon") from None
+    if isinstance(said, Ended):
+        raise _failed(said.error, said.hint, said.exit_code)
+    return said
+
+
+def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> TfmonError:
+    failed = TfmonError(message, hint)
+    failed.exit_code = exit_code
+    return failed
+
+
+def under_way() -> Iterator[Run]:
+    """Yield the user's runs that have a runner, the oldest first; sockets of dead ones are deleted."""
+    for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
+        try:
+            with connect(path) as connection, connection.makefile("rb") as lines:
+                yield Run(path, read_greeting(lines.readline(LONGEST_LINE_BYTES)))
+        except ConnectionRefusedError:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        except (OSError, TfmonError):
+            continue
+
+
+def _age(path: Path) -> tuple[float, str]:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime, path.name
+    return 0.0, path.name
+
+
+def find(word: str) -> Run | None:
+    """Return the run under way that a word names: its id or the beginning of that, its process, its recording.
+
+    `last` is the one that began last. None where no run under way has that name.
+    Raises: UsageError where several have.
+    """
+    runs = list(under_way())
+    named = runs[-1:] if word == "last" else [run for run in runs if run.is_named(word)]
+    named = [run for run in named if word in (run.name, str(run.greeting.pid))] or named
+    if len(named) > 1:
+        raise UsageError(f"{len(named)} runs under way begin with {word}", ", ".join(run.name for run in named))
+    return named[0] if named else None

@@ -1,0 +1,270 @@
+"""A viewer of a run that another process runs: a session fed by its events, and requests through its socket."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from tfmon.analysis.finish import ending_line
+from tfmon.api.run import AnyRun
+from tfmon.api.sockets import (
+    LOG,
+    Answer,
+    Argument,
+    Call,
+    Ended,
+    FromRunner,
+    FromViewer,
+    Run,
+    Told,
+    Watch,
+    read_greeting,
+)
+from tfmon.api.state import state_folder
+from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.lanes.suspend import Suspender
+from tfmon.model import codec
+from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.race import Machine
+from tfmon.model.session import Session
+from tfmon.model.threads import start_thread
+from tfmon.recordings.header import LONGEST_LINE_BYTES, SCHEMA, Known
+from tfmon.version import __version__
+
+ANSWER_S = 5.0
+"""A request that is answered at once is answered within this time."""
+
+
+class Viewer(AnyRun):
+    """A run in another process, which goes on when the viewer leaves. Thread: any; `tell` is called in its own."""
+
+    disturbs = False
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Wait for what is known; raises TfmonError where the runner says that there is no race, or has ended."""
+        connection.settimeout(None)
+        self._connection, self._lines = connection, connection.makefile("rb")
+        self.greeting = read_greeting(self._line())
+        if self.greeting.schema != SCHEMA:
+            raise UsageError(
+                f"process {self.greeting.pid} runs {self.greeting.scenario} with tfmon {self.greeting.tfmon}, "
+                f"schema {self.greeting.schema}; this is tfmon {__version__}, schema {SCHEMA}",
+                "attach with the tfmon that runs it; once it is over, tfmon runs lists its recording",
+            )
+        self.session = Session(Machine(), time.monotonic_ns)
+        """What is known of the run, a moment later than there."""
+        self.ended: Ended | None = None
+        """How it ended; None while it is under way, and where its process died."""
+        self.over = threading.Event()
+        """Set when nothing comes any more."""
+        self.tell: Callable[[str], object] = lambda _text: None
+        """Shows a line."""
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
+        self.left = False
+        """Whether the user has left, and the run goes on."""
+        self._ending = False
+        self._send(Watch(terminal=_terminal()))
+        if not (known := self._line()):
+            raise self.lost()
+        self._take(known)
+        start_thread("tfmon-view", self._follow, self._lose)
+
+    @property
+    def name(self) -> str:
+        """What a command calls the run; the number of its process while its recording has not begun."""
+        recording = self.session.snapshot().recording
+        path = recording.path if recording is not None else ""
+        return Run(Path(), replace(self.greeting, recording=path)).name
+
+    # ------------------------------------------------------------ what comes
+
+    def _line(self) -> bytes:
+        with contextlib.suppress(OSError):
+            return self._lines.readline(LONGEST_LINE_BYTES + 1)
+        return b""
+
+    def _follow(self) -> None:
+        while line := self._line():
+            self._take(line)
+        self._lose("")
+
+    def _take(self, line: bytes) -> None:
+        said: FromRunner = codec.read(codec.parse(line), FromRunner)
+        if isinstance(said, Known):
+            self.session.restore(said.known)
+        elif isinstance(said, Answer):
+            if said.number in self._answers:
+                self._answers.pop(said.number).put(said)
+            elif said.error:
+                self.tell(said.error)
+        elif isinstance(said, Told):
+            self.tell(said.text)
+        elif isinstance(said, Ended):
+            self.ended = said
+        else:
+            self.session.accept(said)  # type: ignore[arg-type]
+
+    def _lose(self, reason: str) -> None:
+        """Give up: the runner has ended, or cannot be understood."""
+        self.over.set()
+        answer = Answer(number=0, error=reason or self.lost().message)
+        for waiting in list(self._answers.values()):
+            waiting.put(answer)
+        if not self._ending and not self.left:
+            self.tell(reason or ("the run is over" if self.ended else self.lost().line))
+
+    def lost(self) -> TfmonError:
+        """Return the error to report where the runner has ended without a word."""
+        failed = TfmonError(
+            f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended without a word",
+            f"what it recorded is there: tfmon replay last; {state_folder() / LOG} may say why",
+        )
+        failed.exit_code = EXIT_LANE_FAILED
+        return failed
+
+    # ------------------------------------------------------------ what is requested
+
+    def _send(self, message: FromViewer) -> None:
+        """Send a message; each is sent at once, so that threads and signal handlers need no lock."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall(codec.encode(message))
+
+    def request(self, method: str, *arguments: Argument) -> None:
+        """Request something at once; events say what came of it."""
+        self._send(Call(number=next(self._numbers), method=method, arguments=arguments))
+
+    def ask(
+        self,
+        method: str,
+        *arguments: Argument,
+        named: dict[str, Argument] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:  # noqa: ANN401 - as the method returns it
+        """Request something and return the answer; raises TfmonError with what was wrong."""
+        number, waiting = next(self._numbers), queue.SimpleQueue[Answer]()
+        self._answers[number] = waiting
+        if self.over.is_set():
+            raise self.lost()
+        self._send(Call(number=number, method=method, arguments=arguments, named=named or {}))
+        try:
+            answer = waiting.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TfmonError(f"process {self.greeting.pid} does not answer") from None
+        if answer.error:
+            failed = TfmonError(answer.error, answer.hint)
+            failed.exit_code = answer.exit_code or EXIT_LANE_FAILED
+            raise failed
+        return answer.value
+
+    @property
+    def controls(self) -> Controls:
+        """What sends requests to the lanes."""
+        return cast(Controls, _Sender(self._control))
+
+    def _control(self, name: str, *arguments: Argument) -> None:
+        how = self.ask if name == "race" else self.request
+        how(f"controls.{name}", *arguments)
+
+    @property
+    def experiments(self) -> Experiments:
+        """What sends requests for measurements."""
+        return cast(Experiments, _Sender(self._experiment))
+
+    def _experiment(self, name: str, *arguments: Argument, **named: Argument) -> object:
+        try:
+            return self.ask(f"experiments.{name}", *arguments, named=named, timeout_s=ANSWER_S)
+        except TfmonError as error:
+            raise ExperimentError(error.message) from None
+
+    # ------------------------------------------------------------ how it ends
+
+    def begin(self) -> None:
+        """Wait until the lanes are started; raises TfmonError where they cannot be."""
+        self.ask("begun")
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait at most that long; return whether the runner has ended."""
+        return self.over.wait(timeout_s)
+
+    def line(self) -> str:
+        """Return nothing: who watches has the screen."""
+        return ""
+
+    def ending(self) -> str:
+        """Return which commands were asked to end, and how long they still have."""
+        return ending_line(self.session.snapshot())
+
+    def request_end(self, name: str = "") -> None:
+        """Request the end of the run, because of a signal if one is named."""
+        if not self._ending:
+            self._ending = True
+            self.request("end", name)
+
+    def end(self, name: str = "") -> None:
+        """End the run; return when all of it is gone and recorded."""
+        self.request_end(name)
+        self.over.wait()
+
+    def end_now(self) -> None:
+        """Kill commands that were asked to end."""
+        self.request("end_now")
+
+    def leave(self) -> None:
+        """Watch no longer; the run goes on."""
+        self.left = True
+        self.request("leave")
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
+    def close(self, reason: str = "") -> None:
+        """Leave, or wait for the end of a run that is to end, for a reason such as "interrupted by SIGTERM"."""
+        if self._ending or reason:
+            self.end(reason.rpartition(" ")[2])
+        else:
+            self.leave()
+
+    @property
+    def suspensions(self) -> list[Suspender]:
+        """What suspends the lanes along with this process."""
+        return [Suspender(lambda: [self], lambda *_: None, print)]
+
+    def suspend_with_monitor(self) -> None:
+        """Have the lanes suspended for as long as this process is stopped. Thread: also a signal's handler."""
+        self.request("suspend")
+
+    def continue_with_monitor(self) -> None:
+        """End `suspend_with_monitor`. Thread: also a signal's handler."""
+        self.request("continue")
+
+
+class _Sender:
+    """Has each method of a protocol sent. Its signatures are those of the protocol, to which it is cast."""
+
+    def __init__(self, send: Callable[..., Any]) -> None:
+        self._send = send
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self._send_method, name)
+
+    def _send_method(self, name: str, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        plain = [tuple(one) if isinstance(one, list) else one for one in arguments]
+        return self._send(name, *plain, **named)
+
+
+def _terminal() -> str:
+    for stream in (sys.stdin, sys.stdout):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            return os.ttyname(stream.fileno()).removeprefix("/dev/")
+    return ""

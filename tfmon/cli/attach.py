@@ -1,0 +1,175 @@
+"""`tfmon attach`: shows or ends a run that has a process of its own, and starts one."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from tfmon.api import settings as configured
+from tfmon.api.settings import ScreenSettings
+from tfmon.cli import options
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
+
+if TYPE_CHECKING:
+    import socket
+
+    from tfmon.api.options import RaceOptions
+    from tfmon.api.viewer import Viewer
+    from tfmon.catalog import ScenarioInfo
+
+RECORDED_S = 3.0
+"""The recording of a run begins within this time of its lanes, or not at all."""
+
+
+@click.command
+@click.argument("run", default="last")
+@click.option("--end", is_flag=True, help="End the run as Ctrl+C does, wait for its end, and print its result.")
+@options.screen
+def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly: bool | None) -> None:
+    """Show RUN, which is under way in the background: its id, the beginning of that, its process, or `last`.
+
+    A script of your own that `tfmon watch` or `tfmon race` runs on the screen, and all that is started with
+    --detach, goes on when its terminal is closed. `tfmon runs` lists what is under way. What is over
+    is shown as it ended.
+
+    \b
+    For example:
+      tfmon attach
+      tfmon attach last --readonly
+      tfmon attach last --end
+    """
+    from tfmon.api import sockets
+    from tfmon.api.viewer import Viewer
+
+    if not end and (why := options.why_no_screen()):
+        raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
+    found = sockets.find(run)
+    if found is None:
+        _show_recording(run, configured.screen_settings(theme, mouse, None), end=end)
+    try:
+        connection = sockets.connect(found.path)
+    except OSError as error:
+        raise TfmonError(
+            f"{found.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
+        ) from None
+    viewer = Viewer(connection)
+    if end:
+        _end(viewer)
+    _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
+
+
+def start(info: ScenarioInfo, race_options: RaceOptions, screen: ScreenSettings, *, detach: bool) -> NoReturn:
+    """Start a run in a process of its own, and show it unless it is detached."""
+    from tfmon.api import runner
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    connection = runner.start(info, race_options)
+    try:
+        _watch_start(connection, race_options, screen, detach=detach)
+    except KeyboardInterrupt:
+        _interrupt(connection)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _watch_start(
+    connection: socket.socket, race_options: RaceOptions, screen: ScreenSettings, *, detach: bool
+) -> NoReturn:
+    from tfmon.api.run import show_progress, tell_changes
+    from tfmon.api.runs import connecting
+    from tfmon.api.viewer import Viewer
+
+    if not detach:
+        from tfmon.api import live  # noqa: F401 - while the other process loads what it needs
+    viewer = Viewer(connection)
+    # What the command line names must be there, or no screen is drawn; the default lanes can wait.
+    if detach or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
+        viewer.tell = tell_changes()
+        with connecting(race_options.lanes):
+            viewer.begin()
+        show_progress("")
+    if not detach:
+        _show(viewer, screen, began_here=True)
+    until_s = time.monotonic() + RECORDED_S
+    while race_options.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
+        viewer.join(0.05)
+    viewer.leave()
+    _say_how_to_attach(viewer)
+    sys.exit(EXIT_FINE)
+
+
+def _interrupt(connection: socket.socket) -> None:
+    """End what was just started, and wait until it has ended; at once where it is interrupted again."""
+    from tfmon.api.sockets import Call
+    from tfmon.model import codec
+
+    for method in ("end", "end_now"):
+        with contextlib.suppress(KeyboardInterrupt, OSError):
+            connection.sendall(codec.encode(Call(number=0, method=method)))
+            while connection.recv(65_536):
+                pass
+            return
+
+
+def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoReturn:
+    """Show a run until the user leaves or it is over, then print what came of it."""
+    from tfmon.api import live
+
+    live.attached(viewer, screen, began_here=began_here)
+    _leave(viewer)
+
+
+def _end(viewer: Viewer) -> NoReturn:
+    """End a run, wait for that, and print what came of it."""
+    from tfmon.api.run import ended
+
+    with ended(viewer):
+        viewer.request_end()
+    _leave(viewer)
+
+
+def _leave(viewer: Viewer) -> NoReturn:
+    if viewer.ended is None and viewer.left:
+        _say_how_to_attach(viewer)
+        sys.exit(EXIT_FINE)
+    if viewer.ended is None:
+        raise viewer.lost()
+    from tfmon.analysis.analysis import analyse
+    from tfmon.reports.race import to_text
+
+    snapshot = viewer.session.snapshot()
+    if snapshot.lanes:
+        recorded = snapshot.recording.path if snapshot.recording is not None else ""
+        with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
+            options.print_result(to_text(analyse(snapshot)), recorded)
+    sys.exit(viewer.ended.exit_code)
+
+
+def _say_how_to_attach(viewer: Viewer) -> None:
+    name, what = viewer.name, viewer.greeting.scenario
+    click.echo(f"{what} runs in the background: tfmon attach {name} shows it, and with --end it ends")
+
+
+def _show_recording(word: str, screen: ScreenSettings, *, end: bool) -> NoReturn:
+    """Show a run that is not under way as it ended; raises UsageError where that is impossible."""
+    from tfmon.api import live
+    from tfmon.model.views import is_locked
+    from tfmon.recordings import library
+    from tfmon.recordings.reader import Recording
+
+    path = library.find(word)
+    name = library.run_id(path)
+    if is_locked(path):
+        raise UsageError(
+            f"{name} runs on the screen or in the foreground of its own tfmon", "start it with --detach"
+        )
+    if end:
+        raise UsageError(f"{name} is over", "tfmon runs lists what is under way")
+    with Recording(path) as opened:
+        click.echo(f"{name} is over: this is its recording", err=True)
+        ended = live.replay(opened, screen, at_end=True)
+    sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
