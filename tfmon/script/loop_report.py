@@ -41,19 +41,17 @@ class LoopReport:
         self.doing = doing
         lane.report_progress(lambda: self.progress(sources.main))
 
-    def begins(self, kind: object, step: int) -> bool:
-        """Return whether an update of this kind begins a phase: it is new, and no part of a round."""
-        if kind in self._kinds:
-            return False
-        begins = step >= max(self._kinds.values(), default=-SETTLED) + SETTLED
-        self._kinds[kind] = step
-        return begins
-
-    def describe(self, lane: Lane, name: str, *, given: bool, read: bool) -> None:
-        """Tell a lane which operation is counted as a step, by the line of the script that makes it."""
-        examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
-        self.epochs.place = line_of(users_frame())
-        lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
+    def updated(self, lane: Lane, step: Step, number: int, name: str, *, read: bool) -> None:
+        """Tell a lane what is counted as a step, once for each kind of update that is not a part of a round."""
+        if step.mark in self._kinds:
+            return
+        begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
+        self._kinds[step.mark] = number
+        if begins:
+            given = "the first dimension of what it is given"
+            examples = given if any(step.given) else "what is read for it" if read else "n/a"
+            self.epochs.place = line_of(users_frame())
+            lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
 
     def step_over(self, lane: Lane, step: Step, sources: Sources, rounds: Rounds, ended_ns: int | None) -> None:
         """Tell a lane what a step was that has ended, now or at `ended_ns`, and what is not known of it."""

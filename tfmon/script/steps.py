@@ -275,9 +275,7 @@ class StepWatcher(Followed):
         step.due += rounds.plus(updater, updates)
         if rounds.past.steps and rounds.leader is not None:
             self.report.merge(self.lane, rounds.take_past(), in_graph=step.in_graph)
-        if self.report.begins(step.mark, self._steps):
-            read = step.in_graph or bool(pulled)
-            self.report.describe(self.lane, updater.name, given=any(step.given), read=read)
+        self.report.updated(self.lane, step, self._steps, updater.name, read=step.in_graph or bool(pulled))
         alike = step.alike if function is not None and rounds.settled else None
         if alike is not None and alike is step.of_one_batch(pulled):
             ((_, (rows,)),) = pulled
