@@ -273,7 +273,7 @@ def test_a_machine_without_a_driver_does_not_pay_for_one():
 
 
 def test_every_reading_of_a_gpu_that_cannot_be_read_has_the_reason():
-    sample = absent_gpu(Gpu(index=0, uuid="MIG-1", name="part", physical_gpu=0), 7, "broken", part_of="GPU-1")
+    sample = absent_gpu(Gpu(0, "MIG-1", "part", physical_gpu=0, part_of="GPU-1"), 7, "broken")
     assert (sample.key, sample.name, sample.at_ns) == ("MIG-1", "part", 7)
     assert sample.part_of == "GPU-1"
     readings = {name: getattr(sample, name) for name in sample.__slots__}

@@ -63,6 +63,7 @@ class Lane:
         self.progress: object = None
         self.validated = self.bundled = 0
         self.places: list[str] = []
+        self.meter = self.control = self.clock = self
         self.traces = self.waiting = EveryFourth()
         self.traces.count = 0
         self.step_ns = 0.0

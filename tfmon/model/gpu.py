@@ -5,7 +5,7 @@ The name of a reading is the same in every place, and is told once: no two group
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -248,6 +248,18 @@ class GpuSample:
     def age_s(self, name: str) -> float:
         """Return how much older than the sample a reading is, by its name in `slow`; 0 for one read with it."""
         return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
+
+    def on_clock(self, here: Callable[[int], int]) -> GpuSample:
+        """Return the sample with the stamps that `here` returns for those of another machine."""
+        on_it = self.processes
+        since_ns, until_ns = (None if one is None else here(one) for one in (on_it.since_ns, on_it.until_ns))
+        return replace(
+            self,
+            at_ns=here(self.at_ns),
+            processes=replace(on_it, since_ns=since_ns, until_ns=until_ns),
+            slow=tuple(replace(one, at_ns=here(one.at_ns)) for one in self.slow),
+            faults=tuple(replace(one, at_ns=here(one.at_ns)) for one in self.faults),
+        )
 
 
 def unread(part: Part, why: Missing) -> Part:

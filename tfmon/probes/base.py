@@ -83,16 +83,14 @@ def within(timeout_s: float, work: Callable[[], T]) -> T | None:
         return None
 
 
-def absent_gpu(
-    gpu: Gpu, at_ns: int, reason: str, *, part_of: str = "", faults: Sequence[GpuFault] = ()
-) -> GpuSample:
+def absent_gpu(gpu: Gpu, at_ns: int, reason: str, faults: Sequence[GpuFault] = ()) -> GpuSample:
     """Return a sample of a GPU in which every reading is missing for one reason."""
     sample = GpuSample(
         at_ns=at_ns,
         key=gpu.uuid,
         index=gpu.index,
         name=gpu.name,
-        part_of=part_of,
+        part_of=gpu.part_of,
         processes=GpuProcesses(no_list_reason=reason),
         faults=tuple(faults),
     )

@@ -72,7 +72,7 @@ class Bundle:
         mark = getattr(function, MARK, None)
         ranks = (one.shape.rank for one in function.inputs) if mark else ()
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
-        self.until_ns = lane.alike_until()
+        self.until_ns = lane.meter.alike_until()
         if path is None or (self.at is None and mark) or not self.until_ns:
             return
         self.source, self.pull = source, source.ref
@@ -80,8 +80,8 @@ class Bundle:
         self.rows_path, self.loss, self.updater = path, loss, updater
         self.begun_ns, self.rows, self.given, self.waits_ns = [], [rows], [rows], [source.wait_ns]
         self.thread = threading.get_ident()
-        self.waiting: Sized = lane.waiting
-        traces: Any = lane.traces
+        self.waiting: Sized = lane.meter.waiting
+        traces: Any = lane.control.traces
         self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
 
@@ -109,7 +109,7 @@ class Bundle:
         if self.given != rows[: len(self.given)]:
             report.doubt(OTHER_ROWS, "examples")
         loss, examples = self.loss_before if updated else self.loss, report.examples(sum(rows[:steps]))
-        lane.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
+        lane.meter.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
         self.source.steps += steps
         self.source.pulls += steps
         return steps

@@ -122,9 +122,9 @@ class Watcher:
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
             own = own._own
         if self._keras.backend.backend() == "tensorflow":
-            lane.feed = self._feed = the_feed()
+            lane.meter.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
-            lane.samples_steps = True
+            lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
             if lane.device == "gpu":
                 device_causes.see(causes, model, line_of(users_frame()))
@@ -167,17 +167,17 @@ class Watcher:
         if self._feed is not None:
             self._feed.follows = 0
         if failed:
-            self._lane.cancel_step()
+            self._lane.meter.cancel_step()
             return
         if self._updater is not None:
             self._updater.made += self._per_call
         most = self._per_call if self._batches is None else self._batches - self._batch
         steps = max(1, min(self._per_call, most))
         self._batch += steps
-        self._lane.end_step(steps=steps, loss=loss)
+        self._lane.meter.end_step(steps=steps, loss=loss)
         if self._batch == steps:
-            self._epochs_seen.first_step(self._lane.all_waits_ns)
-            self._called_ns = self._lane.called_ns
+            self._epochs_seen.first_step(self._lane.meter.all_waits_ns)
+            self._called_ns = self._lane.control.clock.called_ns
 
     def _takes_steps(self, steps: KnobValue) -> bool:
         """Return whether so many steps in a call take effect later: at the next epoch."""
@@ -209,7 +209,7 @@ class Watcher:
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
         self._set_steps()
-        gap_ns = self._lane.start_clock()
+        gap_ns = self._lane.meter.start_clock()
         self._epochs_seen.begins()
         self._in_epoch = True
         if self._epochs_done:
@@ -239,12 +239,12 @@ class Watcher:
 
     def _end_steps(self) -> None:
         """Stop the clock after the last step of an epoch: before its validation, or its end."""
-        self._lane.stop_clock()
+        self._lane.meter.stop_clock()
         if self._per_call != self._own_per_call:
             self._model().steps_per_execution = self._own_per_call
         if self._in_epoch:
-            called_ns = self._lane.called_ns - self._called_ns if self._per_call == 1 else None
-            self._epochs_seen.ends(self._batch, self._lane.all_waits_ns, called_ns)
+            called_ns = self._lane.control.clock.called_ns - self._called_ns if self._per_call == 1 else None
+            self._epochs_seen.ends(self._batch, self._lane.meter.all_waits_ns, called_ns)
         self._in_epoch = False
 
     @property
@@ -281,7 +281,7 @@ class Watcher:
             model.steps_per_execution = self._own_per_call
         self._own_function, self._timed, self._by_steps = None, None, {}
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
-        self._lane.stop_clock()
+        self._lane.meter.stop_clock()
         self._now = ""
         self._lane.report_progress(self._progress)
 

@@ -10,12 +10,15 @@ from tfmon.model.script_events import Progressed
 from tfmon.script.epochs import Epochs
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds
-from tfmon.script.sources import BatchSource, Past, Sources, Step
+from tfmon.script.sources import LOOP_IN_GRAPH, BatchSource, Past, Sources, Step
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
 
 TRAINING, VALIDATION = "training", "validation"
+VALIDATION_PULLS = 3
+"""So many pulls in a row of an iterator that has never fed an update are validation."""
+NO_LOSS = "the training step returns none of what was differentiated"
 
 
 class LoopReport:
@@ -38,45 +41,48 @@ class LoopReport:
         self.doing = doing
         lane.report_progress(lambda: self.progress(sources.main))
 
-    def begins(self, kind: object, step: int) -> bool:
-        """Return whether an update of this kind begins a phase: it is new, and no part of a round."""
-        if kind in self._kinds:
-            return False
-        begins = step >= max(self._kinds.values(), default=-SETTLED) + SETTLED
-        self._kinds[kind] = step
-        return begins
-
-    def describe(self, lane: Lane, name: str, *, given: bool, read: bool) -> None:
-        """Tell a lane which operation is counted as a step, by the line of the script that makes it."""
-        examples = "the first dimension of what it is given" if given else "what is read for it" if read else "n/a"
-        self.epochs.place = line_of(users_frame())
-        lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
+    def updated(self, lane: Lane, step: Step, number: int, name: str, *, read: bool) -> None:
+        """Tell a lane what is counted as a step, once for each kind of update that is not a part of a round."""
+        if step.mark in self._kinds:
+            return
+        begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
+        self._kinds[step.mark] = number
+        if begins:
+            given = "the first dimension of what it is given"
+            examples = given if any(step.given) else "what is read for it" if read else "n/a"
+            self.epochs.place = line_of(users_frame())
+            lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
 
     def step_over(self, lane: Lane, step: Step, sources: Sources, rounds: Rounds, ended_ns: int | None) -> None:
         """Tell a lane what a step was that has ended, now or at `ended_ns`, and what is not known of it."""
-        pulled, main = sources.pulled, sources.main
+        steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
         examples = self.examples(step.examples(pulled))
-        loss, self.doubts["loss"] = step.loss_or_reason
-        rounds.note(pulled, step.given, examples)
-        lane.end_step(steps=step.due, loss=loss, examples=examples, input_ns=step.input_ns, ended_ns=ended_ns)
-        self.tell(lane, rounds, sure=rounds.sure)
+        loss = step.loss if steps == 1 else None
+        self.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
+        if not sure:
+            rounds.past.add(pulled, step.given, examples)
+        elif rounds.past.steps:
+            rounds.take_past()
+        input_ns = sum(source.wait_ns for source in step.fed if source.first_ns >= step.began_ns)
+        lane.meter.end_step(steps=steps, loss=loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns)
+        self.tell(lane, rounds, sure=sure)
         if main is not None and main.steps == 1 and main in step.fed:
             self.epochs.begins(time.monotonic_ns() - step.began_ns)
-            self.epochs.first_step(lane.all_waits_ns)
+            self.epochs.first_step(lane.meter.all_waits_ns)
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
         """Take back the updates that were told as steps, and were one round."""
         examples = past.examples if in_graph else past.of_one_step
         self.doubts["examples"] = ""
         self.examples(examples)
-        lane.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
+        lane.control.clock.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
 
     def epoch_over(self, lane: Lane | None, batches: int) -> None:
         """Record that an epoch of so many batches has ended."""
         self._batches = batches
         self._epoch += 1
         if lane is not None:
-            self.epochs.ends(batches, lane.all_waits_ns)
+            self.epochs.ends(batches, lane.meter.all_waits_ns)
 
     def progress(self, main: BatchSource | None) -> Progressed:
         """Return how far the loop is in what it reads, None where no dataset is read."""

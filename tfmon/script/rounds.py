@@ -7,13 +7,12 @@ round of all: as many as the optimizer makes that updates once in each round.
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from operator import sub
 from typing import Any
 
 from tfmon.script.looking import logs_operations
-from tfmon.script.sources import Given, Past, Pull
+from tfmon.script.sources import Past
 
 SETTLED = 16
 """After so many updates of one optimizer in a row it trains by itself, and in no round with another."""
@@ -117,13 +116,6 @@ class Rounds:
     def sure(self) -> bool:
         """Whether it is known what a step is."""
         return self.settled or self.leader is not None
-
-    def note(self, pulled: Counter[Pull], given: Counter[Given], examples: int) -> None:
-        """Record what a step was given, as long as it may be a part of a round."""
-        if not self.sure:
-            self.past.add(pulled, given, examples)
-        elif self.past.steps:
-            self.take_past()
 
     def missed(self) -> Iterator[tuple[Updater, int]]:
         """Yield those of which the optimizers have counted more or fewer updates than were seen, and how many."""

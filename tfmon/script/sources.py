@@ -15,7 +15,6 @@ OTHER_ROWS = "what the step is given has not the size of the batch that was read
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
 NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen"
 LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
-NO_LOSS = "the training step returns none of what was differentiated"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
@@ -62,18 +61,6 @@ class Step:
         """What made its last update."""
         self.alike: object = None
         """What made the update of the step before, if that was one that may be noted."""
-
-    @property
-    def input_ns(self) -> int:
-        """What was waited for its batches since it began."""
-        return sum(source.wait_ns for source in self.fed if source.first_ns >= self.began_ns)
-
-    @property
-    def loss_or_reason(self) -> tuple[Any, str]:
-        """Its loss, unread, and why there is none; empty where there is one."""
-        if self.due > 1:
-            return None, LOOP_IN_GRAPH
-        return self.loss, "" if self.loss is not None else NO_LOSS
 
     def examples(self, pulled: Counter[Pull]) -> int | str:
         """Return the examples that no graph has counted, or why they are not known; `pulled` is what was read."""

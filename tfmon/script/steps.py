@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tfmon.script.bundle import Bundle
 from tfmon.script.epochs import Epochs
-from tfmon.script.loop_report import TRAINING, VALIDATION, LoopReport
+from tfmon.script.loop_report import TRAINING, VALIDATION, VALIDATION_PULLS, LoopReport
 from tfmon.script.marks import Mark
 from tfmon.script.retracing import retracing
 from tfmon.script.rounds import SETTLED, Rounds, Updater
@@ -29,9 +29,6 @@ from tfmon.script.sources import BatchSource, Given, Sources, Step, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
-
-VALIDATION_PULLS = 3
-"""So many pulls in a row of an iterator that has never fed an update are validation."""
 
 
 class Followed(ABC):
@@ -151,7 +148,7 @@ class StepWatcher(Followed):
             self._end(self.step.updated_ns)
         else:
             self._cancel()
-        self.lane.stop_clock()
+        self.lane.meter.stop_clock()
         self.report.tell(self.lane, self.rounds, sure=True)
 
     def come_back(self) -> None:
@@ -201,7 +198,7 @@ class StepWatcher(Followed):
         if source is self.sources.main:
             self.report.epoch_over(self.lane, source.steps)
         if self.lane is not None and not self.step.updates:
-            self.lane.stop_clock()
+            self.lane.meter.stop_clock()
 
     def _pull_after_step(self, source: BatchSource) -> None:
         """End the step, and begin the next one if the loop is known to train from what is pulled."""
@@ -213,7 +210,7 @@ class StepWatcher(Followed):
             self.step.alike = alike
             return
         self._end(self.step.updated_ns)
-        self.lane.stop_clock()
+        self.lane.meter.stop_clock()
         self.lane.obey()
         source.strange += 1
 
@@ -231,7 +228,8 @@ class StepWatcher(Followed):
             self.bundle.busy = self._updating = True
             return True
         self.catch_up()
-        self._end_in_batch()
+        if self.step.due:
+            self._end_in_batch()
         step = self.step
         if not step.updates:
             step.fed = self.sources.feed(self._steps)
@@ -277,9 +275,7 @@ class StepWatcher(Followed):
         step.due += rounds.plus(updater, updates)
         if rounds.past.steps and rounds.leader is not None:
             self.report.merge(self.lane, rounds.take_past(), in_graph=step.in_graph)
-        if self.report.begins(step.mark, self._steps):
-            read = step.in_graph or bool(pulled)
-            self.report.describe(self.lane, updater.name, given=any(step.given), read=read)
+        self.report.updated(self.lane, step, self._steps, updater.name, read=step.in_graph or bool(pulled))
         alike = step.alike if function is not None and rounds.settled else None
         if alike is not None and alike is step.of_one_batch(pulled):
             ((_, (rows,)),) = pulled
@@ -324,14 +320,13 @@ class StepWatcher(Followed):
     def _cancel(self) -> None:
         """Forget that a step was begun: none follows."""
         if self.step.begun and self.lane is not None:
-            self.lane.cancel_step()
+            self.lane.meter.cancel_step()
             self.step.begun = False
 
     def _end_in_batch(self) -> None:
-        """End the step that is complete, and begin the next one, which is made of the same batch."""
-        if self.step.due:
-            self._end(None, in_batch=True)
-            self._begin()
+        """End the step, and begin the next one, which is made of the same batch."""
+        self._end(None, in_batch=True)
+        self._begin()
 
     def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
         """End the step, now or with its last update, and tell the lane what it was; more may come of its batch."""
@@ -350,6 +345,6 @@ class StepWatcher(Followed):
         if self.bundle.note_given(given):
             return
         self.catch_up()
-        if not self._updating:
+        if self.step.due and not self._updating:
             self._end_in_batch()
         self.step.given[given] += 1

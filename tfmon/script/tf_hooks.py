@@ -100,7 +100,7 @@ class TensorFlowHooks(EagerHooks):
                     raise
                 with hooks:
                     if first_ns:
-                        step_ns = watcher.lane.step_ns if watcher.lane is not None else 0
+                        step_ns = watcher.lane.control.step_ns if watcher.lane is not None else 0
                         retracing.has_run(function, monotonic_ns() - first_ns, round(step_ns))
                     self._call_ends(function, mark, result, tensor_inputs)
                 return result
@@ -128,7 +128,7 @@ class TensorFlowHooks(EagerHooks):
         if not mark.trains:
             self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:
-                watcher.lane.take_feed()
+                watcher.lane.meter.take_feed()
             return True
         if mark.updater is None:
             mark.updater = self.updater_of(list(mark.optimizers), mark.by_hand)
@@ -141,7 +141,7 @@ class TensorFlowHooks(EagerHooks):
         if not mark.trains:
             self._target = loss
             if mark.pulls and watcher.lane is not None:
-                watcher.lane.skip_feed()
+                watcher.lane.meter.skip_feed()
             return
         assert updater is not None
         calls = mark.per_call

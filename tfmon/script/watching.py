@@ -68,7 +68,7 @@ def let_report() -> None:
     lane = process.joined()
     watched.watcher.retire(reported=True)
     if lane is not None and watched.watcher.lane is not None:
-        lane.forget_start()
+        lane.meter.forget_start()
 
 
 def _all_seen() -> None:

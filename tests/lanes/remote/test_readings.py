@@ -15,7 +15,7 @@ from support.waiting import wait_for
 from tfmon.lanes.remote.questions import Readings, decode
 from tfmon.model.codec import CodecError, encode
 from tfmon.model.events import Interrupted
-from tfmon.model.gpu import ClockReason, GpuFault, GpuSample
+from tfmon.model.gpu import ClockReason, GpuFault, GpuSample, SlowReading
 from tfmon.model.readings import HostSample, Missing, TreeSample
 from tfmon.probes.base import Gpu, absent_gpu
 
@@ -67,3 +67,12 @@ def test_only_samples_are_taken_and_what_a_newer_agent_adds_is_ignored():
     for line in (encode(Interrupted(at_ns=1, reason="no")), b"{}", b"\xff", b'{"type":"HostSample"}'):
         with pytest.raises(CodecError):
             decode(line, "gpu2")
+
+
+def test_all_stamps_of_a_sample_are_put_on_the_monitors_clock():
+    sample = reread(SAMPLE, at_ns=30, since_ns=10, until_ns=20, slow=(SlowReading("load", 60.0, 6.0, 25),))
+    moved = sample.on_clock(lambda there_ns: there_ns + 1_000)
+    assert (moved.at_ns, moved.processes.since_ns, moved.processes.until_ns) == (1_030, 1_010, 1_020)
+    assert (moved.slow[0].at_ns, moved.faults[0].at_ns) == (1_025, 1_007)
+    assert moved.age_s("load") == sample.age_s("load")
+    assert SAMPLE.on_clock(lambda there_ns: 0).processes.since_ns is None

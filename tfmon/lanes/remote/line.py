@@ -279,7 +279,5 @@ class HostLine:
         except CodecError:  # a newer agent may say more
             return
         here = self.link.here
-        event = replace(event, at_ns=here(event.at_ns))
-        if isinstance(event, GpuSample):
-            event = replace(event, faults=tuple(replace(one, at_ns=here(one.at_ns)) for one in event.faults))
-        self._tell_of_host(event)
+        moved = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
+        self._tell_of_host(moved)

@@ -66,8 +66,6 @@ class NvidiaDevice:
         """Why the whole device cannot be read; it is not read again until it is attached again."""
         self.split = False
         """True for a GPU whose instances (MIG) are devices of their own."""
-        self.part_of = ""
-        """For an instance the UUID of its GPU."""
         self._meters: _Meters | None = None
         self._context = DriverContext()
 
@@ -78,13 +76,12 @@ class NvidiaDevice:
         context: DriverContext,
         *,
         whole: Any = None,  # noqa: ANN401 - opaque
-        part_of: str = "",
     ) -> None:
         """Read through this handle from now on, and restart all rates; `whole` is an instance's GPU."""
         self.close()
         own = DeviceCalls(nvml, handle)
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), context)
-        self._context, self.failure, self.part_of = context, None, part_of
+        self._context, self.failure = context, None
 
     def detach(self, failure: NvmlFailure) -> None:
         """Return no readings until the device is attached again."""
@@ -107,7 +104,7 @@ class NvidiaDevice:
 
     def absent(self, at_ns: int, reason: str, faults: tuple[GpuFault, ...] = ()) -> GpuSample:
         """Return a sample without any reading, for one reason."""
-        return absent_gpu(self.gpu, at_ns, reason, part_of=self.part_of, faults=faults)
+        return absent_gpu(self.gpu, at_ns, reason, faults)
 
     def _sample(self, meters: _Meters, at_ns: int, faults: tuple[GpuFault, ...]) -> GpuSample:
         read = self._backoff.read
@@ -118,7 +115,7 @@ class NvidiaDevice:
             key=self.gpu.uuid,
             index=self.gpu.index,
             name=self.gpu.name,
-            part_of=self.part_of,
+            part_of=self.gpu.part_of,
             power=power,
             load=load,
             memory=read("memory", meters.memory.read),
@@ -144,7 +141,7 @@ class NvidiaDevice:
         used = WSL if self._context.wsl else meters.memory.by_pid()
         if self._context.wsl:
             busy: dict[int, float] | Missing = WSL
-        elif self.split or self.part_of:
+        elif self.split or self.gpu.part_of:
             busy = SPLIT
         else:
             busy = meters.busy.by_pid(at_ns, () if isinstance(used, Missing) else tuple(used))

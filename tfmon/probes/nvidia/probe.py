@@ -92,7 +92,7 @@ class NvidiaProbe:
             self._reopen()
         self._backoff.read("messages", lambda: self._faults.poll(self._clock_ns()))  # all devices share them
         for device in self._devices.values():
-            sample = device.sample(self._clock_ns(), self._faults.of(device.part_of or device.gpu.uuid))
+            sample = device.sample(self._clock_ns(), self._faults.of(device.gpu.part_of or device.gpu.uuid))
             yield replace(sample, slow=(*sample.slow, *self._backoff.slow)) if self._backoff.slow else sample
         self._plan_retry()
 
@@ -155,7 +155,7 @@ class NvidiaProbe:
         for instance, own in instances or ():
             part = self._devices.get(instance.uuid)
             if part is not None:
-                part.attach(nvml, own, context, whole=handle, part_of=gpu.uuid)
+                part.attach(nvml, own, context, whole=handle)
                 attached.add(instance.uuid)
         return attached
 
