@@ -219,6 +219,12 @@ KINDS: Mapping[str, CauseKind] = {
         mends="make the model outside of tf.device('/CPU:0')",
         code=("model = make_model()  # without a `with tf.device('/CPU:0'):` around it",),
     ),
+    "memory_objects": CauseKind(
+        title="Python keeps more and more objects of {subject}",
+        mends="let go of what each step adds; keep numbers, and not the tensors with all that they hold",
+        code=("losses.append(float(loss))",),
+        least_share=0.0,
+    ),
     "loss_read": CauseKind(
         mends="let the device run ahead instead of reading each loss",
         code=("if step % 100 == 0:", "    print(float(loss))  # no .numpy(), float() or print in every step"),
