@@ -15,8 +15,8 @@ OTHERS = ("custom_train_step", "gan_in_fit", "two_models")
 pytestmark = [pytest.mark.tensorflow]
 
 
-TRUE = {"retrace_shape", "epoch_callback", "epoch_validation"}
-"""What scripts of `public` do: a last batch is smaller, and a callback predicts."""
+TRUE = {"retrace_shape", "epoch_first", "epoch_callback", "epoch_validation"}
+"""What scripts of `public` do: a last batch is smaller, and a callback predicts; a busy machine traces long."""
 
 
 def paths(*names: str) -> list[str]:

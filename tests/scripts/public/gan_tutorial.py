@@ -50,18 +50,12 @@ def train_step(images):
         real, fake = discriminator(images, training=True), discriminator(generated, training=True)
         gen_loss = cross_entropy(tf.ones_like(fake), fake)
         disc_loss = cross_entropy(tf.ones_like(real), real) + cross_entropy(tf.zeros_like(fake), fake)
-    generator_optimizer.apply_gradients(
-        zip(
-            gen_tape.gradient(gen_loss, generator.trainable_variables), generator.trainable_variables, strict=False
-        )
-    )
-    discriminator_optimizer.apply_gradients(
-        zip(
-            disc_tape.gradient(disc_loss, discriminator.trainable_variables),
-            discriminator.trainable_variables,
-            strict=False,
-        )
-    )
+    for model, optimizer, tape, loss in (
+        (generator, generator_optimizer, gen_tape, gen_loss),
+        (discriminator, discriminator_optimizer, disc_tape, disc_loss),
+    ):
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
     return gen_loss, disc_loss
 
 

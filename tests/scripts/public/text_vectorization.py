@@ -6,25 +6,8 @@ import tensorflow as tf
 
 keras.utils.set_random_seed(7)
 rng = np.random.default_rng(7)
-WORDS = np.array(
-    [
-        "good",
-        "great",
-        "fine",
-        "bad",
-        "poor",
-        "awful",
-        "film",
-        "plot",
-        "actor",
-        "scene",
-        "music",
-        "the",
-        "a",
-        "of",
-        "and",
-    ]
-)
+POSITIVE, NEGATIVE = ["good", "great", "fine"], ["bad", "poor", "awful"]
+NEUTRAL = ["film", "plot", "actor", "scene", "music", "the", "a", "of", "and"]
 labels = rng.integers(0, 2, 1_210)
 texts = [" ".join([*rng.choice(NEUTRAL, 20), *rng.choice(POSITIVE if label else NEGATIVE, 4)]) for label in labels]
 raw_train = tf.data.Dataset.from_tensor_slices((texts[:1_000], labels[:1_000])).batch(32)
