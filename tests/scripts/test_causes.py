@@ -59,6 +59,12 @@ def test_what_retraces_is_named_with_the_argument_that_changed():
     assert sum(one["share_pct"] for one in causes.values()) <= 100
 
 
+def test_xla_that_compiles_without_a_trace_is_named_with_the_size():
+    again = causes_in("xla_sizes.py")["retrace_xla"]
+    assert "XLA compiles score for each shape, 7 times: (16, 3) → (17, 3), without a trace" in again["text"]
+    assert again["place"].startswith(line_of("xla_sizes.py", "def score"))
+
+
 def test_slow_epochs_are_named():
     causes = causes_in("epochs.py", "first_epoch", "later_epochs")
     first, later = causes["epoch_first"], causes["epoch_later"]

@@ -35,6 +35,7 @@ class CauseKind:
 
 
 _Input = functools.partial(CauseKind, least_share=0.1, of_input=True)
+_Call = functools.partial(CauseKind, least_share=0.05)
 _Gpu = functools.partial(CauseKind, least_share=0.0)
 _ONE_SHAPE = "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch"
 
@@ -86,7 +87,7 @@ KINDS: Mapping[str, CauseKind] = {
             "y = model(x, training=False)  # in a loop, in place of model.predict(x)",
         ),
     ),
-    "epoch_first": CauseKind(
+    "epoch_first": _Call(
         title="the first epoch is slow",
         mends="that comes once: judge the speed by later epochs; a wait is mostly a `shuffle` buffer or a cache "
         "that fills",
@@ -111,25 +112,30 @@ KINDS: Mapping[str, CauseKind] = {
         code=("model.fit(..., validation_freq=5, validation_batch_size=1024, validation_steps=50)",),
         least_share=0.2,
     ),
-    "epoch_callback": CauseKind(
+    "epoch_callback": _Call(
         title="the callback {subject} takes long",
         mends="call it less often, or have it do its work in another thread",
         code=("if epoch % 5 == 0:  # in a callback of your own",),
     ),
     "epoch_pause": CauseKind(
         title="a pause between epochs",
-        mends="what the script does then was not observed, and a stack (S) shows it; validate and save less often",
-        code=("if epoch % 5 == 0:  # validate and save every fifth epoch",),
+        mends="what is done then was not observed, and a stack (S) shows it; validate and save less often, or "
+        "have longer epochs: Keras makes an iterator for each",
+        code=(
+            "if epoch % 5 == 0:  # validate and save every fifth epoch",
+            "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
+        ),
         least_share=0.15,
+        least_s=3.0,
     ),
-    "steps_small": CauseKind(
+    "steps_small": _Call(
         title="Keras' Python between small steps takes long",
         mends="run several steps in one call; callbacks of batches are called once for all of them",
         code=('model.compile("adam", "mse", steps_per_execution={value})',),
         knob="steps_per_execution",
         values=(32,),
     ),
-    "one_sample": CauseKind(
+    "one_sample": _Call(
         title="`{subject}` is called for one sample",
         mends="call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
         code=("y = model(x, training=False)", "y = model.predict(np.stack(samples), batch_size=1024)"),
@@ -218,6 +224,12 @@ KINDS: Mapping[str, CauseKind] = {
         title="weights lie on the CPU, such as {subject}",
         mends="make the model outside of tf.device('/CPU:0')",
         code=("model = make_model()  # without a `with tf.device('/CPU:0'):` around it",),
+    ),
+    "memory_objects": CauseKind(
+        title="Python keeps more and more objects of {subject}",
+        mends="let go of what each step adds; keep numbers, and not the tensors with all that they hold",
+        code=("losses.append(float(loss))",),
+        least_share=0.0,
     ),
     "loss_read": CauseKind(
         mends="let the device run ahead instead of reading each loss",

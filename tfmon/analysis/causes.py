@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, CauseKind
+from tfmon.analysis.health import growth_of
 from tfmon.analysis.shares import shares_of
 from tfmon.model.knobs import (
     BATCH_SIZE,
@@ -120,6 +121,8 @@ def _matters(seen: CauseSeen, lane: LaneState) -> bool:
     kind = KINDS[seen.cause]
     if kind.knob and lane.settings.get(kind.knob) in kind.values:
         return False  # it is mended
+    if seen.cause == "memory_objects" and growth_of(lane.tree.memory.points) is None:
+        return False
     costs = seen.cost_ns >= 1e9 * kind.least_s and _share(seen) >= kind.least_share
     return costs and seen.count >= kind.least_count
 
@@ -135,6 +138,7 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
     times = f", {units.count(seen.count)} times" if seen.count > 1 and seen.cost_ns else ""
     text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
     share = units.percent(share_pct) if share_pct is not None else ""
+    where = ", ".join(filter(None, (seen.place.partition(" ")[0], share)))
     value = kind.values[0] if kind.values else None
     by_hand = bool(kind.knob) and _find(knobs, kind.knob) is None
     return Cause(
@@ -145,7 +149,7 @@ def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
         knob=kind.knob or None,
         value=value,
         by_hand=by_hand,
-        brief=f"{title} ({', '.join(filter(None, (seen.place.partition(' ')[0], share)))})",
+        brief=title + (f" ({where})" if where else ""),
         place=seen.place,
         count=seen.count,
         cost_s=cost_s,

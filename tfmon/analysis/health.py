@@ -301,6 +301,9 @@ def _what_grew(lane: LaneState) -> str:
     traces = sum(one.count for one in lane.script.causes if one.cause.startswith("retrace_"))
     if traces >= MANY_TRACES:
         return f"; {units.count(traces)} graphs were traced again, and each stays in memory"
+    objects = next((one for one in lane.script.causes if one.cause == "memory_objects"), None)
+    if objects is not None:
+        return f"; Python keeps more and more objects: {objects.subject}, {objects.what}"
     if not lane.script.command:
         return ""
     return "; what grows was not observed: tracemalloc names the lines of Python that hold memory"

@@ -33,6 +33,7 @@ from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.levers import defaults, levers
 from tfmon.script.meter import Meter
+from tfmon.script.object_causes import ObjectWatch
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.control import LaneControl
@@ -73,6 +74,7 @@ class Lane:
         """Ends the step under way."""
         self.look: Callable[[], object] = list
         """Sees what makes the script's input slow."""
+        self._objects = ObjectWatch()
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
@@ -187,6 +189,7 @@ class Lane:
             self.meter.clock.marks.add(ENDING)
         self._report_uses()
         self.look()
+        self._objects.look(self.clock.done)
         causes.tell(self.reporter)
         feed = self.meter.feed
         while feed is not None and feed.unknown:
