@@ -50,7 +50,7 @@ LOOK_S = 2.0
 MOST_WAITING = 2_000
 """Events that wait for a viewer; one that is further behind gets what is known instead."""
 TOGETHER_S = 0.8
-"""Events are sent together so often: a calm screen is drawn once a second, and each wake-up costs both processes."""
+"""Events are sent together so often: a calm screen is drawn once a second, and each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
 """So long after a key, or its start, a viewer gets each event at once. Source: `tfmon.ui.monitor.CALM_NS`."""
 MOST_LINES = 500
@@ -133,7 +133,8 @@ def _run(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> int:
         except TfmonError as error:
             followers.begin(error)
         else:
-            followers.begin((*filter(None, [run.beside]), *plan.race.differs, *describe(plan.race.views)))
+            notes = filter(None, [run.beside, followers.unreachable])
+            followers.begin((*notes, *plan.race.differs, *describe(plan.race.views)))
         gc.freeze()  # what is loaded by now stays
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
@@ -153,6 +154,8 @@ class Followers:
         self._program, self._interrupted = program, interrupted
         self._all: list[_Follower] = []
         self._listening: socket.socket | None = None
+        self.unreachable = ""
+        """Why no viewer can connect any more; empty where one can."""
         self._began = threading.Event()
         self._beginning: TfmonError | tuple[str, ...] = ()
         self._quick: dict[str, Callable[..., object]] = {
@@ -185,13 +188,16 @@ class Followers:
 
     def look_for_viewers(self) -> None:
         """Listen for viewers; again where the socket is gone, as after the user's last session has ended."""
-        with contextlib.suppress(OSError):
-            if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
-                return
+        if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
+            return
+        try:
             if self._listening is not None:
                 self._listening.shutdown(socket.SHUT_RDWR)
                 self._listening = None
             listening = self._listening = listen()
+        except OSError as error:
+            self.unreachable = f"no other terminal can attach to it ({error})"
+        else:
             start_thread("tfmon-listen", lambda: self._accept(listening), self._listen_again)
 
     def _listen_again(self, reason: str) -> None:

@@ -265,7 +265,7 @@ class Monitor:
                 self.app.exit("forced")
         else:
             training = [lane for lane in self.snapshot.lanes if not lane.over]
-            if ending == "quit" and training and self.view.readonly and self.left():
+            if ending == "quit" and self.view.readonly and self.left():
                 return
             if ending == "quit" and not self.confirmed("quit", training, f"end {self.snapshot.race.scenario}"):
                 return
