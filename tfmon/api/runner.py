@@ -295,6 +295,8 @@ class Followers:
 
     def _call(self, follower: _Follower, call: Call) -> None:
         if call.method == "end" and not self._began.is_set():
+            with contextlib.suppress(OSError):
+                follower.connection.sendall(codec.encode(Ended(exit_code=EXIT_INTERRUPTED)))
             os._exit(EXIT_INTERRUPTED)  # nothing runs that could be lost; what waits for a host or GPU would go on
         follower.called_s = time.monotonic()
         if call.method == "leave":

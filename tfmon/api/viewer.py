@@ -81,6 +81,8 @@ class Viewer(AnyRun):
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         self.left = False
         """Whether the user has left, and the run goes on."""
+        self.died = False
+        """Whether the runner is gone without a word, or cannot be understood."""
         self._ending = False
         self._send(Watch(terminal=_terminal()))
         meanwhile()
@@ -136,12 +138,13 @@ class Viewer(AnyRun):
 
     def _lose(self, reason: str) -> None:
         """Give up: the runner has ended, or cannot be understood."""
+        self.died = self.ended is None and not self.left
         self.over.set()
         answer = Answer(number=0, error=reason or self.lost().message)
         for waiting in list(self._answers.values()):
             waiting.put(answer)
-        if not self._ending and not self.left:
-            self.tell(reason or ("the run is over" if self.ended else self.lost().line))
+        if self.died or not (self._ending or self.left):
+            self.tell(reason or (self.lost().line if self.died else "the run has ended"))
 
     def lost(self) -> TfmonError:
         """Return the error to report where the runner has ended without a word."""

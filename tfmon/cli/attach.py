@@ -135,11 +135,11 @@ def _end(viewer: Viewer) -> NoReturn:
 
 
 def _leave(viewer: Viewer) -> NoReturn:
-    if viewer.ended is None and viewer.left:
+    if viewer.died:
+        raise viewer.lost()
+    if viewer.ended is None:
         _say_how_to_attach(viewer)
         sys.exit(EXIT_FINE)
-    if viewer.ended is None:
-        raise viewer.lost()
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_text
 
