@@ -8,7 +8,8 @@ after it has settled; not its lanes. With several runs a figure is the median, w
 least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
 that report as those of small-dense do and train nothing, for a machine that is too busy to train.
 
-PARTS: two (with paused, help), keys, pages, eight, peers (htop, btop, nvitop). A key counts as echoed, and a page
+PARTS: two (with paused, help), keys, pages, eight, script (a user's command, which has a process of its own:
+counted are that and its viewer, then that alone), peers (htop, btop, nvitop). A key counts as echoed, and a page
 as open, when the terminal has been given the words that it changes.
 """
 
@@ -16,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -76,18 +79,33 @@ def cpu_s(pid: int) -> float:
         return float(times.user + times.system)
 
 
-def measure(figures: Figures, part: str, place: str, program: Link, seconds: float) -> None:
-    """Measure what a program takes over so long."""
+def runners(pid: int) -> list[psutil.Process]:
+    """Return the process that runs what a program views, if there is one: a fork, with the same command line."""
+    viewer = psutil.Process(pid)
+    return [child for child in viewer.children() if child.cmdline() == viewer.cmdline()]
+
+
+def measure(
+    figures: Figures,
+    part: str,
+    place: str,
+    program: Link,
+    seconds: float,
+    processes: Sequence[psutil.Process] = (),
+) -> None:
+    """Measure what a program takes over so long, or some processes of it."""
+    pids = [one.pid for one in processes or (psutil.Process(program.process.pid), *runners(program.process.pid))]
     program.looks = False
-    began, before, taken = time.monotonic(), cpu_s(program.process.pid), program.taken
+    began, before, taken = time.monotonic(), sum(map(cpu_s, pids)), program.taken
     program.run(seconds)
     took = time.monotonic() - began
-    figures.add(f"{part}: CPU", place, "% of a core", 100 * (cpu_s(program.process.pid) - before) / took)
+    figures.add(f"{part}: CPU", place, "% of a core", 100 * (sum(map(cpu_s, pids)) - before) / took)
     figures.add(f"{part}: written", place, "kB/s", (program.taken - taken) / took / 1e3)
-    memory = psutil.Process(program.process.pid).memory_full_info()
-    figures.add(f"{part}: resident", place, "MiB", memory.rss / 2**20)
-    if hasattr(memory, "pss"):
-        figures.add(f"{part}: resident, shared pages in parts", place, "MiB", memory.pss / 2**20)
+    memory = [psutil.Process(pid).memory_full_info() for pid in pids]
+    figures.add(f"{part}: resident", place, "MiB", sum(one.rss for one in memory) / 2**20)
+    if hasattr(memory[0], "pss"):
+        shared = sum(one.pss for one in memory) / 2**20
+        figures.add(f"{part}: resident, shared pages in parts", place, "MiB", shared)
     program.looks = True
 
 
@@ -168,6 +186,37 @@ def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Na
     figures.add("quit", place, "s", program.quit("q"))
 
 
+SCRIPT = """
+import time
+from tfmon import report
+while True:
+    time.sleep(0.01)
+    report.step(examples=4)
+"""
+
+
+def measure_script(figures: Figures, place: str, folder: Path, seconds: float) -> None:
+    """Measure what a user's command takes besides itself: on the screen, and when the screen is gone."""
+    with tempfile.TemporaryDirectory(prefix="tfmon-") as scratch:
+        script = Path(scratch) / "train.py"
+        script.write_text(SCRIPT)
+        program = Link(
+            "watch", "--", sys.executable, str(script), folder=folder, PYTHONPATH=str(folder),
+            COLORTERM="truecolor", TFMON_RECORDINGS=f"{scratch}/recordings", TFMON_RUNTIME=scratch,
+        )  # fmt: skip
+        program.wait_for(racing)
+        program.run(SETTLE_S)
+        measure(figures, "script", place, program, seconds)
+        alone = runners(program.process.pid)
+        if not alone:
+            program.quit("qq")
+            return
+        program.process.kill(signal.SIGKILL)
+        measure(figures, "script, no viewer", place, program, seconds, alone)
+        program.close()
+        alone[0].terminate()
+
+
 def measure_peers(figures: Figures, seconds: float) -> None:
     """Measure other monitors, where they are installed."""
     for name in ("htop", "btop", "nvitop"):
@@ -182,7 +231,7 @@ def measure_peers(figures: Figures, seconds: float) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parts = "two,help,paused,keys,pages,eight,peers"
+    parts = "two,help,paused,keys,pages,eight,script,peers"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
     wanted = set(options.only.split(","))
     if unknown := wanted - set(parts.split(",")):
@@ -196,6 +245,8 @@ def main() -> None:
                 program = start(folder, EIGHT, options.scripted)
                 measure(figures, "eight lanes", place, program, options.seconds)
                 program.quit("q")
+            if "script" in wanted:
+                measure_script(figures, place, folder, options.seconds)
         if "peers" in wanted:
             measure_peers(figures, options.seconds)
     figures.print()

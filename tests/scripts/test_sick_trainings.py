@@ -166,7 +166,7 @@ def test_a_sickness_is_told_live_and_at_the_end(watched, sickness):
     terminal = watched(text)
     terminal.wait_for(lambda shown: re.search(live, flat(shown)), HANGS_S)
     terminal.process.send("q")
-    terminal.wait_for(lambda shown: "again: yes" in shown)
+    terminal.wait_for(lambda shown: "or end it (q)?" in shown)
     terminal.process.send("q")
     terminal.wait_for_exit()
     assert re.search(told, flat(terminal.raw)), flat(terminal.raw)[-1500:]

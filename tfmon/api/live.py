@@ -110,6 +110,7 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         stop=viewer.end,
         end_now=viewer.end_now,
         leave=viewer.leave,
+        lost=lambda: viewer.died,
     )
     return _run(source, screen, viewer, viewer.session, ends_at_signal=began_here)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -43,10 +45,14 @@ from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
 from tfmon.recordings.header import Known
 
-LOOK_S = 1.0
+LOOK_S = 2.0
 """How often it is looked whether the race is over, and whether the socket is still there."""
 MOST_WAITING = 2_000
 """Events that wait for a viewer; one that is further behind gets what is known instead."""
+TOGETHER_S = 0.8
+"""Events are sent together so often: a calm screen is drawn once a second, and each wake-up costs CPU time."""
+AFTER_KEY_S = 10.0
+"""So long after a key, or its start, a viewer gets each event at once. Source: `tfmon.ui.monitor.CALM_NS`."""
 MOST_LINES = 500
 """Answers and lines that wait for a viewer; one that does not read them is dropped."""
 MOST_VIEWERS = 16
@@ -127,7 +133,9 @@ def _run(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -> int:
         except TfmonError as error:
             followers.begin(error)
         else:
-            followers.begin((*filter(None, [run.beside]), *plan.race.differs, *describe(plan.race.views)))
+            notes = filter(None, [run.beside, followers.unreachable])
+            followers.begin((*notes, *plan.race.differs, *describe(plan.race.views)))
+        gc.freeze()  # what is loaded by now stays
         while not interrupted.wait(LOOK_S) and not followers.all_done():
             followers.look_for_viewers()
     code = program.exit_code_of_race(interrupted.reason)
@@ -146,6 +154,8 @@ class Followers:
         self._program, self._interrupted = program, interrupted
         self._all: list[_Follower] = []
         self._listening: socket.socket | None = None
+        self.unreachable = ""
+        """Why no viewer can connect any more; empty where one can."""
         self._began = threading.Event()
         self._beginning: TfmonError | tuple[str, ...] = ()
         self._quick: dict[str, Callable[..., object]] = {
@@ -178,13 +188,16 @@ class Followers:
 
     def look_for_viewers(self) -> None:
         """Listen for viewers; again where the socket is gone, as after the user's last session has ended."""
-        with contextlib.suppress(OSError):
-            if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
-                return
+        if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
+            return
+        try:
             if self._listening is not None:
                 self._listening.shutdown(socket.SHUT_RDWR)
                 self._listening = None
             listening = self._listening = listen()
+        except OSError as error:
+            self.unreachable = f"no other terminal can attach to it ({error})"
+        else:
             start_thread("tfmon-listen", lambda: self._accept(listening), self._listen_again)
 
     def _listen_again(self, reason: str) -> None:
@@ -282,7 +295,10 @@ class Followers:
 
     def _call(self, follower: _Follower, call: Call) -> None:
         if call.method == "end" and not self._began.is_set():
+            with contextlib.suppress(OSError):
+                follower.connection.sendall(codec.encode(Ended(exit_code=EXIT_INTERRUPTED)))
             os._exit(EXIT_INTERRUPTED)  # nothing runs that could be lost; what waits for a host or GPU would go on
+        follower.called_s = time.monotonic()
         if call.method == "leave":
             follower.left = True
             return
@@ -339,11 +355,14 @@ class _Follower:
         self.terminal = ""
         self.suspends = self.left = False
         self.written = threading.Event()
-        self._ready, self._ends = threading.Event(), False
+        self._ready, self._urgent, self._ends = threading.Event(), threading.Event(), False
+        self.called_s = time.monotonic()
+        """When it made its latest request, or began to watch."""
         self._events: deque[Event] = deque()
         self._lines: deque[Answer | Told | Ended] = deque()
         self._behind = True
         """Whether it gets what is known next, and none of the events before that."""
+        self._urgent.set()
         self._ready.set()
 
     @property
@@ -367,6 +386,7 @@ class _Follower:
             self._lines.append(message)
         else:
             self.drop()
+        self._urgent.set()
         self._ready.set()
 
     def drop(self, reason: str = "") -> None:
@@ -379,13 +399,17 @@ class _Follower:
     def end(self) -> None:
         """Send what waits, and no more."""
         self._ends = True
+        self._urgent.set()
         self._ready.set()
 
     def write(self) -> None:
         """Send what waits, again and again."""
         with contextlib.suppress(OSError):
             while self._ready.wait():
+                if time.monotonic() - self.called_s > AFTER_KEY_S:
+                    self._urgent.wait(TOGETHER_S)
                 self._ready.clear()
+                self._urgent.clear()
                 ends = self._ends
                 with self._followers.lock:
                     known = self._followers.known if self._behind else None

@@ -37,6 +37,7 @@ from tfmon.lanes.suspend import Suspender
 from tfmon.model import codec
 from tfmon.model.ports import Controls, ExperimentError, Experiments
 from tfmon.model.race import Machine
+from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
 from tfmon.recordings.header import LONGEST_LINE_BYTES, SCHEMA, Known
@@ -51,8 +52,11 @@ class Viewer(AnyRun):
 
     disturbs = False
 
-    def __init__(self, connection: socket.socket) -> None:
-        """Wait for what is known; raises TfmonError where the runner says that there is no race, or has ended."""
+    def __init__(self, connection: socket.socket, meanwhile: Callable[[], object] = int) -> None:
+        """Wait for what is known, which takes a runner some tenths of a second after a day; `meanwhile` is called.
+
+        Raises: TfmonError where the runner says that there is no race, has ended, or is of another schema.
+        """
         connection.settimeout(None)
         self._connection, self._lines = connection, connection.makefile("rb")
         self.greeting = read_greeting(self._line())
@@ -70,12 +74,18 @@ class Viewer(AnyRun):
         """Set when nothing comes any more."""
         self.tell: Callable[[str], object] = lambda _text: None
         """Shows a line."""
+        self.counted = False
+        """Whether what tfmon takes, as the samples of the machine say it, includes this process."""
+        self._own = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         self.left = False
         """Whether the user has left, and the run goes on."""
+        self.died = False
+        """Whether the runner is gone without a word, or cannot be understood."""
         self._ending = False
         self._send(Watch(terminal=_terminal()))
+        meanwhile()
         if not (known := self._line()):
             raise self.lost()
         self._take(known)
@@ -113,17 +123,28 @@ class Viewer(AnyRun):
             self.tell(said.text)
         elif isinstance(said, Ended):
             self.ended = said
+        elif isinstance(said, HostSample) and self.counted and not said.host:
+            self.session.accept(self._with_own(said))
         else:
             self.session.accept(said)  # type: ignore[arg-type]
 
+    def _with_own(self, sample: HostSample) -> HostSample:
+        """Return a sample in which what tfmon takes includes this process."""
+        (before_s, used_s), self._own = self._own, (time.monotonic(), time.process_time())
+        if not isinstance(sample.monitor_cpu_pct, int | float):
+            return sample
+        own_pct = 100 * (self._own[1] - used_s) / max(self._own[0] - before_s, 1e-9)
+        return replace(sample, monitor_cpu_pct=sample.monitor_cpu_pct + own_pct)
+
     def _lose(self, reason: str) -> None:
         """Give up: the runner has ended, or cannot be understood."""
+        self.died = self.ended is None and not self.left
         self.over.set()
         answer = Answer(number=0, error=reason or self.lost().message)
         for waiting in list(self._answers.values()):
             waiting.put(answer)
-        if not self._ending and not self.left:
-            self.tell(reason or ("the run is over" if self.ended else self.lost().line))
+        if self.died or not (self._ending or self.left):
+            self.tell(reason or (self.lost().line if self.died else "the run has ended"))
 
     def lost(self) -> TfmonError:
         """Return the error to report where the runner has ended without a word."""

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -57,9 +58,9 @@ def attach(run: str, end: bool, theme: str | None, mouse: bool | None, readonly:
         raise TfmonError(
             f"{found.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
         ) from None
-    viewer = Viewer(connection)
     if end:
-        _end(viewer)
+        _end(Viewer(connection))
+    viewer = Viewer(connection, lambda: import_module("tfmon.api.live"))
     _show(viewer, configured.screen_settings(theme, mouse, readonly), began_here=False)
 
 
@@ -83,15 +84,15 @@ def _watch_start(
     from tfmon.api.runs import connecting
     from tfmon.api.viewer import Viewer
 
-    if not detach:
-        from tfmon.api import live  # noqa: F401 - while the other process loads what it needs
-    viewer = Viewer(connection)
+    viewer = Viewer(connection, (lambda: import_module("tfmon.api.live")) if not detach else int)
     # What the command line names must be there, or no screen is drawn; the default lanes can wait.
     if detach or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
         viewer.tell = tell_changes()
         with connecting(race_options.lanes):
-            viewer.begin()
+            notes = viewer.ask("begun")
         show_progress("")
+        for note in notes if detach else ():
+            click.echo(f"tfmon: {note}", err=True)
     if not detach:
         _show(viewer, screen, began_here=True)
     until_s = time.monotonic() + RECORDED_S
@@ -119,6 +120,7 @@ def _show(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> NoRetu
     """Show a run until the user leaves or it is over, then print what came of it."""
     from tfmon.api import live
 
+    viewer.counted = True
     live.attached(viewer, screen, began_here=began_here)
     _leave(viewer)
 
@@ -133,11 +135,11 @@ def _end(viewer: Viewer) -> NoReturn:
 
 
 def _leave(viewer: Viewer) -> NoReturn:
-    if viewer.ended is None and viewer.left:
+    if viewer.died:
+        raise viewer.lost()
+    if viewer.ended is None:
         _say_how_to_attach(viewer)
         sys.exit(EXIT_FINE)
-    if viewer.ended is None:
-        raise viewer.lost()
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_text
 

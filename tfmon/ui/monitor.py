@@ -245,13 +245,11 @@ class Monitor:
         now_ns = self.source.snapshot().at_ns
         return self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
 
-    def left(self) -> bool:
-        """Leave a run that goes on, if the screen asks for that or may change nothing; return whether it did."""
-        if self.source.leave is None or not (self.view.readonly or self.asks("quit")):
-            return False
+    def leave(self) -> None:
+        """Leave a run that goes on without the screen."""
+        assert self.source.leave is not None, "it ends with the screen"
         self.source.leave()
         self.app.exit("left")
-        return True
 
     def quit(self, ending: Ending = "quit") -> None:
         """Go back to what is below; else end the lanes and leave, the second time at once, as a recording does."""
@@ -265,7 +263,9 @@ class Monitor:
                 self.app.exit("forced")
         else:
             training = [lane for lane in self.snapshot.lanes if not lane.over]
-            if ending == "quit" and training and self.view.readonly and self.left():
+            can_only_leave = self.source.leave is not None and (self.view.readonly or self.source.lost())
+            if ending == "quit" and can_only_leave:
+                self.leave()
                 return
             if ending == "quit" and not self.confirmed("quit", training, f"end {self.snapshot.race.scenario}"):
                 return

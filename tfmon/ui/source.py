@@ -150,6 +150,8 @@ class Source:
     end_now: Callable[[], object] = _do_nothing
     leave: Callable[[], object] | None = None
     """Leaves a run that goes on without the screen; None where it ends with that."""
+    lost: Callable[[], bool] = bool
+    """Returns whether the process that ran it is gone without a word."""
 
 
 class Runs(Protocol):

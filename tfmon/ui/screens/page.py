@@ -96,9 +96,9 @@ class MonitorScreen(Screen[str | None]):
 
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
-        if name == LEAVE and self.monitor.asks("quit") and self.monitor.left():
-            return
-        if name in self.monitor.view.tabs:
+        if name == LEAVE and self.monitor.source.leave is not None and self.monitor.asks("quit"):
+            self.monitor.leave()
+        elif name in self.monitor.view.tabs:
             self.monitor.show(name)
 
     def action_profile_lane(self) -> None:
