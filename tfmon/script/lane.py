@@ -189,7 +189,7 @@ class Lane:
             self.meter.clock.marks.add(ENDING)
         self._report_uses()
         self.look()
-        self._objects.look(self.clock.done)
+        self._objects.look(self.meter.clock.done)
         causes.tell(self.reporter)
         feed = self.meter.feed
         while feed is not None and feed.unknown:
