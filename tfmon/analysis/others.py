@@ -154,7 +154,7 @@ def _rank(sample: GpuSample) -> tuple[float, ...]:
     unread = free is None and busy is None
     crowded = free is not None and bool(total) and free < CROWDED * (total or 0.0)
     load = LOAD_STEP_PCT * round((busy or 0.0) / LOAD_STEP_PCT)
-    return unread, crowded, bool(sample.processes.strangers()), load, -(free or 0.0), sample.index
+    return unread, crowded, bool(sample.processes.of_others()), load, -(free or 0.0), sample.index
 
 
 def is_free(sample: GpuSample) -> bool:
@@ -165,7 +165,7 @@ def is_free(sample: GpuSample) -> bool:
         return False
     untold = max(UNTOLD_BYTES, (total or 0.0) / 20)
     nobodys = used is None or memory.unified or used <= untold
-    return nobodys and (busy or 0.0) < IDLE_PCT and not sample.processes.strangers()
+    return nobodys and (busy or 0.0) < IDLE_PCT and not sample.processes.of_others()
 
 
 def why(chosen: Sequence[GpuSample], of: int) -> str:
@@ -190,7 +190,7 @@ def state(sample: GpuSample, *, named: bool = False) -> str:
 
 
 def _who(on_it: GpuProcesses, *, named: bool) -> str:
-    pids = on_it.strangers()
+    pids = on_it.of_others()
     if not pids:
         return "processes not listed" if on_it.no_list_reason else "no process"
     users = sorted({name.user for pid in pids if (name := on_it.names.get(pid)) and name.user})

@@ -88,7 +88,7 @@ class GpuProcesses:
         took = (pid for pid, share in self.shares.items() if share)
         return sorted({*self.used_by_pid, *took}.difference(without))
 
-    def strangers(self, own: Collection[int] = ()) -> list[int]:
+    def of_others(self, own: Collection[int] = ()) -> list[int]:
         """Return the processes that neither this tfmon started nor are in `own`."""
         return [pid for pid in self.pids(own) if not (pid in self.names and self.names[pid].ours)]
 

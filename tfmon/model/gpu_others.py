@@ -44,7 +44,7 @@ def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
         return None
     if on_it.foreign_pids and on_it.used_by_pid.keys().isdisjoint(own):
         return None
-    theirs = {pid: shares[pid] for pid in on_it.strangers(own) if shares.get(pid)}
+    theirs = {pid: shares[pid] for pid in on_it.of_others(own) if shares.get(pid)}
     most = max(theirs, key=lambda pid: theirs[pid], default=None)
     first = None if most is None else on_it.names.get(most)
     return Taken(since_ns, until_ns, min(100.0, sum(theirs.values())), len(theirs), first)
@@ -68,8 +68,8 @@ class Holder:
 
 def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[Holder]:
     """Return the others that hold memory of a GPU, the largest first."""
-    strangers = on_it.strangers(own)
-    result = [Holder(pid, used, on_it.names.get(pid)) for pid in strangers if (used := on_it.used_by_pid.get(pid))]
+    of_others = on_it.of_others(own)
+    result = [Holder(pid, used, on_it.names.get(pid)) for pid in of_others if (used := on_it.used_by_pid.get(pid))]
     return sorted(result, key=lambda one: (-one.used_bytes, one.pid))
 
 
@@ -101,7 +101,7 @@ def with_names(
     before: tuple[ProcessName, ...], on_it: GpuProcesses, own: Collection[int]
 ) -> tuple[ProcessName, ...]:
     """Return the names with those of the others on a GPU; what is handed on must not tell them."""
-    new = [name for pid in on_it.strangers(own) if (name := on_it.names.get(pid)) and name not in before]
+    new = [name for pid in on_it.of_others(own) if (name := on_it.names.get(pid)) and name not in before]
     return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
 
 

@@ -44,7 +44,7 @@ class HostState:
     """The latest sample of each GPU, by its index."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     """The last samples of each GPU by its key, oldest first."""
-    strangers: tuple[ProcessName, ...] = ()
+    gpu_users: tuple[ProcessName, ...] = ()
     """Who else was on the GPUs of lanes while they raced: what is handed on must not tell them."""
     connected_ns: int | None = None
     """When another machine was connected last; None before, and for the monitor's own."""
@@ -134,7 +134,7 @@ def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Ho
     lanes = tuple(take_gpu_sample(lane, sample, only_lane=only_lane) for lane in lanes)
     own = own_pids(hosts, lanes, sample.host)
     if on_it:
-        state = replace(state, strangers=gpu_others.with_names(state.strangers, sample.processes, own))
+        state = replace(state, gpu_users=gpu_others.with_names(state.gpu_users, sample.processes, own))
         more = gpu_others.taken(sample.processes, own)
         names = {one.spec.name for one in on_it}
         lanes = tuple(take_others(lane, sample.index, more) if lane.spec.name in names else lane for lane in lanes)

@@ -324,7 +324,7 @@ def _without_key(word: re.Match[str]) -> str:
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:
     """Return the other processes on the GPUs of a race."""
-    named = {name for state in snapshot.hosts.values() for name in state.strangers}
+    named = {name for state in snapshot.hosts.values() for name in state.gpu_users}
     return named | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
 
 
