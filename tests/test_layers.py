@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
             "tomli",
             "pandas",
             "IPython",
+            "nbformat",
             "prometheus_client",
         ),
     },

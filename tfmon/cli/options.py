@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -25,7 +26,7 @@ _OWN_COMMAND = "tfmon.command"
 
 
 class TakesCommand(click.Command):
-    """A command whose words after `--` are a command line of the user's own."""
+    """A command whose words after `--` are a command line of the user's own; a notebook stands for one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep what follows `--`, and parse the rest."""
@@ -36,7 +37,21 @@ class TakesCommand(click.Command):
             if not ctx.meta[_OWN_COMMAND]:
                 example = f"{ctx.command_path} -- python train.py"
                 raise click.UsageError(f"after -- comes a command, as in: {example}", ctx)
+        elif notebook := next((word for word in args if word.endswith(".ipynb")), ""):
+            ctx.meta[_OWN_COMMAND] = _command_of(notebook)
+            args = [word for word in args if word != notebook]
         return super().parse_args(ctx, args)
+
+
+def _command_of(notebook: str) -> tuple[str, ...]:
+    """Return the command that runs a notebook as a script; say what of it is not run."""
+    from tfmon.api.notebook import notebook_script
+    from tfmon.api.options import interpreter
+
+    script = notebook_script(Path(notebook))
+    if script.skipped:
+        click.echo(f"tfmon: not run of {notebook}: {'; '.join(script.skipped)}", err=True)
+    return str(interpreter(None)), str(script.path)
 
 
 def own_command() -> tuple[str, ...]:

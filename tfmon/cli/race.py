@@ -66,7 +66,8 @@ if TYPE_CHECKING:
 def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: ANN401 - as the options say
     """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
 
-    Or race your own training script, unchanged: tfmon race -- python train.py --epochs 3
+    Or race your own training script, unchanged: tfmon race -- python train.py --epochs 3. A notebook is run as a
+    script: tfmon race train.ipynb
 
     By default the lanes are the CPU and the idlest GPU. Without a GPU they are two variants on the CPU; a script
     then has one lane.
@@ -98,7 +99,7 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
 @options.as_json
 @options.screen
 def watch(**given: Any) -> None:  # noqa: ANN401
-    """Watch your own training script, unchanged, in one lane.
+    """Watch your own training script, or a notebook, unchanged, in one lane.
 
     A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see
     `python -m pydoc tfmon.report`.
@@ -107,6 +108,7 @@ def watch(**given: Any) -> None:  # noqa: ANN401
     For example:
       tfmon watch -- python train.py --epochs 3
       tfmon watch --lane gpu:0 --headless -- python train.py
+      tfmon watch train.ipynb
     """
     from tfmon.api.options import race_options
     from tfmon.catalog import command_scenario

@@ -1,0 +1,103 @@
+"""A notebook as a script: its code cells in their order, without what only IPython can run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.api.state import state_folder
+from tfmon.errors import UsageError
+
+SUFFIX = ".ipynb"
+NEEDS = "pip install nbformat ipython, or tfmon[notebook]"
+RUN = ("time", "capture")
+"""Magics whose code is run without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookScript:
+    """The script that a notebook was made into."""
+
+    path: Path
+    skipped: tuple[str, ...]
+    """The magics and shell commands that are not run, with their cells."""
+
+
+def notebook_script(notebook: Path) -> NotebookScript:
+    """Write the code cells of a notebook as a script, which finds the modules beside the notebook.
+
+    A line of IPython whose result nothing uses is left out, and named. Line numbers are those of the script, which
+    names the cells.
+
+    Raises: UsageError where the notebook cannot be read, or needs IPython.
+    """
+    lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
+    skipped: list[str] = []
+    for number, source in enumerate(_code_cells(notebook), 1):
+        code, left_out = _plain_code(source, f"{notebook.name}, cell {number}")
+        skipped += (f"cell {number}: {line}" for line in left_out)
+        lines += ["", f"# cell {number}", code]
+    text = "\n".join(lines) + "\n"
+    folder = state_folder() / "notebooks"
+    path = folder / f"{notebook.stem}.py"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    return NotebookScript(path, tuple(skipped))
+
+
+def _code_cells(notebook: Path) -> Iterator[str]:
+    """Yield the source of each code cell."""
+    try:
+        import nbformat
+    except ImportError:
+        raise UsageError("a notebook needs nbformat, which is not installed", NEEDS) from None
+    try:
+        cells = nbformat.read(notebook, as_version=4).cells  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise UsageError(f"{notebook} cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # noqa: BLE001 - what nbformat raises for what is none
+        raise UsageError(f"{notebook} is not a notebook: {str(error).partition(chr(10))[0]}") from None
+    yield from (str(cell.source) for cell in cells if cell.cell_type == "code")
+
+
+def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
+    """Return the Python of a cell, and the lines of IPython that it is without."""
+    try:
+        from IPython.core.inputtransformer2 import TransformerManager
+    except ImportError:
+        raise UsageError("a notebook needs IPython, which is not installed", NEEDS) from None
+    try:
+        code = TransformerManager().transform_cell(source)
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise UsageError(f"{where}, line {error.lineno}: {error.msg}", "a script cannot run that") from None
+    lines, skipped = code.splitlines(), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and (call := _ipython_call(node.value)):
+            inner = ""
+            if call[0].lstrip("%") in RUN:
+                inner, more = _plain_code(call[-1], where)
+                skipped += more
+            else:
+                skipped.append(" ".join(call[:2]).strip())
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            new = [lines[first][: node.col_offset] + line for line in (inner or "pass").splitlines()]
+            lines[first:last] = ["\n".join(new), *[""] * (last - first - 1)]
+    result = "\n".join(lines)
+    if used := next((call for node in ast.walk(ast.parse(result)) if (call := _ipython_call(node))), None):
+        raise UsageError(f"{where} uses the result of {' '.join(used[:2]).strip()}", "a script has no IPython")
+    return result, skipped
+
+
+def _ipython_call(node: ast.AST) -> list[str]:
+    """Return a call of the running IPython as it is typed: the magic, its line and its cell; empty for others."""
+    if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
+        return []
+    given = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+    mark = {"run_line_magic": "%", "run_cell_magic": "%%"}.get(ast.unparse(node.func).rpartition(".")[2])
+    return [f"{mark}{given[0]}", *given[1:]] if mark and given else [f"!{' '.join(given)}"]
