@@ -15,10 +15,12 @@ import zipfile
 from pathlib import Path
 
 import click
+import nbformat
 import platformdirs
 import pytest
 import release
 from docs.test_pages import DOCS, STANDS_FOR_ANOTHER, TEXTS, code_blocks
+from nbformat.v4 import new_code_cell, new_notebook
 from support.waiting import HANGS_S, wait_for
 
 from tfmon.doctor import report as doctor
@@ -197,6 +199,7 @@ class Reader:
             "CUDA_VISIBLE_DEVICES": "",
         }
         (self.work / "train.py").write_text(TRAINING)
+        nbformat.write(new_notebook(cells=[new_code_cell(TRAINING)]), self.work / "train.ipynb")
         (self.work / "mine.py").write_text(code_blocks(TEXTS[DOCS / "scenarios.md"], "python")[0])
         self.type("tfmon sweep small-dense --over batch_size=16,64 --record night.sweep")
         self.type("mkdir baselines runs; tfmon replay --example --json > baselines/1.json")

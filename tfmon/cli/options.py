@@ -38,7 +38,7 @@ class TakesCommand(click.Command):
                 example = f"{ctx.command_path} -- python train.py"
                 raise click.UsageError(f"after -- comes a command, as in: {example}", ctx)
         elif notebook := next((word for word in args if word.endswith(".ipynb")), ""):
-            ctx.meta[_OWN_COMMAND] = _command_of(notebook)
+            ctx.meta[_OWN_COMMAND] = (notebook,)
             args = [word for word in args if word != notebook]
         return super().parse_args(ctx, args)
 
@@ -55,9 +55,9 @@ def _command_of(notebook: str) -> tuple[str, ...]:
 
 
 def own_command() -> tuple[str, ...]:
-    """Return the words after `--`; empty if there are none."""
+    """Return the words after `--`, of a notebook the command that runs it; empty if there are none."""
     argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
-    return argv
+    return _command_of(argv[0]) if len(argv) == 1 and argv[0].endswith(".ipynb") else argv
 
 
 def why_no_screen() -> str:
