@@ -16,13 +16,12 @@ from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, indented, meter
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, lane_style
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
-from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.page import FRAME_ROWS, bound
 
 LIST_ROWS = 7
 """Rows that the list of processes keeps at least: what is typed, its head, and some of its entries."""
@@ -250,7 +249,7 @@ def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
 class GpusPage(ListPage):
     """Lists the GPUs, and below them the processes; Tab shows the next GPUs where there is no room for all."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", word="next GPUs"), bound("move.previous")]
     tab = "gpus"
     title_text = "GPUs"
     columns = (
@@ -267,7 +266,6 @@ class GpusPage(ListPage):
         self._gpus: list[GpuRow] = []
         self._first_gpu = 0
         self._room = 0
-        self._every: list[Entry] = []
 
     def on_mount(self) -> None:
         """Have the GPUs read, also where no lane trains on one."""
@@ -278,16 +276,16 @@ class GpusPage(ListPage):
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        self._every = process_entries(snapshot, self._gpus)
-        return self._every
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         self._gpus = gpus_of(snapshot)
+        self.title_text = summary(self._gpus) or "GPUs"
+        return process_entries(snapshot, self._gpus)
+
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the GPUs that there is room for, or why there is none; and how many processes there are."""
+        height = self.app.size.height
         if not self._gpus:
-            self.title_text, self.shown, self._rows = "GPUs", [], []
-            return [BLANK, *indented(self._no_gpu(snapshot), TEXT, width, height - 1)]
-        self.title_text = summary(self._gpus)
-        self._room = max(1, height - LIST_ROWS - 2)
+            return [BLANK, *indented(self._no_gpu(snapshot), TEXT, width, height)]
+        self._room = max(1, height - FRAME_ROWS - LIST_ROWS - 2)
         count = len(self._gpus)
         self._first_gpu = 0 if count <= self._room else min(self._first_gpu, count - 1)
         head, *rows = gpu_rows(self._gpus, width)
@@ -297,19 +295,11 @@ class GpusPage(ListPage):
             shown.append(
                 ((f" {self._first_gpu + 1} to {last} of {count} GPUs, {self.key('move.next')}: the next", DIM),)
             )
-        above = [head, *shown, BLANK]
-        below = super().body(snapshot, width, height - len(above))
-        self._rows = [-1] * len(above) + self._rows
-        return [*above, *below]
+        return [head, *shown, BLANK, *super().above(snapshot, width)]
 
     def note(self) -> str:
         ours = sum(entry.mark != " " for entry in self._every)
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
-
-    def own_hints(self) -> list[Hint]:
-        hints = super().own_hints() if self._gpus else []
-        more = len(self._gpus) > self._room
-        return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]
 
     def action_filter(self) -> None:
         """Let the user type a filter, where there is a list."""

@@ -30,6 +30,7 @@ from tfmon.ui.source import (
     titles,
     with_failures,
 )
+from tfmon.ui.textual_compat import text_of
 
 RIGHT_BUTTON = 3
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
@@ -126,7 +127,7 @@ class RaceScreen(MonitorScreen):
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""
-        self.monitor.save_picture(self.monitor.source.table() or self.canvas.text())
+        self.monitor.save_picture(self.monitor.source.table() or text_of(self))
 
     def action_try_advice(self) -> None:
         self.try_advice(self._targets())
