@@ -142,7 +142,7 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.palette = styles
         for screen in self.screen_stack:
             if isinstance(screen, MonitorScreen):
-                screen.canvas.dress(styles)
+                screen.dress()
 
     def action_set_theme(self, name: str) -> None:
         """Show everything in the colours of another theme."""

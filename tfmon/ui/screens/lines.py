@@ -33,6 +33,8 @@ from tfmon.ui.screens.page import Page, bound
 
 ABOUT_ROWS = 6
 """Most rows below a table for the whole text of the chosen entry."""
+MOST_REMOVED = 20
+"""Where more rows are to be removed, writing the others again takes less time."""
 
 
 class ScrollPage(Page):
@@ -147,7 +149,6 @@ class Table(DataTable[Text], inherit_bindings=False):
             cursor_foreground_priority="renderable",
             cursor_background_priority="css",
         )
-        self._heads: list[Text] = []
         self._entries: Sequence[Entry] = ()
 
     def fill(self, heads: list[Text], entries: Sequence[Entry], cells: Callable[[Entry], list[Text]]) -> None:
@@ -155,18 +156,27 @@ class Table(DataTable[Text], inherit_bindings=False):
 
         Each column is as wide as its head.
         """
-        if heads != self._heads or len(entries) < len(self._entries):
-            self._heads, self._entries = heads, ()
-            self.clear(columns=True)
+        gone = len(self._entries) - len(entries)
+        if len(heads) != len(self.columns) or gone > MOST_REMOVED:
+            self.forget()
             for head in heads:
                 self.add_column(head, width=head.cell_len)
+        for column, head in zip(self.ordered_columns, heads, strict=True):
+            column.label, column.width = head, head.cell_len
+        for row in reversed(self.ordered_rows[len(entries) :]):
+            self.remove_row(row.key)
         for place, (old, new) in enumerate(zip(self._entries, entries, strict=False)):
-            if old is not new and old != new:
-                for column, cell in enumerate(cells(new)):
-                    self.update_cell_at(Coordinate(place, column), cell)
+            if place == 0 or (old is not new and old != new):  # the first makes Textual measure the columns again
+                for column_place, cell in enumerate(cells(new)):
+                    self.update_cell_at(Coordinate(place, column_place), cell, update_width=place == 0)
         for entry in entries[len(self._entries) :]:
             self.add_row(*cells(entry))
         self._entries = entries
+
+    def forget(self) -> None:
+        """Write all cells again when they are filled next."""
+        self.clear(columns=True)
+        self._entries = ()
 
 
 class ListPage(ScrollPage):
@@ -189,6 +199,8 @@ class ListPage(ScrollPage):
         self._shown_by: tuple[object, ...] = ()
         """How `shown` was made of `_every`."""
         self._sizes: list[int] = []
+        self._palette = monitor.palette
+        """The colours that the table has."""
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return all entries of the table; the same object as long as nothing has changed."""
@@ -209,8 +221,11 @@ class ListPage(ScrollPage):
     def fill(self, snapshot: Snapshot, width: int) -> None:
         """Show the entries; the chosen one stays chosen, wherever it stands now."""
         every, columns, chosen = self.entries(snapshot), self.columns, self.entry
-        shown_by = (columns, self.filter_text, self.order, width, self.monitor.palette)
-        if every is self._every and shown_by == self._shown_by:
+        shown_by = (columns, self.filter_text, self.order, width)
+        if self._palette is not self.monitor.palette:
+            self._palette = self.monitor.palette
+            self.body.forget()
+        elif every is self._every and shown_by == self._shown_by:
             return
         self._every, self._shown_by = every, shown_by
         self.shown = arranged(every, self.filter_text, self.order)
@@ -227,13 +242,14 @@ class ListPage(ScrollPage):
             self.body.move_cursor(row=place)
 
     def _cells(self, entry: Entry) -> list[Text]:
-        sized = zip(entry.row, self._sizes, strict=True)
-        return [self.write((crop(text.replace("\n", " "), size), style)) for (text, style), size in sized]
+        return [self.write((text.replace("\n", " "), style)) for text, style in entry.row]
 
     def write(self, span: Span) -> Text:
-        """Return styled text as Textual's widgets take it."""
-        ((text, style),) = to_ascii((span,)) if self.monitor.view.charset == "ascii" else (span,)
-        return Text(text, self.monitor.palette[style])
+        """Return styled text as Textual's widgets take it; what has no room is cut."""
+        if self.monitor.view.charset == "ascii":
+            ((text, style),) = to_ascii((span,))
+            return Text(text, self.monitor.palette[style], no_wrap=True, overflow="crop")
+        return Text(span[0], self.monitor.palette[span[1]], no_wrap=True, overflow="ellipsis")
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return how many entries there are, and what is said where there are none."""

@@ -104,8 +104,13 @@ class MonitorScreen(Screen[str | None]):
 
     def on_screen_resume(self) -> None:
         """Draw what happened while another screen was shown."""
-        self.canvas.dress(self.monitor.palette)
+        self.dress()
         self.redraw()
+
+    def dress(self) -> None:
+        """Take the colours of the theme."""
+        for canvas in self.query(Canvas):
+            canvas.dress(self.monitor.palette)
 
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
