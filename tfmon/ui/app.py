@@ -44,12 +44,14 @@ class MonitorApp(TerminalApp[Ending]):
     Page { background: $background; overflow: hidden; }
     Page Canvas { height: auto; }
     Page .foot { dock: bottom; }
-    Page .body {
-        height: 1fr; overflow-x: hidden; overflow-y: auto;
+    Page .body { height: 1fr; }
+    Page .gpus { max-height: 50%; }
+    Page .body, Page .gpus {
+        overflow-x: hidden; overflow-y: auto;
         background: $background; background-tint: $background 0%;
         scrollbar-size-vertical: 1; scrollbar-color: $foreground 30%; scrollbar-background: $background;
     }
-    Page.ascii .body { scrollbar-size-vertical: 0; }
+    Page.ascii .body, Page.ascii .gpus { scrollbar-size-vertical: 0; }
     Page Input { padding: 0 1; background: $background; background-tint: $background 0%; }
     Page Input > .input--cursor { text-style: reverse; }
     Table > .datatable--header { background: $background; background-tint: $background 0%; text-style: none; }

@@ -259,7 +259,7 @@ class NewCrossoverPage(SeriesPage):
             self._draw_again()
 
     def _draw_again(self) -> None:
-        self._made_from = None
+        self._made_from = (None, 0)
         self.redraw()
 
     def begin(self) -> None:

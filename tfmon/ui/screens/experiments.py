@@ -52,10 +52,7 @@ class SeriesPage(ListPage):
         """Whether the first one is shown where rows are free for it, and only there."""
         self.table = SeriesTable((), ())
         """The latest table; the same object as long as nothing has changed."""
-        self._made_from: object = None
-        self._shown: tuple[SeriesTable, int] | None = None
-        """The table that `_entries` are of, and the width that they are for."""
-        self._places: tuple[int, ...] = ()
+        self._made_from: tuple[object, int] = (None, 0)
         self._entries: list[Entry] = []
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
@@ -75,30 +72,21 @@ class SeriesPage(ListPage):
         experiment = self.monitor.snapshot.experiment
         return isinstance(experiment, self.kind) and not experiment.over
 
-    @property
-    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
-        """The columns that have room."""
-        shown = [self.table.columns[at] for at in self._places]
-        return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
+    def refresh_table(self) -> None:
+        """Make the table again if something has changed, with the columns that have room."""
+        known, width = self.monitor.sweep or self.monitor.analysis, self.app.size.width - SCROLLBAR_CELLS - GAP
+        if self._made_from[0] is known and self._made_from[1] == width:
+            return
+        self._made_from, self.table = (known, width), self.make(self.table) or SeriesTable((), ())
+        places = places_in(self.table.columns, width)
+        shown = [self.table.columns[at] for at in places]
+        self.columns = tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
+        self._entries = [entry_of(row, self.table.columns, places) for row in self.table.rows]
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the rows of the table; the same list as long as nothing has changed."""
-        table, width = self.table, self.app.size.width - SCROLLBAR_CELLS - GAP
-        if self._shown is None or self._shown[0] is not table or self._shown[1] != width:
-            self._shown = (table, width)
-            self._places = places_in(table.columns, width)
-            self._entries = [entry_of(row, table.columns, self._places) for row in table.rows]
-        return self._entries
-
-    def refresh_table(self) -> None:
-        """Make the table again if something has changed."""
-        known = self.monitor.sweep or self.monitor.analysis
-        if self._made_from is not known:
-            self._made_from, self.table = known, self.make(self.table) or SeriesTable((), ())
-
-    def fill(self, snapshot: Snapshot, width: int) -> None:
         self.refresh_table()
-        super().fill(snapshot, width)
+        return self._entries
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the answer, the curve if it is wanted, and how many rows there are."""

@@ -229,6 +229,7 @@ class ListPage(ScrollPage):
             return
         self._every, self._shown_by = every, shown_by
         self.shown = arranged(every, self.filter_text, self.order)
+        self.body.show_header = bool(self.shown)
         self._sizes = widths(columns, every, width) if columns else []
         arrow = "↓" if self.order.down else "↑"
         heads = []
