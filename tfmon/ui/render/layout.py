@@ -216,10 +216,10 @@ def item_row(items: tuple[KeyItem, ...], width: int, y: int) -> tuple[Row, tuple
 
 
 def hint_row(hints: Sequence[Hint], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
-    """Return the keys with their actions, and where each is clicked; the last two stay longest, then the first."""
-    last = len(hints) - 1
-    importances = [place + 2 if place < last - 1 else last - place for place in range(len(hints))]
-    return item_row(tuple(item(least, *hint) for least, hint in zip(importances, hints, strict=True)), width, y)
+    """Return the keys with their actions, and where each is clicked; the last two always stay."""
+    always = len(hints) - 2
+    items = [item(place + 1 if place < always else 0, *hint) for place, hint in enumerate(hints)]
+    return item_row(tuple(items), width, y)
 
 
 # ---------------------------------------------------------------- the keys of the race

@@ -13,16 +13,15 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
-from tfmon.analysis.series import Level, SeriesColumn, SeriesRow, SeriesTable
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import DIM, TEXT, Row
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 from tfmon.ui.render.table import Column, Entry
-from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
+from tfmon.ui.screens.experiments import CrossoverPage
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.source import Source, shared_value, targets
@@ -168,14 +167,13 @@ def run_entry(run: RunInfo) -> Entry:
 
 PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
-FAINT: Level = "faint"
 _ALIKE = (
     "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
     "else first, or choose another knob"
 )
 
 
-class NewCrossoverPage(SeriesPage):
+class NewCrossoverPage(ListPage):
     """Lists the knobs that a crossover may vary, with a range for each, and starts one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -186,6 +184,7 @@ class NewCrossoverPage(SeriesPage):
         bound("move.next", "other_end", "tab", "other end"),
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
+    columns = (Column("knob", 20), Column("   from"), Column("     to"), Column("takes"))
     noun = "knob"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -201,68 +200,63 @@ class NewCrossoverPage(SeriesPage):
         sizes = (one.process.data_examples for one in self.monitor.snapshot.lanes if one.process.data_examples)
         return min(sizes, default=None) if knob.name == "batch_size" else None
 
-    def make(self, before: SeriesTable) -> SeriesTable:
-        """Return a row for each numeric knob: its range, its values, and how long they take; or why not, last."""
-        heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        """Return each numeric knob: its range, its values, and how long they take; or why not, last."""
         specs = [replace(lane.spec, settings=lane.in_effect) for lane in self._lanes()]
         rows = []
         self.nothing = "this race has no knob that is a number, so there is nothing to cross"
         if len(specs) < 2:
             self.nothing = "a crossover compares two lanes that train; this race has fewer"
-        for knob in self.monitor.snapshot.race.knobs if len(specs) == 2 else ():
+        for knob in snapshot.race.knobs if len(specs) == 2 else ():
             with contextlib.suppress(KnobError):
                 values_of(knob, None, None)
                 if not knob.words:
                     rows.append(self._row(knob, _ALIKE if differ_only_in(knob.name, *specs) else ""))
-        rows.sort(key=lambda row: row.level == FAINT)
-        return SeriesTable((*heads, SeriesColumn("takes")), tuple(rows))
+        return sorted(rows, key=lambda row: row.cells[0][1] == DIM)
 
-    def _row(self, knob: Knob, why_not: str) -> SeriesRow:
-        name = short_name(knob.name)
+    def _row(self, knob: Knob, why_not: str) -> Entry:
         now = [lane.in_effect.get(knob.name, knob.default) for lane in self._lanes()]
         ends = self._ranges.setdefault(knob.name, [*range_around(knob, now, self._examples(knob))])
-        takes, level = (why_not, FAINT) if why_not else self._takes(knob)
+        takes, style = (why_not, DIM) if why_not else self._takes(knob)
         marks = ("←", " ") if self._end == 0 else (" ", "←")
-        low, high = ((f"{end}{mark}", end) for end, mark in zip(ends, marks, strict=True))
-        return SeriesRow(knob.name, ((name, name), low, high, (takes, None)), level, level, whole=knob.help)
+        low, high = (f"{end}{mark}".rjust(7) for end, mark in zip(ends, marks, strict=True))
+        cells = ((short_name(knob.name), style), (low, style), (high, style), (takes, style))
+        return Entry(knob.name, cells, ranks=(knob.name, *ends, takes), whole=knob.help)
 
-    def _takes(self, knob: Knob) -> tuple[str, Level]:
+    def _takes(self, knob: Knob) -> Span:
         """Return how long a crossover over the range of a knob takes, and its values; or why there is none."""
         low, high = self._ranges[knob.name]
         examples = self._examples(knob)
         try:
             values = values_of(knob, low, high if examples is None else min(examples, high))
         except KnobError as error:
-            return f"{error}; it takes {knob.allowed()}", "refused"
+            return f"{error}; it takes {knob.allowed()}", WARN
         pace_s = round_s([lane.slices for lane in self.monitor.snapshot.lanes]) or PAIR_S
         least, most = (units.clock(pairs * pace_s) for pairs in expected_pairs(len(values)))
         restarts = ", each of which restarts both lanes" if knob.kind == "restart" else ""
         listed = f"{len(values)} values{restarts}: {', '.join(map(show, values))}"
-        return f"about {least}, up to {most} where the lead changes; {listed}", ""
+        return f"about {least}, up to {most} where the lead changes; {listed}", TEXT
 
-    def lead(self, width: int) -> list[Row]:
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the lanes, and how many knobs there are."""
         rows: list[Row] = []
         for lane in self._lanes():
-            style = strong(lane_style(self.monitor.snapshot.lanes.index(lane)))
+            style = strong(lane_style(snapshot.lanes.index(lane)))
             rows.append(((f"   {lane.spec.id}  ", style), (lane.title, TEXT)))
-        return rows
+        return [*rows, BLANK, *super().above(snapshot, width)]
 
     def action_other_end(self) -> None:
         """Let the keys change the other end of the range."""
         self._end = 1 - self._end
-        self._draw_again()
+        self.redraw()
 
     def action_step(self, direction: int) -> None:
         if self.entry is not None:
             ends = self._ranges[str(self.entry.id)]
             ends[self._end] = max(1, min(2**40, ends[self._end] * 2 if direction > 0 else ends[self._end] // 2))
-            self._draw_again()
+            self.redraw()
 
-    def _draw_again(self) -> None:
-        self._made_from = (None, 0)
-        self.redraw()
-
-    def begin(self) -> None:
+    def action_choose(self) -> None:
         """Start it, and close; where it cannot start, say why and stay."""
         if self.entry is None or self.entry.cells[-1][1] != TEXT or not self.may_act():
             return

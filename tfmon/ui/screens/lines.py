@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from rich.console import OverflowMethod
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -151,7 +152,7 @@ class Table(DataTable[Text], inherit_bindings=False):
         )
         self._entries: Sequence[Entry] = ()
 
-    def fill(self, heads: list[Text], entries: Sequence[Entry], cells: Callable[[Entry], list[Text]]) -> None:
+    def fill(self, heads: list[Text], entries: Sequence[Entry], write: Callable[[Span], Text]) -> None:
         """Show these entries; only what changed is written, and the table stays where it was scrolled to.
 
         Each column is as wide as its head.
@@ -161,16 +162,20 @@ class Table(DataTable[Text], inherit_bindings=False):
             self.forget()
             for head in heads:
                 self.add_column(head, width=head.cell_len)
+        resized = heads != [column.label for column in self.ordered_columns]
         for column, head in zip(self.ordered_columns, heads, strict=True):
             column.label, column.width = head, head.cell_len
         for row in reversed(self.ordered_rows[len(entries) :]):
             self.remove_row(row.key)
         for place, (old, new) in enumerate(zip(self._entries, entries, strict=False)):
-            if place == 0 or (old is not new and old != new):  # the first makes Textual measure the columns again
-                for column_place, cell in enumerate(cells(new)):
-                    self.update_cell_at(Coordinate(place, column_place), cell, update_width=place == 0)
+            if old is not new and old != new:
+                for at, (before, now) in enumerate(zip(old.row, new.row, strict=True)):
+                    if before != now:
+                        self.update_cell_at(Coordinate(place, at), write(now))
+        if resized and self._entries and entries:  # Textual draws the heads again only where a cell changes
+            self.update_cell_at(Coordinate(0, 0), write(entries[0].row[0]))
         for entry in entries[len(self._entries) :]:
-            self.add_row(*cells(entry))
+            self.add_row(*map(write, entry.row))
         self._entries = entries
 
     def forget(self) -> None:
@@ -236,21 +241,18 @@ class ListPage(ScrollPage):
         for at, (head, size) in enumerate(zip(heads_of(columns), self._sizes, strict=True)):
             text, style = (head + arrow, STRONG) if at == self.order.column else (head, DIM)
             heads.append(self.write((crop(text, size).ljust(size), style)))
-        self.body.fill(heads, self.shown, self._cells)
+        self.body.fill(heads, self.shown, self.write)
         places = {entry.id: place for place, entry in enumerate(self.shown)}
         place = 0 if chosen is None else places.get(chosen.id, self.body.cursor_row)
         if place != self.body.cursor_row:
             self.body.move_cursor(row=place)
 
-    def _cells(self, entry: Entry) -> list[Text]:
-        return [self.write((text.replace("\n", " "), style)) for text, style in entry.row]
-
     def write(self, span: Span) -> Text:
         """Return styled text as Textual's widgets take it; what has no room is cut."""
-        if self.monitor.view.charset == "ascii":
-            ((text, style),) = to_ascii((span,))
-            return Text(text, self.monitor.palette[style], no_wrap=True, overflow="crop")
-        return Text(span[0], self.monitor.palette[span[1]], no_wrap=True, overflow="ellipsis")
+        plain = self.monitor.view.charset == "ascii"
+        ((text, style),) = to_ascii((span,)) if plain else (span,)
+        cut: OverflowMethod = "crop" if plain else "ellipsis"
+        return Text(text.replace("\n", " "), self.monitor.palette[style], no_wrap=True, overflow=cut)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return how many entries there are, and what is said where there are none."""

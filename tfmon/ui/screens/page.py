@@ -93,15 +93,6 @@ class MonitorScreen(Screen[str | None]):
     def on_resize(self, event: events.Resize) -> None:
         self.redraw()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.wheel(event, 1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.wheel(event, -1)
-
-    def wheel(self, event: events.MouseEvent, direction: int) -> None:
-        """Act on a turn of the wheel: 1 is down, -1 is up."""
-
     def on_screen_resume(self) -> None:
         """Draw what happened while another screen was shown."""
         self.dress()

@@ -71,7 +71,13 @@ class RaceScreen(MonitorScreen):
         elif zone is not None:
             self.call_next(self.run_action, zone.action)
 
-    def wheel(self, event: events.MouseEvent, direction: int) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
         """Step the knob below the pointer; elsewhere show hidden lanes, or those before."""
         zone = self.zone_at(event)
         if zone is not None and zone.knob:
