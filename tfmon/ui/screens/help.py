@@ -1,10 +1,11 @@
-"""The help: every key and every number in a sentence; and the palette of all actions."""
+"""The help: every key and every number in a sentence; and the palette of all actions, or of the scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from textwrap import shorten
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -19,6 +20,9 @@ from tfmon.ui.render.style import KEY, STRONG, to_ascii
 from tfmon.ui.screens.lines import ScrollPage
 from tfmon.ui.screens.page import Page, bindings_of, closer
 from tfmon.ui.textual_compat import forget_lines
+
+MOST_OF_DOC = 150
+"""Characters of a scenario's text in the list of them; `tfmon show` prints all."""
 
 
 class HelpPage(ScrollPage):
@@ -137,7 +141,7 @@ def scenarios_of(monitor: Monitor) -> Palette:
     commands = []
     for one in monitor.source.scenarios():
         note = " (this race)" if one.name == before.scenario else ""
-        about = " ".join([*one.doc.split(), f"({one.origin})"])
+        about = f"{shorten(one.doc, MOST_OF_DOC, placeholder='…')} ({one.origin})".lstrip()
         commands.append(SimpleCommand(f"{one.name}{note}: {one.title}", partial(race, one.name), about))
     return _list_of(commands, "Which scenario do you want to race?", monitor)
 
