@@ -15,6 +15,7 @@ from tfmon.ui.monitor import Ending
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.source import Display, Source
+from tfmon.ui.textual_compat import text_of
 
 HOPS = 4
 """A key goes from the app to the screen and back, and what it does may be a message again."""
@@ -31,7 +32,12 @@ def app_of(demo: Demo, kind: type[MonitorApp] = MonitorApp, **more) -> MonitorAp
 
 
 def shown(pilot: Screen) -> str:
-    return pilot.app.screen.canvas.text()
+    return text_of(pilot.app.screen)
+
+
+def chosen(pilot: Screen) -> str:
+    """Return the first cell of the chosen row of the table that is shown."""
+    return pilot.app.screen.entry.cells[0][0].strip()
 
 
 async def until(pilot: Screen, true: Callable[[], object]) -> None:

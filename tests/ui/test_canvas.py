@@ -15,6 +15,7 @@ from textual._compositor import CompositorUpdate
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import change, repaint, update
 from tfmon.ui.render.rows import cut, fit
+from tfmon.ui.textual_compat import text_of
 
 from .pilot import app_of, press, until
 
@@ -119,7 +120,7 @@ def recorded(demo: Demo, width: int, height: int) -> EmulatedApp:
 
 def shows(app: EmulatedApp) -> bool:
     """Return whether the terminal shows what it should."""
-    expected = app.screen.canvas.text().splitlines()
+    expected = text_of(app.screen).splitlines()
     return all(row.rstrip() == line for row, line in zip(app.terminal.display, expected, strict=False))
 
 

@@ -116,20 +116,19 @@ async def test_the_page_counts_and_sorts_the_processes_by_their_share():
             assert ["serve.py" in row for row in rows] == [first, not first], "41 %, then 88 %"
 
 
-async def test_tab_shows_the_gpus_that_have_no_room():
+async def test_gpus_that_have_no_room_are_scrolled_to():
     demo = eight()
     connect(demo, "gpu2")
     for sample in samples(demo.clock(), host="gpu2"):
         demo.session.accept(sample)
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "G")
-        await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
-        assert "gpu2/gpu:7" not in shown(pilot).split("processes")[0]
-        await press(pilot, "tab")
-        await until(pilot, lambda: "12 to 16 of 16 GPUs" in shown(pilot))
-        assert "gpu2/gpu:7" in shown(pilot).split("processes")[0]
-        await press(pilot, "tab")
-        await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
+        await until(pilot, lambda: "16 GPUs, 3 free" in shown(pilot))
+        assert "gpu2/gpu:7" not in shown(pilot)
+        await press(pilot, "tab", "end")
+        await until(pilot, lambda: "gpu2/gpu:7" in shown(pilot))
+        await press(pilot, "tab", "end")
+        await until(pilot, lambda: pilot.app.screen.entry is pilot.app.screen.shown[-1])
 
 
 async def test_without_a_gpu_the_page_says_so_and_why():

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from support.ui import FakeRuns, racing_demo
-from textual.events import MouseScrollDown
+from support.ui import RUNS, FakeRuns, racing_demo
 
 from tfmon.errors import TfmonError
-from tfmon.ui.keys import KEYS
+from tfmon.ui.keys import KEYS, label
 from tfmon.ui.render.layout import TABS, Hint, hint_row, tab_action, tab_row
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.table import (
+    GAP,
     Column,
     Entry,
     Order,
     arranged,
-    entry_rows,
-    in_view,
     matching_rows,
     whole_rows,
     widths,
@@ -25,7 +25,7 @@ from tfmon.ui.render.table import (
 from tfmon.ui.screens.help import help_rows
 from tfmon.ui.screens.race import RaceScreen
 
-from .pilot import app_of, press, shown, until, wheel
+from .pilot import app_of, chosen, press, shown, until
 
 OPENED_BY = {"lane": "i", "log": "l", "knobs": "k", "profile": "P", "doctor": "d", "runs": "R"}
 DOCTOR = "GPU\n  ✗ broken  driver  not found\n             fix: install one\n  ✓ ok      libraries  all there"
@@ -68,24 +68,26 @@ async def test_a_page_keeps_its_place_its_filter_and_the_lane_while_others_are_s
         await press(pilot, "i")
         assert shown(pilot) == before
         await press(pilot, "k")
-        assert "▸  graph" in shown(pilot) and "knob↑" in shown(pilot)
+        assert chosen(pilot) == "graph" and "knob↑" in shown(pilot)
         await press(pilot, "escape", "R")
         assert "2 of 4 runs" in shown(pilot)
-        assert [line[3:13] for line in shown(pilot).splitlines() if line.startswith("▸")] == ["2026-01-01"]
+        assert chosen(pilot).startswith("2026-01-01")
 
 
 async def test_tabs_and_words_at_the_bottom_can_be_clicked_and_entries_of_a_list():
-    app = app_with_pages(racing_demo())
+    demo = racing_demo()
+    app = app_with_pages(demo)
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "i")
         await pilot.click(offset=(shown(pilot).index("knobs"), 0))
         await until(pilot, lambda: app.screen.tab == "knobs" and "   width" in shown(pilot))
         row = next(y for y, line in enumerate(shown(pilot).splitlines()) if line.startswith("   width"))
         await pilot.click(offset=(5, row))
-        await until(pilot, lambda: "▸  width" in shown(pilot))
-        await wheel(pilot, MouseScrollDown, (5, 10))
-        assert "▸  width" in shown(pilot), "the last one"
-        await pilot.click(offset=(shown(pilot).splitlines()[-1].index("race"), 29))
+        await until(pilot, lambda: chosen(pilot) == "width")
+        assert not demo.controls.calls
+        await pilot.click(offset=(5, row))
+        await until(pilot, lambda: demo.controls.calls)
+        await pilot.click(offset=(shown(pilot).splitlines()[-1].index("back"), 29))
         await until(pilot, lambda: isinstance(app.screen, RaceScreen))
 
 
@@ -160,24 +162,31 @@ def test_entries_are_filtered_by_all_words_and_sorted_by_what_a_column_means():
 
 
 @pytest.mark.parametrize("width", [24, 40, 80, 200])
-def test_a_row_fits_and_the_whole_text_of_one_that_is_cut_is_below(width):
+def test_columns_fit_and_the_whole_text_of_an_entry_that_is_cut_is_below(width):
     sizes = widths(COLUMNS, ENTRIES, width)
-    for entry in ENTRIES:
-        (row,) = plain(entry_rows(entry, sizes, chosen=True, wraps=False))
-        assert len(row) <= width and row.startswith("▸")
-    about = " ".join("".join(plain(whole_rows(ENTRIES[1], sizes, width, 30, wraps=False))).split())
+    assert sum(sizes) + GAP * len(sizes) <= width
+    about = " ".join("".join(plain(whole_rows(ENTRIES[1], sizes, width, 30))).split())
     assert about.endswith("more")
     assert (about.count("long") == 30) is (width < 160)
 
 
-def test_the_chosen_entry_is_in_view_and_no_room_is_left_where_there_are_more():
-    for room in (1, 3, 10):
-        for cursor in range(20):
-            first, last = in_view(lambda _: 1, 20, 0, cursor, room)
-            assert first <= cursor < last and last - first == room
-    assert in_view(lambda place: 1 + place % 3, 5, 0, 4, 6) == (2, 5), "entries of several rows"
-    assert in_view(lambda _: 9, 3, 0, 2, 4) == (2, 3), "one that is higher than the room"
-    assert in_view(lambda _: 1, 0, 0, 0, 4) == (0, 0)
+async def test_what_changes_in_a_table_leaves_the_chosen_entry_and_the_place_as_they_are():
+    runs = FakeRuns(runs=[replace(RUNS[0], id=f"run {number}") for number in range(50)])
+    async with app_of(racing_demo(), runs=runs).run_test(size=(100, 20)) as pilot:
+        await press(pilot, "R")
+        await until(pilot, lambda: "50 runs" in shown(pilot))
+        await press(pilot, "pagedown", "pagedown", "down")
+        page = pilot.app.screen
+        before, top = page.entry.id, page.body.scroll_offset.y
+        assert top > 0
+        runs.runs = [replace(one, scenario="new") for one in runs.runs]
+        page.on_screen_resume()
+        await until(pilot, lambda: shown(pilot).count("new") > 5)
+        assert (page.entry.id, page.body.scroll_offset.y) == (before, top)
+        runs.runs = [*runs.runs, replace(RUNS[1], id="the latest")]
+        page.on_screen_resume()
+        await until(pilot, lambda: "51 runs" in shown(pilot))
+        assert page.entry.id == before
 
 
 def test_a_search_in_a_text_keeps_entries_whole_and_the_head_of_their_section():
@@ -202,10 +211,10 @@ def test_the_tabs_fit_mark_the_current_one_without_colour_and_are_clickable():
 
 
 def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
-    hints = [Hint((key.id,), key.id) for key in KEYS[:9]] + [Hint(("help",), "help"), Hint(("close",), "race")]
+    hints = [Hint(label(key.keys), key.id) for key in KEYS[:9]] + [Hint("?", "help"), Hint("Esc", "back")]
     for width in (20, 60, 120):
-        (text,) = plain([hint_row(hints, {}, width, 0)[0]])
-        assert len(text) <= width and text.endswith("? help  Esc race")
+        (text,) = plain([hint_row(hints, width, 0)[0]])
+        assert len(text) <= width and text.endswith("? help  Esc back")
 
 
 async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():

@@ -11,7 +11,7 @@ from tfmon.model.events import LanePrinted
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.series import METRICS
 
-from .pilot import app_of, press, until
+from .pilot import app_of, press, shown, until
 
 SMALL, USUAL, LARGE, HIGH = (80, 24), (120, 36), (200, 50), (120, 90)
 
@@ -161,7 +161,7 @@ PAGES = {
     "knobs": ["k", "down"],
     "profile": ["P"],
     "doctor": ["d"],
-    "runs": ["R", "down", "space", "down"],
+    "runs": ["R", "down", "down"],
     "question": ["R", "D"],
     "help": ["l", "question_mark"],
     "crossover": ["c", "down", "down"],
@@ -181,8 +181,8 @@ def keys(page: str):
     async def run(pilot: Pilot) -> None:
         first, *rest = PAGES[page]
         await press(pilot, first)
-        ready = {"R": "4 runs", "d": "checks failed", "P": "input wait"}.get(first, "")
-        await until(pilot, lambda: ready in pilot.app.screen.canvas.text())
+        ready = {"R": "4 runs", "s": "mine: my own net", "d": "checks failed", "P": "input wait"}.get(first, "")
+        await until(pilot, lambda: ready in shown(pilot))
         await press(pilot, *rest)
 
     return run

@@ -60,11 +60,11 @@ async def test_what_is_pasted_is_taken_where_one_types_and_a_question_goes_with_
         pilot.app.post_message(Paste("no line is typed"))
         await press(pilot, "slash")
         pilot.app.post_message(Paste("conv\n"))
-        await until(pilot, lambda: "/ conv▏   2 of 4 runs" in shown(pilot))
+        await until(pilot, lambda: "2 of 4 runs" in shown(pilot))
         await press(pilot, "enter", "D")
         await pilot.click(offset=(shown(pilot).index("l log"), 0))
         await until(pilot, lambda: pilot.app.screen.tab == "log")
-        await press(pilot, "R", "D", "n", "ctrl+u")
+        await press(pilot, "R", "D", "n", "escape")
         await until(pilot, lambda: len(listed(pilot)) == 4)
         assert runs.calls == [] and "for good" not in shown(pilot)
 

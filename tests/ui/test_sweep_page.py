@@ -50,7 +50,7 @@ def app(state: SweepState | None = None, **more) -> MonitorApp:
 
 
 def first_column(text: str) -> list[str]:
-    return re.findall(r"^[▸ ][•✗ ]  ?(\d+) +(?:off|bfloat16)", text, re.MULTILINE)
+    return re.findall(r"^ [•✗ ] +(\d+) +(?:off|bfloat16)", text, re.MULTILINE)
 
 
 async def test_the_best_is_on_top_and_a_column_sorts():

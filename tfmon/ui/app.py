@@ -39,7 +39,29 @@ class MonitorApp(TerminalApp[Ending]):
     Thread: the app's only, except for `request_quit`.
     """
 
-    CSS = "App { background: $background; }"
+    CSS = """
+    App { background: $background; }
+    Page { background: $background; overflow: hidden; }
+    Page Canvas { height: auto; }
+    Page .foot { dock: bottom; }
+    Page .body { height: 1fr; }
+    Page .gpus { max-height: 50%; }
+    Page .body, Page .gpus {
+        overflow-x: hidden; overflow-y: auto;
+        background: $background; background-tint: $background 0%;
+        scrollbar-size-vertical: 1; scrollbar-color: $foreground 30%; scrollbar-background: $background;
+    }
+    Page.ascii .body, Page.ascii .gpus { scrollbar-size-vertical: 0; }
+    Page Input { padding: 0 1; background: $background; background-tint: $background 0%; }
+    Page Input > .input--cursor { text-style: reverse; }
+    Table > .datatable--header { background: $background; background-tint: $background 0%; text-style: none; }
+    Table > .datatable--cursor { background: $foreground 15%; color: $foreground; text-style: bold; }
+    Table > .datatable--hover { background: $foreground 7%; }
+    Table > .datatable--header-hover { text-style: underline; }
+    Table:ansi > .datatable--header { background: ansi_default; }
+    Table:ansi > .datatable--cursor { background: ansi_default; text-style: bold reverse; }
+    Table:ansi > .datatable--hover { background: ansi_default; }
+    """
     TITLE = "tfmon"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -122,7 +144,7 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.palette = styles
         for screen in self.screen_stack:
             if isinstance(screen, MonitorScreen):
-                screen.canvas.dress(styles)
+                screen.dress()
 
     def action_set_theme(self, name: str) -> None:
         """Show everything in the colours of another theme."""
@@ -214,7 +236,7 @@ _SCREENS = {
     "lane": ("lane", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
     "profile": ("text", "ProfilePage"), "gpus": ("gpus", "GpusPage"), "doctor": ("text", "DoctorPage"),
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("text", "CopyPage"),
-    "scenarios": ("choices", "Picker"), "crossover": ("experiments", "CrossoverPage"),
+    "scenarios": ("help", "scenarios_of"), "crossover": ("experiments", "CrossoverPage"),
     "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
     "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
 }  # fmt: skip

@@ -10,9 +10,9 @@ from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells, cut
 from tfmon.ui.textual_compat import TerminalApp, is_on_top
@@ -23,7 +23,7 @@ SHIFT_CELLS = 12
 """Moving cells costs as many bytes as repainting about this many."""
 
 
-class Canvas(Widget):
+class Canvas(ScrollView, can_focus=False):
     """Shows rows. Thread: the app's only.
 
     Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then
@@ -31,10 +31,10 @@ class Canvas(Widget):
     behind it, and waits for its next frame.
     """
 
-    DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
+    DEFAULT_CSS = "Canvas { width: 100%; height: 100%; overflow: hidden; }"
 
-    def __init__(self, styles: Mapping[str, Style]) -> None:
-        super().__init__()
+    def __init__(self, styles: Mapping[str, Style], *, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
         self._palette = styles
         self._seen: dict[str, Style] = {}
         self._rows: tuple[Row, ...] = ()
@@ -48,6 +48,8 @@ class Canvas(Widget):
         old, self._rows = self._rows, tuple(rows)
         if old == self._rows:
             return
+        if len(old) != len(rows):
+            self.virtual_size = Size(0, len(rows))
         same_size = len(old) == len(self._rows) and cells(old[0]) == cells(self._rows[0])
         if same_size and self._seen and is_on_top(self):
             colours = self.app.console.color_system
@@ -79,15 +81,11 @@ class Canvas(Widget):
         """Return lines of the screen, for Textual."""
         styles = self._styles()
         strips = []
-        for y in crop.line_range:
+        for y in crop.translate((0, self.scroll_offset.y)).line_range:
             row = self._rows[y] if y < len(self._rows) else BLANK
             strip = Strip([Segment(text, styles[style]) for text, style in row])
             strips.append(strip.adjust_cell_length(self.size.width, styles[TEXT]).crop(crop.x, crop.right))
         return strips
-
-    def text(self) -> str:
-        """Return the shown rows as plain text."""
-        return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
 
 
 def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -64,7 +64,7 @@ RACE_KEYS = (
 PAGE_KEYS = (
     Key("close", "escape,q", "dismiss", "back to the race; so does the key that opened the page", "On a page"),
     Key("choose", "enter,space", "choose", "do what is chosen", "On a page"),
-    Key("move.down", "down,j", "move(1)", "down by a line", "On a page"),
+    Key("move.down", "down", "move(1)", "down by a line", "On a page"),
     Key("move.up", "up", "move(-1)", "up by a line", "On a page"),
     Key("move.right", "right,plus", "step(1)", "the next value", "On a page"),
     Key("move.left", "left,minus", "step(-1)", "the value before", "On a page"),

@@ -226,6 +226,11 @@ def is_on_top(widget: Widget) -> bool:
     return not waits and screen._compositor.visible_widgets.keys() == {screen, widget}
 
 
+def text_of(screen: Screen[Any]) -> str:
+    """Return what a screen shows as plain text."""
+    return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
+
+
 def forget_lines() -> None:
     """Drop the lines of widgets that are gone: Textual 8.2 keeps those of the last 1,024, 250 kB for a palette."""
     from textual._styles_cache import StylesCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tfmon.model.knobs import Knob, short_name
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
@@ -147,12 +147,10 @@ def _without_panes(kind: Literal["lines", "tiny"], width: int, height: int, lane
     return Layout(kind, none, none, none, (), Rect(0, 0, width, body), none, Rect(0, body, width, keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """What keys do here and now."""
+class Hint(NamedTuple):
+    """What a key does here and now."""
 
-    bindings: tuple[str, ...]
-    """Ids of the keys, in the order in which they are written."""
+    key: str
     word: str
     action: str = ""
 
@@ -217,19 +215,11 @@ def item_row(items: tuple[KeyItem, ...], width: int, y: int) -> tuple[Row, tuple
     return fit(row, width), tuple(zones)
 
 
-def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
-    """Return the keys with their actions, and where each is clicked; the last two stay longest, then the first."""
-    last = len(hints) - 1
-    items = tuple(
-        item(
-            place + 2 if place < last - 1 else last - place,
-            " ".join(key_of(one, keys) for one in hint.bindings),
-            hint.word,
-            hint.action,
-        )
-        for place, hint in enumerate(hints)
-    )
-    return item_row(items, width, y)
+def hint_row(hints: Sequence[Hint], width: int, y: int) -> tuple[Row, tuple[Zone, ...]]:
+    """Return the keys with their actions, and where each is clicked; the last two always stay."""
+    always = len(hints) - 2
+    items = [item(place + 1 if place < always else 0, *hint) for place, hint in enumerate(hints)]
+    return item_row(tuple(items), width, y)
 
 
 # ---------------------------------------------------------------- the keys of the race

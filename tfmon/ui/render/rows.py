@@ -50,7 +50,7 @@ def fit(row: Iterable[Span], width: int) -> Row:
     return _fit(tuple(row), width)
 
 
-@functools.lru_cache(maxsize=1_024)
+@functools.lru_cache(maxsize=2_048)
 def _fit(row: Row, width: int) -> Row:
     """Do it once: from one refresh to the next most rows stay as they are."""
     out: list[Span] = []
@@ -112,7 +112,7 @@ _IN_NUMBER = re.compile(r"(?<=\d) (?=%|\d{3}\b)")
 NO_BREAK = "\u00a0"
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1_024)
 def wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
     """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
     if width <= 0 or limit <= 0 or not text:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.history import HEADS
 from tfmon.analysis.series import SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, entry, plain, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, entry, plain, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
-MARK_CELLS = 3
-"""Cells before the first column, for the mark of the chosen entry."""
+MARK_CELLS = 2
+"""Cells before the text of the first column, for the mark of the entry."""
 LAST_CELLS = 20
 """Width of the last column below which the others are cut first."""
-MOST_ROWS = 6
-"""Maximum rows of an entry in a list that wraps; the whole text is below the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,12 @@ class Entry:
     """One or two characters before it; colour is never the only cue."""
     searched: str = ""
     """What a filter looks in; empty for all its texts."""
+
+    @property
+    def row(self) -> tuple[Span, ...]:
+        """The cells as they are shown: the first with the mark before it."""
+        (first, style), *others = self.cells
+        return ((f"{self.mark:<{MARK_CELLS}}{first}", style), *others)
 
     @property
     def text(self) -> str:
@@ -109,14 +113,23 @@ def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
     return kept_rows
 
 
+def heads_of(columns: Sequence[Column]) -> list[str]:
+    """Return the names of the columns as they stand above the cells."""
+    return [one.name if at else " " * MARK_CELLS + one.name for at, one in enumerate(columns)]
+
+
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
     """Return the cells of each column: what its texts need, and the rest for the last one."""
+    rows, heads = [one.row for one in entries], heads_of(columns)
     needed = [
-        min(column.most, max([cell_len(column.name) + 1, *(cell_len(one.cells[at][0]) for one in entries)]))
+        min(
+            column.most + (0 if at else MARK_CELLS),
+            max([cell_len(heads[at]) + 1, *(cell_len(row[at][0]) for row in rows)]),
+        )
         for at, column in enumerate(columns[:-1])
     ]
-    left = width - MARK_CELLS - sum(needed) - GAP * len(needed)
-    enough = min(LAST_CELLS, max([0, *(cell_len(one.cells[-1][0]) for one in entries)]))
+    left = width - sum(needed) - GAP * len(columns)
+    enough = min(LAST_CELLS, max([0, *(cell_len(row[-1][0]) for row in rows)]))
     while needed and left < enough and max(needed) > 8:
         widest = needed.index(max(needed))
         needed[widest] -= 1
@@ -124,72 +137,10 @@ def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> l
     return [*needed, max(1, left)]
 
 
-def column_at(sizes: Sequence[int], x: int) -> int:
-    """Return the place of the column that a cell of a row belongs to; the first has the mark, too."""
-    end = MARK_CELLS
-    for at, size in enumerate(sizes):
-        end += size + GAP
-        if x < end:
-            return at
-    return len(sizes) - 1
-
-
-def head_row(columns: Sequence[Column], sizes: Sequence[int], order: Order) -> Row:
-    """Return the names of the columns, with an arrow at the one that sorts."""
-    spans: list[Span] = [(" " * MARK_CELLS, DIM)]
-    for at, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        here = at == order.column
-        name = column.name + (("↓" if order.down else "↑") if here else "")
-        last = at == len(columns) - 1
-        spans.append((crop(name, size) if last else crop(name, size).ljust(size + GAP), STRONG if here else DIM))
-    return tuple(spans)
-
-
-def entry_rows(entry: Entry, sizes: Sequence[int], *, chosen: bool, wraps: bool) -> list[Row]:
-    """Return an entry as one row, or with the last column wrapped."""
-    *fixed, (text, style) = entry.cells
-    lines = (wrap(text, sizes[-1], MOST_ROWS) or [""]) if wraps else [crop(text.replace("\n", " "), sizes[-1])]
-    before: list[Span] = [("▸" if chosen else " ", STRONG), (f"{entry.mark:<2}", style)]
-    for (word, look), size in zip(fixed, sizes, strict=False):
-        shown = crop(word, size)
-        padded = shown + " " * (size - cell_len(shown) + GAP)
-        before.append((padded, _bold(look) if chosen else look))
-    margin: list[Span] = [(" " * (MARK_CELLS + sum(sizes[:-1]) + GAP * (len(sizes) - 1)), TEXT)]
-    last = _bold(style) if chosen else style
-    return [(*(margin if place else before), (line, last)) for place, line in enumerate(lines)]
-
-
-def _bold(style: str) -> str:
-    """Return the bold variant of a style; what is dim stays so."""
-    return {TEXT: STRONG, STRONG: STRONG, DIM: DIM}.get(style) or strong(style.removesuffix(strong("")))
-
-
-def in_view(height_of: Callable[[int], int], count: int, first: int, cursor: int, room: int) -> tuple[int, int]:
-    """Return the first entry to draw and one past the last: the chosen one is in view, and no room is left."""
-    if count == 0:
-        return 0, 0
-    first = max(0, min(first, cursor, count - 1))
-    used = sum(height_of(at) for at in range(first, cursor + 1))
-    while used > room and first < cursor:
-        used -= height_of(first)
-        first += 1
-    last = cursor + 1
-    while last < count and used + height_of(last) <= room:
-        used += height_of(last)
-        last += 1
-    while first > 0 and used + height_of(first - 1) <= room:
-        first -= 1
-        used += height_of(first)
-    return first, last
-
-
-def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int, *, wraps: bool) -> list[Row]:
-    """Return the whole text of the chosen entry, below the list; nothing where its row says it all."""
-    texts = [text for text, _ in entry.cells]
-    if wraps:
-        cut = texts[-1:] if len(wrap(texts[-1], sizes[-1], MOST_ROWS + 1)) > MOST_ROWS else []
-    else:
-        cut = [text for text, size in zip(texts, sizes, strict=True) if cell_len(text) > size]
+def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> list[Row]:
+    """Return the whole text of the chosen entry, below the table; nothing where its row says it all."""
+    cells = zip(entry.cells, entry.row, sizes, strict=True)
+    cut = [text for (text, _), (drawn, _), size in cells if cell_len(drawn) > size]
     said = "\n".join(text for text in dict.fromkeys([*cut, entry.whole]) if text and text not in entry.whole[:-1])
     if not said or limit < 2:
         return []

@@ -13,30 +13,27 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
-from tfmon.analysis.series import Level, SeriesColumn, SeriesRow, SeriesTable
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import RunInfo
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import DIM, TEXT, Row
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
-from tfmon.ui.render.table import Column, Entry, matches
-from tfmon.ui.screens.experiments import CrossoverPage, SeriesPage
+from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.screens.experiments import CrossoverPage
 from tfmon.ui.screens.lines import ListPage
-from tfmon.ui.screens.page import Dialog, bound, closer
-from tfmon.ui.source import ScenarioRow, Source, shared_value, targets
+from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.source import Source, shared_value, targets
 
 
 class KnobPage(ListPage):
     """Lets every knob of the scenario be changed, by the same rules as the keys of the race screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("move.next", "move(1)"),
-        bound("move.previous", "move(-1)"),
-        bound("move.right", keys="right,space,plus"),
-        bound("move.left"),
+        bound("choose", "choose", "enter"),
+        bound("move.right", keys="right,space,plus", word="next value"),
+        bound("move.left", word="value before"),
     ]
     tab = "knobs"
     columns = (Column("knob", 24), Column("in effect", 24), Column("requested", 16), Column("a change"))
@@ -58,13 +55,6 @@ class KnobPage(ListPage):
             entries.append(Entry(knob.name, texts, whole=whole, mark="≠" if differs else " "))
         return entries
 
-    def own_hints(self) -> list[Hint]:
-        hints = super().own_hints()
-        training = any(not lane.over for lane in self.monitor.snapshot.lanes)
-        if self.shown and training and not self.monitor.refusal:
-            hints.insert(0, Hint(("move.left", "move.right"), "change", "step(1)"))
-        return hints
-
     def act(self, entry: Entry) -> None:
         self.action_step_knob(str(entry.id), 1)
 
@@ -73,64 +63,13 @@ class KnobPage(ListPage):
             self.action_step_knob(str(self.entry.id), direction)
 
 
-class Picker(ListPage, Dialog):
-    """Closes with the name of the chosen scenario, or None."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("move.down", keys="down,tab"),
-        bound("move.up", keys="up,shift+tab"),
-        bound("sort", keys="ctrl+o"),
-    ]
-    typing = True
-    title_text = "Race another scenario"
-    columns = (Column("scenario", 30), Column("title", 90), Column("from"))
-    noun = "scenario"
-    nothing = "there is no scenario"
-
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__(monitor)
-        self._every = [_scenario_entry(one, monitor.snapshot.race.scenario) for one in monitor.source.scenarios()]
-
-    def entries(self, snapshot: Snapshot) -> list[Entry]:
-        return self._every
-
-    def matching(self, every: Sequence[Entry]) -> list[Entry]:
-        """Return the matching scenarios; unless sorted, matches in the name come first."""
-        result = super().matching(every)
-        if self.order.column is None and self.filter_text:
-            result = sorted(result, key=lambda one: not matches(str(one.id), self.filter_text))
-        return result
-
-    def own_hints(self) -> list[Hint]:
-        return [Hint(("choose",), "race it", "choose"), Hint(("move.up", "move.down"), "choose; type to filter")]
-
-    def start_over(self) -> None:
-        self.chosen, self.first = None, 0
-
-    def action_choose(self) -> None:
-        if self.entry is None:
-            return
-        self.dismiss(None)
-        monitor, before, scenario = self.monitor, self.monitor.snapshot.race.number, str(self.entry.id)
-
-        def change() -> None:
-            monitor.experiments.stop()
-            monitor.controls.race(scenario)
-
-        monitor.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before)
-        monitor.work(change)
-
-
-def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
-    note = " (this race)" if one.name == racing else ""
-    cells = ((f"{one.name}{note}", TEXT), (one.title, TEXT), (one.origin, DIM))
-    return Entry(one.name, cells, whole=f"{one.title.rstrip('.')}. {' '.join(one.doc.split())}".rstrip())
-
-
 class RunsPage(ListPage):
     """Lists the recorded races, the latest first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("run.delete")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("choose", "choose", "enter", "replay"),
+        bound("run.delete", word="delete"),
+    ]
     tab = "runs"
     still = True
     title_text = "Recorded races"
@@ -143,7 +82,7 @@ class RunsPage(ListPage):
         assert monitor.source.runs is not None
         self.port = monitor.source.runs
         self._runs: tuple[RunInfo, ...] = ()
-        self._every: list[Entry] = []
+        self._entries: list[Entry] = []
         self._doomed = ""
         """The run that is deleted if the user says so; empty where nothing is asked."""
 
@@ -157,29 +96,15 @@ class RunsPage(ListPage):
     def _take(self, runs: Sequence[RunInfo]) -> None:
         self._runs = tuple(reversed(runs))
         self.nothing = "no race was recorded yet"
-        self._every = [run_entry(run) for run in self._runs]
+        self._entries = [run_entry(run) for run in self._runs]
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        return self._every
+        return self._entries
 
     def note(self) -> str:
         failed = sum(bool(run.failure or run.problem) for run in self._runs)
         return f" · {failed} failed" if failed else ""
-
-    def own_hints(self) -> list[Hint]:
-        if self._doomed:
-            return []
-        hints = super().own_hints()
-        if self.entry is None:
-            return hints
-        hints.insert(0, Hint(("choose",), "replays", "choose"))
-        if not self.monitor.view.readonly:
-            hints.append(Hint(("run.delete",), "delete", "delete"))
-        return hints
-
-    def hints(self) -> list[Hint]:
-        return [Hint(("close",), "no; y: yes")] if self._doomed else super().hints()
 
     def message(self, snapshot: Snapshot) -> str:
         return f"delete {self._doomed} for good?  y: yes   n: no" if self._doomed else super().message(snapshot)
@@ -228,7 +153,12 @@ def run_entry(run: RunInfo) -> Entry:
     started = run.started[:16].replace("T", " ") or run.id[:15]
     return Entry(
         run.id,
-        ((started, DIM), (run.scenario or "–", TEXT), (f"{lasted:>7}", DIM), (run.outcome, style)),
+        (
+            (started, TROUBLE if failed else DIM),
+            (run.scenario or "–", TEXT),
+            (f"{lasted:>7}", DIM),
+            (run.outcome, style),
+        ),
         ranks=(run.started, run.scenario, run.seconds, (not failed, run.outcome)),
         whole=" · ".join(part for part in about if part),
         mark="✗" if failed else " ",
@@ -237,23 +167,24 @@ def run_entry(run: RunInfo) -> Entry:
 
 PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
-FAINT: Level = "faint"
 _ALIKE = (
     "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
     "else first, or choose another knob"
 )
 
 
-class NewCrossoverPage(SeriesPage):
+class NewCrossoverPage(ListPage):
     """Lists the knobs that a crossover may vary, with a range for each, and starts one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        bound("choose", "choose", "enter", "start"),
         closer("crossover"),
-        bound("move.right"),
-        bound("move.left"),
-        bound("move.next", "other_end", "tab"),
+        bound("move.right", word="double"),
+        bound("move.left", word="half"),
+        bound("move.next", "other_end", "tab", "other end"),
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
+    columns = (Column("knob", 20), Column("   from"), Column("     to"), Column("takes"))
     noun = "knob"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -269,78 +200,65 @@ class NewCrossoverPage(SeriesPage):
         sizes = (one.process.data_examples for one in self.monitor.snapshot.lanes if one.process.data_examples)
         return min(sizes, default=None) if knob.name == "batch_size" else None
 
-    def make(self, before: SeriesTable) -> SeriesTable:
-        """Return a row for each numeric knob: its range, its values, and how long they take; or why not, last."""
-        heads = (SeriesColumn("knob", most=20), *(SeriesColumn(name, 7) for name in ("from", "to")))
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        """Return each numeric knob: its range, its values, and how long they take; or why not, last."""
         specs = [replace(lane.spec, settings=lane.in_effect) for lane in self._lanes()]
         rows = []
         self.nothing = "this race has no knob that is a number, so there is nothing to cross"
         if len(specs) < 2:
             self.nothing = "a crossover compares two lanes that train; this race has fewer"
-        for knob in self.monitor.snapshot.race.knobs if len(specs) == 2 else ():
+        for knob in snapshot.race.knobs if len(specs) == 2 else ():
             with contextlib.suppress(KnobError):
                 values_of(knob, None, None)
                 if not knob.words:
                     rows.append(self._row(knob, _ALIKE if differ_only_in(knob.name, *specs) else ""))
-        rows.sort(key=lambda row: row.level == FAINT)
-        return SeriesTable((*heads, SeriesColumn("takes")), tuple(rows))
+        return sorted(rows, key=lambda row: row.cells[0][1] == DIM)
 
-    def _row(self, knob: Knob, why_not: str) -> SeriesRow:
-        name = short_name(knob.name)
+    def _row(self, knob: Knob, why_not: str) -> Entry:
         now = [lane.in_effect.get(knob.name, knob.default) for lane in self._lanes()]
         ends = self._ranges.setdefault(knob.name, [*range_around(knob, now, self._examples(knob))])
-        takes, level = (why_not, FAINT) if why_not else self._takes(knob)
+        takes, style = (why_not, DIM) if why_not else self._takes(knob)
         marks = ("←", " ") if self._end == 0 else (" ", "←")
-        low, high = ((f"{end}{mark}", end) for end, mark in zip(ends, marks, strict=True))
-        return SeriesRow(knob.name, ((name, name), low, high, (takes, None)), level, level, whole=knob.help)
+        low, high = (f"{end}{mark}".rjust(7) for end, mark in zip(ends, marks, strict=True))
+        cells = ((short_name(knob.name), style), (low, style), (high, style), (takes, style))
+        return Entry(knob.name, cells, ranks=(knob.name, *ends, takes), whole=knob.help)
 
-    def _takes(self, knob: Knob) -> tuple[str, Level]:
+    def _takes(self, knob: Knob) -> Span:
         """Return how long a crossover over the range of a knob takes, and its values; or why there is none."""
         low, high = self._ranges[knob.name]
         examples = self._examples(knob)
         try:
             values = values_of(knob, low, high if examples is None else min(examples, high))
         except KnobError as error:
-            return f"{error}; it takes {knob.allowed()}", "refused"
+            return f"{error}; it takes {knob.allowed()}", WARN
         pace_s = round_s([lane.slices for lane in self.monitor.snapshot.lanes]) or PAIR_S
         least, most = (units.clock(pairs * pace_s) for pairs in expected_pairs(len(values)))
         restarts = ", each of which restarts both lanes" if knob.kind == "restart" else ""
         listed = f"{len(values)} values{restarts}: {', '.join(map(show, values))}"
-        return f"about {least}, up to {most} where the lead changes; {listed}", ""
+        return f"about {least}, up to {most} where the lead changes; {listed}", TEXT
 
-    def lead(self, width: int) -> list[Row]:
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the lanes, and how many knobs there are."""
         rows: list[Row] = []
         for lane in self._lanes():
-            style = strong(lane_style(self.monitor.snapshot.lanes.index(lane)))
+            style = strong(lane_style(snapshot.lanes.index(lane)))
             rows.append(((f"   {lane.spec.id}  ", style), (lane.title, TEXT)))
-        return rows
-
-    def starts(self) -> str:
-        return "starts" if self.entry is not None and self.entry.cells[-1][1] == TEXT else ""
-
-    def own_hints(self) -> list[Hint]:
-        ends = [Hint(("move.left", "move.right"), "half, double"), Hint(("move.next",), "other end", "other_end")]
-        hints = super().own_hints()
-        return hints if self.entry is None else [*hints[:1], *ends, *hints[1:]]
+        return [*rows, BLANK, *super().above(snapshot, width)]
 
     def action_other_end(self) -> None:
         """Let the keys change the other end of the range."""
         self._end = 1 - self._end
-        self._draw_again()
+        self.redraw()
 
     def action_step(self, direction: int) -> None:
         if self.entry is not None:
             ends = self._ranges[str(self.entry.id)]
             ends[self._end] = max(1, min(2**40, ends[self._end] * 2 if direction > 0 else ends[self._end] // 2))
-            self._draw_again()
+            self.redraw()
 
-    def _draw_again(self) -> None:
-        self._made_from = None
-        self.redraw()
-
-    def begin(self) -> None:
+    def action_choose(self) -> None:
         """Start it, and close; where it cannot start, say why and stay."""
-        if not self.starts() or self.entry is None or not self.may_act():
+        if self.entry is None or self.entry.cells[-1][1] != TEXT or not self.may_act():
             return
         knob = str(self.entry.id)
         low, high = map(float, self._ranges[knob])

@@ -12,16 +12,15 @@ from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_t
 from tfmon.analysis.sweep import Ranking
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
-from tfmon.model.series import KEPT, CrossoverState, Experiment, TuneState
+from tfmon.model.series import CrossoverState, Experiment, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.render.table import Column, Entry, answer_rows, curve_rows, entry_of, history_rows, places_in
+from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, curve_rows, entry_of, history_rows, places_in
 from tfmon.ui.screens.lines import ListPage, ScrollPage
-from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
 from tfmon.ui.source import targets, to_improve
 
 MOST_CHART = 20
@@ -32,15 +31,11 @@ LEAST_CHART = 9
 class HistoryPage(ScrollPage):
     """Shows every change of the race, what it did to its lane, and the verdict from then on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo")]
+    BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", word="undo the last")]
     title_text = "History: every change of the race, and what came of it"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         return [BLANK, *history_rows(self.monitor.analysis, width)]
-
-    def own_hints(self) -> list[Hint]:
-        undo = [] if self.monitor.refusal else [Hint(("undo",), "takes back the last change", "undo")]
-        return [*undo, *super().own_hints()]
 
 
 class SeriesPage(ListPage):
@@ -49,8 +44,6 @@ class SeriesPage(ListPage):
     nothing = "nothing was measured in this race"
     kind: ClassVar[tuple[type[Experiment], ...]] = ()
     """The state of the series that the page starts and stops; empty for none."""
-    stops: ClassVar[str] = ""
-    """What Enter does while one runs."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -59,12 +52,8 @@ class SeriesPage(ListPage):
         """Whether the first one is shown where rows are free for it, and only there."""
         self.table = SeriesTable((), ())
         """The latest table; the same object as long as nothing has changed."""
-        self._made_from: object = None
-        self._shown: tuple[SeriesTable, int] | None = None
-        """The table that `_entries` are of, and the width that they are for."""
-        self._places: tuple[int, ...] = ()
+        self._made_from: tuple[object, int] = (None, 0)
         self._entries: list[Entry] = []
-        self._above = 0
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
         """Return the table of what is known now, None for none; `before` is the one before it."""
@@ -77,41 +66,31 @@ class SeriesPage(ListPage):
     def begin(self) -> None:
         """Start a series, or ask for one."""
 
-    def starts(self) -> str:
-        """Return the action of Enter while none runs; empty for none."""
-        return ""
-
     @property
     def running(self) -> bool:
         """Whether a series of this kind is measured now."""
         experiment = self.monitor.snapshot.experiment
         return isinstance(experiment, self.kind) and not experiment.over
 
-    @property
-    def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
-        """The columns that have room."""
-        shown = [self.table.columns[at] for at in self._places]
-        return tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
+    def refresh_table(self) -> None:
+        """Make the table again if something has changed, with the columns that have room."""
+        known, width = self.monitor.sweep or self.monitor.analysis, self.app.size.width - SCROLLBAR_CELLS - GAP
+        if self._made_from[0] is known and self._made_from[1] == width:
+            return
+        self._made_from, self.table = (known, width), self.make(self.table) or SeriesTable((), ())
+        places = places_in(self.table.columns, width)
+        shown = [self.table.columns[at] for at in places]
+        self.columns = tuple(Column(one.name.rjust(one.right), one.most) for one in shown)
+        self._entries = [entry_of(row, self.table.columns, places) for row in self.table.rows]
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the rows of the table; the same list as long as nothing has changed."""
-        table, width = self.table, self.app.size.width
-        if self._shown is None or self._shown[0] is not table or self._shown[1] != width:
-            self._shown = (table, width)
-            self._places = places_in(table.columns, width)
-            self._entries = [entry_of(row, table.columns, self._places) for row in table.rows]
+        self.refresh_table()
         return self._entries
 
-    def refresh_table(self) -> None:
-        """Make the table again if something has changed."""
-        known = self.monitor.sweep or self.monitor.analysis
-        if self._made_from is not known:
-            self._made_from, self.table = known, self.make(self.table) or SeriesTable((), ())
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the answer, the curve if it is wanted, and the list."""
-        self.refresh_table()
-        table = self.table
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the answer, the curve if it is wanted, and how many rows there are."""
+        table, height = self.table, self.app.size.height - FRAME_ROWS
         above = [*self.lead(width), *answer_rows(table, width)][: max(1, height // 3)]
         room = height - len(above)
         free = room - len(table.rows) - 7
@@ -120,20 +99,11 @@ class SeriesPage(ListPage):
         if self.curve is not None and table.curves:
             most = min(MOST_CHART, max(6, room // 2, free))
             above += curve_rows(table.curves[self.curve % len(table.curves)], width, most)
-        above.append(BLANK)
-        self._above = len(above)
-        return [*above, *super().body(snapshot, width, max(3, height - len(above)))]
-
-    def clicked(self, row: int) -> None:
-        super().clicked(row - self._above)
-
-    def own_hints(self) -> list[Hint]:
-        does = "" if self.monitor.refusal else self.stops if self.running else self.starts()
-        return [*([Hint(("choose",), does, "choose")] if does else []), *super().own_hints()]
+        return [*above, BLANK, *super().above(snapshot, width)]
 
     def action_choose(self) -> None:
-        """Keep the filter that is typed, or stop what runs, or start it."""
-        if self.keep_filter() or not self.monitor.may_change():
+        """Stop what runs, or start it."""
+        if not self.monitor.may_change():
             return
         if self.running:
             self.start_experiment(self.monitor.experiments.stop)
@@ -145,15 +115,15 @@ class TunePage(SeriesPage):
     """Starts a series on a lane, shows it while it is measured, and stops it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        bound("choose", "choose", "enter", "start or stop"),
         closer("tune"),
-        bound("move.next", "choose_lane(1)", "tab"),
+        bound("move.next", "choose_lane(1)", "tab", "next lane"),
         bound("move.previous", "choose_lane(-1)", "shift+tab"),
-        bound("undo"),
+        bound("undo", word="undo the last"),
     ]
     noun = "change"
     nothing = "nothing was tried yet"
     kind = (TuneState,)
-    stops = "stops it, the lane gets its settings back"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -185,18 +155,6 @@ class TunePage(SeriesPage):
             rows += [((f" {line}", TEXT),) for line in wrap(remedies, width - 2, 4)]
         return [*rows, BLANK]
 
-    def starts(self) -> str:
-        lane = self._lane()
-        return f"tunes {lane.spec.id}" if lane is not None and not lane.over else ""
-
-    def own_hints(self) -> list[Hint]:
-        hints, snapshot = super().own_hints(), self.monitor.snapshot
-        if len(snapshot.lanes) > 1 and not self.running:
-            hints.insert(1, Hint(("move.next",), "next lane", "choose_lane(1)"))
-        if any(one.outcome == KEPT for one in (snapshot.tuned.attempts if snapshot.tuned else ())):
-            hints.insert(2, Hint(("undo",), "takes back what was kept last", "undo"))
-        return hints
-
     def action_choose_lane(self, direction: int) -> None:
         names = [lane.spec.name for lane in self.monitor.snapshot.lanes]
         if names:
@@ -213,19 +171,18 @@ class TunePage(SeriesPage):
 class CrossoverPage(SeriesPage):
     """Shows a crossover while it is measured and afterwards, and stops it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [closer("crossover")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("choose", "choose", "enter", "stop, or another one"),
+        closer("crossover"),
+    ]
     title_text = "Crossover"
     noun = "value"
     kind = (CrossoverState,)
-    stops = "stops it and keeps what it has"
 
     def make(self, before: SeriesTable) -> SeriesTable | None:
         if self.monitor.analysis.curve is not None:
             self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
         return crossover_table(self.monitor.analysis)
-
-    def starts(self) -> str:
-        return "another one"
 
     def begin(self) -> None:
         self.monitor.open("new crossover")
@@ -234,7 +191,12 @@ class CrossoverPage(SeriesPage):
 class SweepPage(SeriesPage):
     """The combinations of a sweep, the best on top."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("close", "all", "escape"), bound("quit"), bound("sweep.curve")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("close", "all", "escape"),
+        bound("quit", word="end or leave"),
+        bound("report", word="report"),
+        bound("sweep.curve", word="curve"),
+    ]
     noun = "combination"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -262,23 +224,6 @@ class SweepPage(SeriesPage):
         title: Row = ((f" Sweep of {self.ranking.state.plan.scenario}", STRONG),)
         return spread(title, ((f"{progress_text(self.ranking)} ", DIM),), width)
 
-    def own_hints(self) -> list[Hint]:
-        curve = [Hint(("sweep.curve",), "curve", "toggle_curve")] if self.table.curves else []
-        return [*super().own_hints(), *curve]
-
-    def hints(self) -> list[Hint]:
-        if self.typing:
-            return self.typing_hints()
-        leaves = "leave" if self.ranking.state.over else "end and keep"
-        shows_all = [Hint(("close",), "all", "all")] if self.filter_text else []
-        return [
-            *self.own_hints(),
-            *shows_all,
-            Hint(("report",), "report", "save_report"),
-            Hint(("help",), "help", "open('help')"),
-            Hint(("quit",), leaves, "quit"),
-        ]
-
     def action_toggle_curve(self) -> None:
         """Show the first curve, then the next, then none."""
         count = len(self.table.curves)
@@ -290,6 +235,7 @@ class SweepPage(SeriesPage):
         self.curve = after if after < count else None
         self.redraw()
 
-    def action_all(self) -> None:
-        self.typing = False
-        self.filter_by("")
+    async def action_all(self) -> None:
+        """Take the filter away; the page stays."""
+        if self.filter.display:
+            await self.action_dismiss()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from tfmon import units
@@ -17,7 +18,6 @@ from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, crop, indented, meter
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, lane_style
@@ -25,8 +25,6 @@ from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.lines import ListPage
 from tfmon.ui.screens.page import bound
 
-LIST_ROWS = 7
-"""Rows that the list of processes keeps at least: what is typed, its head, and some of its entries."""
 GAP = 2
 _BUSY_PCT, _HOT_PCT = 75.0, 95.0
 
@@ -253,9 +251,9 @@ def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
 
 
 class GpusPage(ListPage):
-    """Lists the GPUs, and below them the processes; Tab shows the next GPUs where there is no room for all."""
+    """Lists the GPUs, and below them the processes; Tab goes from one to the other, where both scroll."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", "app.focus_next", "tab", "GPUs, processes")]
     tab = "gpus"
     title_text = "GPUs"
     columns = (
@@ -270,9 +268,12 @@ class GpusPage(ListPage):
         self._why: str | None = None
         """Why no GPU is read; None while that is not known."""
         self._gpus: list[GpuRow] = []
-        self._first_gpu = 0
-        self._room = 0
-        self._every: list[Entry] = []
+
+    def content(self) -> ComposeResult:
+        self.lines.add_class("gpus")
+        self.lines.can_focus = True
+        yield self.lines
+        yield from super().content()
 
     def on_mount(self) -> None:
         """Have the GPUs read, also where no lane trains on one."""
@@ -283,49 +284,27 @@ class GpusPage(ListPage):
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        self._every = process_entries(snapshot, self._gpus)
-        return self._every
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         self._gpus = gpus_of(snapshot)
-        if not self._gpus:
-            self.title_text, self.shown, self._rows = "GPUs", [], []
-            return [BLANK, *indented(self._no_gpu(snapshot), TEXT, width, height - 1)]
-        self.title_text = summary(self._gpus)
-        self._room = max(1, height - LIST_ROWS - 2)
-        count = len(self._gpus)
-        self._first_gpu = 0 if count <= self._room else min(self._first_gpu, count - 1)
-        head, *rows = gpu_rows(self._gpus, width)
-        shown = rows[self._first_gpu : self._first_gpu + self._room]
-        if count > self._room:
-            last = self._first_gpu + len(shown)
-            shown.append(
-                ((f" {self._first_gpu + 1} to {last} of {count} GPUs, {self.key('move.next')}: the next", DIM),)
-            )
-        above = [head, *shown, BLANK]
-        below = super().body(snapshot, width, height - len(above))
-        self._rows = [-1] * len(above) + self._rows
-        return [*above, *below]
+        self.title_text = summary(self._gpus) or "GPUs"
+        return process_entries(snapshot, self._gpus)
+
+    def fill(self, snapshot: Snapshot, width: int) -> None:
+        super().fill(snapshot, width)
+        gpus = gpu_rows(self._gpus, width) if self._gpus else indented(self._no_gpu(snapshot), TEXT, width)
+        self.paint(self.lines, [*gpus, BLANK], width)
+
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return how many processes there are, and before them a blank row where there is no GPU."""
+        return super().above(snapshot, width) if self._gpus else [BLANK]
 
     def note(self) -> str:
         ours = sum(entry.mark != " " for entry in self._every)
         return " on them" + (f" · ▪ {ours} of this tfmon" if ours else "")
 
-    def own_hints(self) -> list[Hint]:
-        hints = super().own_hints() if self._gpus else []
-        more = len(self._gpus) > self._room
-        return [*([Hint(("move.next",), "the next GPUs", "turn(1)")] if more else []), *hints]
-
     def action_filter(self) -> None:
         """Let the user type a filter, where there is a list."""
         if self._gpus:
             super().action_filter()
-
-    def action_turn(self, direction: int) -> None:
-        """Show the next GPUs, or those before; after the last ones the first."""
-        pages = -(-len(self._gpus) // max(1, self._room))
-        self._first_gpu = (self._first_gpu // max(1, self._room) + direction) % max(1, pages) * self._room
-        self.redraw()
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
         reasons = {host: state.machine.no_gpu for host, state in snapshot.hosts.items() if state.machine.no_gpu}

@@ -1,9 +1,11 @@
-"""The help: every key and every number in a sentence; and the palette of all actions."""
+"""The help: every key and every number in a sentence; and the palette of all actions, or of the scenarios."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
+from textwrap import shorten
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -17,8 +19,11 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, TEXT, Row, entry
 from tfmon.ui.render.style import KEY, STRONG, to_ascii
 from tfmon.ui.screens.lines import ScrollPage
-from tfmon.ui.screens.page import Page, closer
+from tfmon.ui.screens.page import Page, bindings_of, closer
 from tfmon.ui.textual_compat import forget_lines
+
+MOST_OF_DOC = 150
+"""Characters of a scenario's text in the list of them; `tfmon show` prints all."""
 
 
 class HelpPage(ScrollPage):
@@ -41,21 +46,12 @@ class HelpPage(ScrollPage):
         listed = listed_keys(replay=monitor.view.replay, sweep=monitor.sweep is not None)
         return help_rows(monitor.view.keys, width, listed, self._first, self._of)
 
-    def action_choose(self) -> None:
-        if not self.keep_filter():
-            self.dismiss(None)
-
 
 def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
     """Return the page's own keys, without those that every page has."""
     common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
-    own_keys: dict[str, Key] = {}
-    for kind in type(page).__mro__:
-        for one in vars(kind).get("BINDINGS", ()):
-            if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
-                known = BY_ID[one.id]
-                own_keys.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
-    return tuple(own_keys.values())
+    own = [(BY_ID[one.id], one) for one in bindings_of(type(page)) if one.id in BY_ID and one.id not in common]
+    return tuple(replace(known, keys=one.key, action=one.action) for known, one in own)
 
 
 def help_rows(
@@ -116,7 +112,7 @@ class Palette(CommandPalette):
 
 def palette_of(monitor: Monitor) -> Palette:
     """Return the palette with all that the keys of the race do, after those of the page that is shown."""
-    keys, charset, race, shown = monitor.view.keys, monitor.view.charset, monitor.screen, monitor.app.screen
+    keys, race, shown = monitor.view.keys, monitor.screen, monitor.app.screen
     actions_of = [(race, *one) for one in _actions(race, keys)]
     if shown is not race:
         actions_of = [
@@ -126,21 +122,49 @@ def palette_of(monitor: Monitor) -> Palette:
         ]  # fmt: skip
     actions: dict[str, tuple[Screen[Any], str]] = {}
     for place, text, action in actions_of:
-        if charset == "ascii":
-            text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
         if action not in ("open('palette')", "show_tab('race')"):
             actions.setdefault(text, (place, action))
-    commands: list[Any] = [
+    commands = [
         SimpleCommand(text, partial(screen.call_next, screen.run_action, action))
         for text, (screen, action) in actions.items()
     ]
-    provider: Any = SimpleProvider(
-        shown, commands
-    )  # as Textual's own `search_commands` does; its type says a class
-    palette = Palette([provider], placeholder="What do you want to do?")
-    palette.set_class(charset == "ascii", "plain")
+    return _list_of(commands, "What do you want to do?", monitor)
+
+
+def scenarios_of(monitor: Monitor) -> Palette:
+    """Return the list of the scenarios; the one that is chosen is raced."""
+    before = monitor.snapshot.race
+
+    def race(scenario: str) -> None:
+        def change() -> None:
+            monitor.experiments.stop()
+            monitor.controls.race(scenario)
+
+        monitor.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before.number)
+        monitor.work(change)
+
+    commands = []
+    for one in monitor.source.scenarios():
+        note = " (this race)" if one.name == before.scenario else ""
+        about = f"{shorten(one.doc, MOST_OF_DOC, placeholder='…')} ({one.origin})".lstrip()
+        commands.append(SimpleCommand(f"{one.name}{note}: {one.title}", partial(race, one.name), about))
+    return _list_of(commands, "Which scenario do you want to race?", monitor)
+
+
+def _list_of(commands: Iterable[SimpleCommand], question: str, monitor: Monitor) -> Palette:
+    """Return a palette of these commands, in characters and colours that the terminal has."""
+    if monitor.view.charset == "ascii":
+        commands = [one._replace(name=_ascii(one.name), help_text=_ascii(one.help_text or "")) for one in commands]
+    # As Textual's own `search_commands` does; its type says a class.
+    provider: Any = SimpleProvider(monitor.app.screen, list(commands))
+    palette = Palette([provider], placeholder=question)
+    palette.set_class(monitor.view.charset == "ascii", "plain")
     palette.set_class(monitor.app.no_color, "colourless")
     return palette
+
+
+def _ascii(text: str) -> str:
+    return to_ascii(((text, TEXT),))[0][0]
 
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -23,7 +23,6 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
-from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry, indented
 from tfmon.ui.render.style import STRONG, WARN
@@ -66,12 +65,9 @@ class LanePage(ScrollPage, OneLanePage):
     """Shows all that is known of a lane; Tab goes to the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        bound("move.next"),
-        bound("move.previous"),
-        bound("lane.stack"),
-        bound("lane.kill"),
-        bound("try"),
+        bound("lane.stack", word="stacks"),
+        bound("lane.kill", word="end the lane"),
+        bound("try", word="try advice"),
     ]
     tab = "lane"
 
@@ -83,13 +79,6 @@ class LanePage(ScrollPage, OneLanePage):
         self.title_text = f"Lane {lane.spec.id}: {lane.title}"
         keys = not self.monitor.source.refusal
         return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset, keys=keys)
-
-    def own_hints(self) -> list[Hint]:
-        lane, hints = self.lane, super().own_hints()
-        if lane is not None and not lane.over and not self.monitor.refusal:
-            hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.process.reports_stack else []
-            hints += [Hint(("lane.kill",), "end the lane"), Hint(("try",), "try advice")]
-        return hints
 
     def action_try_advice(self) -> None:
         self.try_advice([self.lane] if self.lane is not None else [])

@@ -1,213 +1,214 @@
-"""Pages of lines: text that scrolls, and lists of which one entry is chosen. Both can be filtered."""
+"""Pages of text that scrolls, and of a table of which one row is chosen. Both can be filtered."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from rich.console import OverflowMethod
+from rich.text import Text
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.coordinate import Coordinate
+from textual.scroll_view import ScrollView
+from textual.widgets import DataTable, Input
 
 from tfmon.model.session import Snapshot
+from tfmon.ui.canvas import Canvas
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row
-from tfmon.ui.render.style import STRONG, WARN
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, crop
+from tfmon.ui.render.style import STRONG, WARN, to_ascii
 from tfmon.ui.render.table import (
     Column,
     Entry,
     Order,
     arranged,
-    column_at,
-    entry_rows,
-    head_row,
-    in_view,
+    heads_of,
     matching_rows,
     whole_rows,
     widths,
 )
-from tfmon.ui.screens.page import FRAME_ROWS, WHEEL_ROWS, Page, bound
+from tfmon.ui.screens.page import Page, bound
 
-_NO_ENTRY, _HEAD = -1, -2
-"""What a row of the body is that shows no entry: nothing to click, or the names of the columns."""
 ABOUT_ROWS = 6
-"""Most rows below a list for the whole text of the chosen entry."""
+"""Most rows below a table for the whole text of the chosen entry."""
+MOST_REMOVED = 20
+"""Where more rows are to be removed, writing the others again takes less time."""
 
 
 class ScrollPage(Page):
     """A page of `rows` that scrolls; a filter leaves the entries that match, with the heads of their sections."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        *map(bound, ("move.down", "move.up", "move.page.down", "move.page.up", "move.home", "move.end", "filter")),
-    ]
-    typing = False
-    """Whether keys are characters of the filter now."""
-    filter_text = ""
-    wheel_rows = WHEEL_ROWS
+    BINDINGS: ClassVar[list[BindingType]] = [bound("filter", word="filter")]
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.first = 0
-        """Place of the first row in view, or of the first entry."""
-        self._more = False
+        self.filter = Input(placeholder="words to look for", compact=True)
+        self.filter.display = False
+        self.lines = Canvas(monitor.palette)
+        self.body: ScrollView = self.lines
+
+    def content(self) -> ComposeResult:
+        self.body.add_class("body")
+        self.body.can_focus = True
+        yield self.filter
+        yield self.body
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return all rows of the page."""
         raise NotImplementedError
 
-    def _found(self, snapshot: Snapshot, width: int) -> list[Row]:
+    def fill(self, snapshot: Snapshot, width: int) -> None:
         rows = self.rows(snapshot, width)
-        return matching_rows(rows, self.filter_text) if self.filter_text.strip() else rows
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the rows that are in view."""
-        rows = self._found(snapshot, width)
-        head: list[Row] = []
-        if self.typing or self.filter_text:
-            head = [self.filter_row("" if rows else "nothing matches")]
-        room = height - len(head)
-        self._more = len(rows) > room
-        self.first = max(0, min(self.first, len(rows) - room))
-        return head + rows[self.first : self.first + room]
-
-    def own_hints(self) -> list[Hint]:
-        scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
-        return [*super().own_hints(), Hint(("filter",), "search", "filter"), *scroll]
+        if self.filter_text:
+            rows = matching_rows(rows, self.filter_text) or [((" nothing matches", WARN),)]
+        self.paint(self.lines, rows, width)
 
     def start_over(self) -> None:
         """Show the first rows: others are to be shown than before."""
-        self.first = 0
+        self.body.scroll_home(animate=False)
 
-    def action_choose(self) -> None:
-        self.keep_filter()
+    # ------------------------------------------------------------ the filter
+
+    @property
+    def filter_text(self) -> str:
+        """The words that are looked for."""
+        return self.filter.value.strip()
+
+    @property
+    def typing(self) -> bool:
+        """Whether keys are characters of the filter now."""
+        return self.focused is self.filter
+
+    def key_slash(self, event: events.Key) -> None:
+        """Give the filter the focus at once: the words may come in one burst with the slash."""
+        if not self.typing:
+            event.stop()
+            event.prevent_default()
+            self.action_filter()
 
     def on_key(self, event: events.Key) -> None:
-        """Take what is typed; Ctrl+U shows all again, also where the filter is kept."""
-        filter_text = self.filter_text
-        if event.key == "ctrl+u":
-            filter_text = ""
-        elif not self.typing:
-            return
-        elif event.key == "backspace":
-            filter_text = filter_text[:-1]
-        elif event.is_printable and event.character is not None:
-            filter_text += event.character
-        else:
-            return
-        event.stop()
-        self.filter_by(filter_text)
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Take the first line of what is pasted."""
-        if self.typing and event.text.strip():
+        """Give the filter what was on its way to the page already."""
+        if self.typing and event.is_printable and event.character is not None:
             event.stop()
-            self.filter_by(self.filter_text + event.text.strip().splitlines()[0])
+            event.prevent_default()
+            self.filter.insert_text_at_cursor(event.character)
 
     def action_filter(self) -> None:
-        self.typing = True
+        self.filter.display = True
+        self.set_focus(self.filter)
         self.redraw()
 
-    def keep_filter(self) -> bool:
-        """End typing, and return whether the user typed; the filter stays."""
-        typed, self.typing = self.typing, False
-        if typed:
-            self.redraw()
-        return typed
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.redraw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter, and let keys act again."""
+        self.end_typing()
+
+    def end_typing(self) -> None:
+        """Give the keys back to the page."""
+        self.set_focus(self.body)
+        self.filter.display = bool(self.filter_text)
+        self.redraw()
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Close the page; a filter goes first."""
-        if (self.typing or self.filter_text) and not type(self).typing:
-            self.typing = False
-            self.filter_by("")
+        if self.filter.display:
+            self.filter.value = ""
+            self.end_typing()
         else:
             await super().action_dismiss(result)
 
-    def filter_by(self, filter_text: str) -> None:
-        """Show what contains these words."""
-        self.start_over()
-        self.filter_text = filter_text
-        self.redraw()
-
-    def filter_row(self, count: str, note: str = "") -> Row:
-        """Return the filter with how much it leaves."""
-        if not self.typing and not self.filter_text:
-            return ((f" {count}{note}", DIM),)
-        typed = f" / {self.filter_text}{'▏' if self.typing else ''}"
-        return ((typed, STRONG), (f"   {count}{note}", DIM))
-
-    def typing_hints(self) -> list[Hint]:
-        """Return the actions of the keys while a filter is typed."""
-        return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
-
     def hints(self) -> list[Hint]:
-        if self.typing and not type(self).typing:
-            return self.typing_hints()
-        hints = super().hints()
-        if self.filter_text and not type(self).typing:
-            hints[-1] = Hint(("close",), "all", "dismiss")
-        return hints
-
-    @property
-    def cursor(self) -> int:
-        """Place of the line that was moved to."""
-        return self.first
-
-    def last(self) -> int:
-        """Return a place behind the rows; drawing goes back to what fills the page."""
-        return len(self._found(self.monitor.snapshot, self.app.size.width))
-
-    def go_to(self, place: int) -> None:
-        """Move to the line at a place, or the nearest."""
-        self.first = max(0, place)
-        self.redraw()
-
-    def action_move(self, direction: int) -> None:
-        self.go_to(self.cursor + direction)
-
-    def action_scroll_page(self, direction: int) -> None:
-        rows = max(1, self.app.size.height - FRAME_ROWS - 1)  # one row stays in sight
-        self.go_to(self.cursor + direction * rows)
-
-    def action_scroll_home(self) -> None:
-        self.go_to(0)
-
-    def action_scroll_end(self) -> None:
-        self.go_to(self.last())
-
-    def wheel(self, event: events.MouseEvent, direction: int) -> None:
-        self.go_to(self.cursor + direction * self.wheel_rows)
+        if self.typing:
+            return [Hint(self.key("choose"), "keeps the filter"), Hint(self.key("close"), "shows all", "dismiss")]
+        return super().hints()
 
 
-# ---------------------------------------------------------------- lists
+# ---------------------------------------------------------------- tables
+
+
+class Table(DataTable[Text], inherit_bindings=False):
+    """The entries of a list, a row each."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("move.down", "cursor_down"),
+        bound("move.up", "cursor_up"),
+        bound("move.page.down", "page_down"),
+        bound("move.page.up", "page_up"),
+        bound("move.home", "scroll_top"),
+        bound("move.end", "scroll_bottom"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(
+            show_row_labels=False,
+            cursor_type="row",
+            cursor_foreground_priority="renderable",
+            cursor_background_priority="css",
+        )
+        self._entries: Sequence[Entry] = ()
+
+    def fill(self, heads: list[Text], entries: Sequence[Entry], write: Callable[[Span], Text]) -> None:
+        """Show these entries; only what changed is written, and the table stays where it was scrolled to.
+
+        Each column is as wide as its head.
+        """
+        gone = len(self._entries) - len(entries)
+        if len(heads) != len(self.columns) or gone > MOST_REMOVED:
+            self.forget()
+            for head in heads:
+                self.add_column(head, width=head.cell_len)
+        resized = heads != [column.label for column in self.ordered_columns]
+        for column, head in zip(self.ordered_columns, heads, strict=True):
+            column.label, column.width = head, head.cell_len
+        for row in reversed(self.ordered_rows[len(entries) :]):
+            self.remove_row(row.key)
+        for place, (old, new) in enumerate(zip(self._entries, entries, strict=False)):
+            if old is not new and old != new:
+                for at, (before, now) in enumerate(zip(old.row, new.row, strict=True)):
+                    if before != now:
+                        self.update_cell_at(Coordinate(place, at), write(now))
+        if resized and self._entries and entries:  # Textual draws the heads again only where a cell changes
+            self.update_cell_at(Coordinate(0, 0), write(entries[0].row[0]))
+        for entry in entries[len(self._entries) :]:
+            self.add_row(*map(write, entry.row))
+        self._entries = entries
+
+    def forget(self) -> None:
+        """Write all cells again when they are filled next."""
+        self.clear(columns=True)
+        self._entries = ()
 
 
 class ListPage(ScrollPage):
-    """A list of which one entry is chosen, filtered and sorted. A page implements `entries` and `act`."""
+    """A table of which one entry is chosen, filtered and sorted. A page implements `entries` and `act`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("sort"), bound("sort.reverse")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("sort", word="sort"),
+        bound("sort.reverse", word="reverse"),
+    ]
     columns: tuple[Column, ...] = ()
-    wheel_rows = 1
-    wraps: ClassVar[bool] = False
-    """Whether the last column is wrapped where it is cut."""
     noun: ClassVar[str] = ""
     nothing: str = "nothing is here"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
+        self.body: Table = Table()
         self.order = Order()
-        self.chosen: Hashable | None = None
-        """Id of the chosen entry; None for the first."""
-        self.shown: list[Entry] = []
-        self._rows: list[int] = []
-        """Place of the entry that each row of the body shows; negative for none."""
+        self.shown: Sequence[Entry] = ()
+        self._every: Sequence[Entry] = ()
+        self._shown_by: tuple[object, ...] = ()
+        """How `shown` was made of `_every`."""
         self._sizes: list[int] = []
-        self._arranged: list[Entry] = []
-        self._arranged_by: tuple[object, ...] = ()
-        """What `_arranged` was made from, and of which entries."""
+        self._palette = monitor.palette
+        """The colours that the table has."""
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return all entries of the list; the same object as long as nothing has changed."""
+        """Return all entries of the table; the same object as long as nothing has changed."""
         raise NotImplementedError
 
     def act(self, entry: Entry) -> None:
@@ -218,80 +219,61 @@ class ListPage(ScrollPage):
         return ""
 
     @property
-    def cursor(self) -> int:
-        places = (place for place, entry in enumerate(self.shown) if entry.id == self.chosen)
-        return next(places, self.default_place())
-
-    def default_place(self) -> int:
-        """Return the place that is chosen before the user chooses one."""
-        return 0
-
-    @property
     def entry(self) -> Entry | None:
         """The chosen entry; None where none is shown."""
-        return self.shown[self.cursor] if self.shown else None
+        return self.shown[min(self.body.cursor_row, len(self.shown) - 1)] if self.shown else None
 
-    def matching(self, every: Sequence[Entry]) -> list[Entry]:
-        """Return the entries that match, sorted; done again only when something has changed."""
-        key = (id(every), len(every), self.filter_text, self.order)
-        if key != self._arranged_by[:4]:
-            self._arranged = list(arranged(every, self.filter_text, self.order))
-            self._arranged_by = (*key, every)
-        return self._arranged
+    def fill(self, snapshot: Snapshot, width: int) -> None:
+        """Show the entries; the chosen one stays chosen, wherever it stands now."""
+        every, columns, chosen = self.entries(snapshot), self.columns, self.entry
+        shown_by = (columns, self.filter_text, self.order, width)
+        if self._palette is not self.monitor.palette:
+            self._palette = self.monitor.palette
+            self.body.forget()
+        elif every is self._every and shown_by == self._shown_by:
+            return
+        self._every, self._shown_by = every, shown_by
+        self.shown = arranged(every, self.filter_text, self.order)
+        self.body.show_header = bool(self.shown)
+        self._sizes = widths(columns, every, width) if columns else []
+        arrow = "↓" if self.order.down else "↑"
+        heads = []
+        for at, (head, size) in enumerate(zip(heads_of(columns), self._sizes, strict=True)):
+            text, style = (head + arrow, STRONG) if at == self.order.column else (head, DIM)
+            heads.append(self.write((crop(text, size).ljust(size), style)))
+        self.body.fill(heads, self.shown, self.write)
+        places = {entry.id: place for place, entry in enumerate(self.shown)}
+        place = 0 if chosen is None else places.get(chosen.id, self.body.cursor_row)
+        if place != self.body.cursor_row:
+            self.body.move_cursor(row=place)
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the filter, the head, the entries in view, and the whole text of the chosen one."""
-        every = self.entries(snapshot)
-        self.shown = self.matching(every)
-        self._rows = []
-        count = f"{len(self.shown)} of {len(every)}" if self.filter_text else str(len(every))
-        ending = "" if len(every) == 1 else "es" if self.noun.endswith("s") else "s"
-        rows: list[Row] = [self.filter_row(count, f" {self.noun}{ending}{self.note()}")]
-        if not self.shown:
-            said = f"nothing matches “{self.filter_text}”" if self.filter_text and every else self.nothing
-            return [*rows, BLANK, ((f"   {said}", WARN if self.filter_text else TEXT),)]
-        sizes = self._sizes = widths(self.columns, every, width)
-        rows.append(head_row(self.columns, sizes, self.order))
-        above = max(int(self.typing), height - 1)
-        rows, self._rows = rows[:above], [_NO_ENTRY, _HEAD][:above]
-        cursor = self.cursor
-        most = min(ABOUT_ROWS, (height - len(rows)) // 3)
-        about = whole_rows(self.shown[cursor], sizes, width, most, wraps=self.wraps)
-        room = height - len(rows) - len(about)
+    def write(self, span: Span) -> Text:
+        """Return styled text as Textual's widgets take it; what has no room is cut."""
+        plain = self.monitor.view.charset == "ascii"
+        ((text, style),) = to_ascii((span,)) if plain else (span,)
+        cut: OverflowMethod = "crop" if plain else "ellipsis"
+        return Text(text.replace("\n", " "), self.monitor.palette[style], no_wrap=True, overflow=cut)
 
-        def height_of(place: int) -> int:
-            return len(entry_rows(self.shown[place], sizes, chosen=False, wraps=True)) if self.wraps else 1
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return how many entries there are, and what is said where there are none."""
+        shown, every = len(self.shown), len(self._every)
+        count = f"{shown} of {every}" if self.filter_text else str(every)
+        ending = "" if every == 1 else "es" if self.noun.endswith("s") else "s"
+        rows: list[Row] = [((f" {count} {self.noun}{ending}{self.note()}", DIM),)]
+        if not shown:
+            matches = f"nothing matches “{self.filter_text}”"
+            said = (matches, WARN) if self.filter_text and every else (self.nothing, TEXT)
+            rows += [BLANK, (("   ", TEXT), said)]
+        return rows
 
-        self.first, last = in_view(height_of, len(self.shown), self.first, cursor, room)
-        for place in range(self.first, last):
-            drawn = entry_rows(self.shown[place], sizes, chosen=place == cursor, wraps=self.wraps)
-            rows += drawn
-            self._rows += [place] * len(drawn)
-        return [*rows, *[BLANK] * (height - len(rows) - len(about)), *about]
+    def below(self, width: int, height: int) -> list[Row]:
+        """Return the whole text of the chosen entry where its row cannot show it."""
+        most = min(ABOUT_ROWS, height // 3)
+        return [] if self.entry is None else whole_rows(self.entry, self._sizes, width, most)
 
-    def own_hints(self) -> list[Hint]:
-        hints = [Hint(("filter",), "filter", "filter")]
-        if len(self.shown) > 1:
-            hints += [Hint(("move.up", "move.down"), "choose"), Hint(("sort", "sort.reverse"), "sort", "sort")]
-        return hints
-
-    def start_over(self) -> None:
-        """Keep the chosen entry, also among others."""
-
-    def go_to(self, place: int) -> None:
-        if self.shown:
-            self.chosen = self.shown[max(0, min(place, len(self.shown) - 1))].id
-        self.redraw()
-
-    def last(self) -> int:
-        return len(self.shown) - 1
-
-    def action_move(self, direction: int) -> None:
-        """Choose another entry; a step beyond an end goes to the other one."""
-        place = self.cursor + direction
-        if abs(direction) == 1 and self.shown and not self.wraps:
-            place %= len(self.shown)
-        self.go_to(place)
+    def action_choose(self) -> None:
+        if self.entry is not None:
+            self.act(self.entry)
 
     def action_sort(self) -> None:
         """Sort by the next column; after the last one as the entries come."""
@@ -307,15 +289,15 @@ class ListPage(ScrollPage):
         self.order = Order(column, column == self.order.column and not self.order.down)
         self.redraw()
 
-    def action_choose(self) -> None:
-        """Keep the filter that is typed, or do with the chosen entry what Enter is for."""
-        if not self.keep_filter() and self.entry is not None:
+    def on_data_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
+        """Show the whole text of the entry that is chosen now."""
+        self.redraw()
+
+    def on_data_table_row_selected(self, event: Table.RowSelected) -> None:
+        """Do what Enter is for: the chosen entry was clicked."""
+        if self.entry is not None:
             self.act(self.entry)
 
-    def clicked(self, row: int) -> None:
-        """Choose the entry that was clicked, or sort by the column whose name was."""
-        place = self._rows[row] if 0 <= row < len(self._rows) else _NO_ENTRY
-        if place >= 0:
-            self.go_to(place)
-        elif place == _HEAD:
-            self._sort_by(column_at(self._sizes, self.app.mouse_position.x))
+    def on_data_table_header_selected(self, event: Table.HeaderSelected) -> None:
+        """Sort by the column whose name was clicked."""
+        self._sort_by(event.column_index)

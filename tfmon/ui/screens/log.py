@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
 
@@ -14,12 +13,11 @@ from tfmon import units
 from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
-from tfmon.ui.render.rows import DIM, TEXT
+from tfmon.ui.render.rows import DIM, TEXT, Row, beside
 from tfmon.ui.render.style import TROUBLE, WARN
-from tfmon.ui.render.table import Column, Entry
-from tfmon.ui.screens.lines import ListPage
-from tfmon.ui.screens.page import WHEEL_ROWS, OneLanePage, bound
+from tfmon.ui.render.table import matches
+from tfmon.ui.screens.lines import ScrollPage
+from tfmon.ui.screens.page import OneLanePage, bound
 
 Source: TypeAlias = Literal["event", "output", "tensorflow"]
 Level: TypeAlias = Literal["", "warning", "error"]
@@ -33,7 +31,8 @@ VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
 _WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
 """Colour is never the only cue."""
-_RANKS = {"": 2, "warning": 1, "error": 0}
+MOST_ROWS = 6
+"""Most rows of a line that is wrapped."""
 _STYLES = {"warning": WARN, "error": TROUBLE}
 
 _GLOG = re.compile(
@@ -51,77 +50,56 @@ _WARNING = re.compile(r"^(?:WARN(?:ING)?\b|.*\b\w*Warning: )")
 _LEVELS: dict[str, Level] = {"W": "warning", "E": "error", "F": "error"}
 
 
-class LogPage(OneLanePage, ListPage):
+class LogPage(OneLanePage, ScrollPage):
     """Shows the log of one lane, and follows it until one moves up; from the last line on it follows again."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("move.next"),
-        bound("move.previous"),
-        bound("log.view"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("log.view", word="other lines")]
     tab = "log"
-    columns = (Column("time", 9), Column("from", 10), Column("line"))
-    noun = "line"
-    wheel_rows = WHEEL_ROWS
-    wraps = True
-    nothing = "no line yet"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.view = 0
-        self._kept: tuple[object, ...] = ()
-        self._entries: list[Entry] = []
+        self.following = True
+        """Whether the newest line is in view, and the next one will be."""
+        self._of_rows: list[LogLine] = []
+        """The line that each row belongs to."""
+        self._count = ""
 
-    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+    def on_mount(self) -> None:
+        self.watch(self.lines, "scroll_y", self._scrolled, init=False)
+
+    def _scrolled(self) -> None:
+        self.following = self.lines.is_vertical_scroll_end
+        self.redraw()
+
+    def fill(self, snapshot: Snapshot, width: int) -> None:
+        """Show the lines; unless the newest is followed, those in view stay, also where the oldest are dropped."""
+        first = self._of_rows[self.lines.scroll_offset.y :][:1]
         lane = self.lane
-        if lane is None:
-            self.title_text, self._entries = "Log", []
-            return self._entries
-        self.title_text = f"Log of lane {lane.spec.id}: {lane.title}"
-        origin_ns = snapshot.race.started_ns or lane.process.started_ns
-        if self._kept != (key := (id(lane.log), self.view, origin_ns)):
-            self._entries = log_entries(lane.log, self.view, origin_ns)
-            self._kept, self._lines = key, lane.log  # the lines are kept, so that no others get their id
-        return self._entries
-
-    @property
-    def following(self) -> bool:
-        """Whether the newest line is chosen, and the next one will be."""
-        return self.chosen is None or not self.shown or self.cursor == len(self.shown) - 1
-
-    def default_place(self) -> int:
-        """Follow: the newest line is chosen where no other is, or where that one is gone."""
-        return max(0, len(self.shown) - 1)
-
-    def note(self) -> str:
-        """Return which lines these are, and whether the newest is followed."""
+        self.title_text = "Log" if lane is None else f"Log of lane {lane.spec.id}: {lane.title}"
+        every = [] if lane is None else lines_of(lane.log, self.view)
+        found = [line for line in every if matches(line.text, self.filter_text)]
+        origin_ns = 0 if lane is None else snapshot.race.started_ns or lane.process.started_ns
+        rows = [(line, row) for line in found for row in log_rows(line, origin_ns, width)]
+        self._of_rows = [line for line, _ in rows]
+        self._count = f"{len(found)} of {len(every)}" if self.filter_text else str(len(every))
+        self.paint(self.lines, [row for _, row in rows], width)
         if self.following:
-            self.chosen = None
-        newer = len(self.shown) - 1 - self.cursor
-        state = "following" if self.chosen is None else f"{newer} newer below"
-        return f": {VIEWS[self.view][0]} · {state}"
+            self.lines.scroll_end(animate=False)
+        elif first and first[0] in self._of_rows:
+            self.lines.scroll_to(y=self._of_rows.index(first[0]), animate=False)
 
-    def own_hints(self) -> list[Hint]:
-        following = VIEWS[(self.view + 1) % len(VIEWS)][0]
-        hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
-        hints += self.lane_hints()
-        if len(self.shown) > 1:
-            hints += [Hint(("move.up", "move.down"), "scroll"), Hint(("sort", "sort.reverse"), "sort", "sort")]
-        if not self.following:
-            hints.insert(0, Hint(("move.end",), "follows", "scroll_end"))
-        return hints
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return which lines these are, and whether the newest is followed."""
+        ending, state = "" if self._count == "1" else "s", "following" if self.following else "newer ones below"
+        return [((f" {self._count} line{ending}: {VIEWS[self.view][0]} · {state}", DIM),)]
 
     def action_turn_view(self) -> None:
         self.view = (self.view + 1) % len(VIEWS)
         self.redraw()
 
-    def action_scroll_end(self) -> None:
-        """Show the newest line, and follow."""
-        self.chosen = None
-        self.redraw()
-
     def start_over(self) -> None:
-        self.chosen = None
+        self.following = True
 
 
 @functools.lru_cache(maxsize=2_048)
@@ -140,25 +118,16 @@ def source_of(line: LogLine) -> tuple[Source, Level]:
     return "output", "warning" if _WARNING.match(text) else ""
 
 
-def log_entries(lines: Sequence[LogLine], view: int, origin_ns: int) -> list[Entry]:
-    """Return the lines of a view as entries, each with its time since the race began."""
-    sources = VIEWS[view % len(VIEWS)][1]
-    alike: Counter[LogLine] = Counter()
-    entries = []
-    for place, line in enumerate(lines):
-        source, level = source_of(line)
-        if source not in sources:
-            continue
-        alike[line] += 1
-        since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
-        style = _STYLES.get(level, DIM if source == "event" else TEXT)
-        entries.append(
-            Entry(
-                (line, alike[line]),
-                ((f"{since:>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
-                ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
-                mark=_MARKS[level],
-                searched=line.text,
-            )
-        )
-    return entries
+def lines_of(log: Sequence[LogLine], view: int) -> list[LogLine]:
+    """Return the lines of a view."""
+    return [line for line in log if source_of(line)[0] in VIEWS[view][1]]
+
+
+def log_rows(line: LogLine, origin_ns: int, width: int) -> list[Row]:
+    """Return a line of the log: its mark, its time since the race began, where it is from, and its text."""
+    source, level = source_of(line)
+    since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
+    style = _STYLES.get(level, DIM if source == "event" else TEXT)
+    head = f"{since:>7}  {_WORDS[source]:<6}  "
+    (_, first), *more = beside((head, DIM), line.text, style, width - 2, MOST_ROWS) or [(("", DIM), ("", style))]
+    return [((f" {_MARKS[level]}", style), (head, DIM), first), *((("  ", DIM), *row) for row in more)]

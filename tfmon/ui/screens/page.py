@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,12 +15,12 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas
-from tfmon.ui.keys import BY_ID, key_of
+from tfmon.ui.keys import BY_ID, key_of, label
 from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import Hint, Zone, hint_row, tab_row
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
+from tfmon.ui.render.rows import Row, cells, cut, fit, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
 from tfmon.ui.source import (
     may_start_again,
@@ -33,24 +33,37 @@ from tfmon.ui.source import (
     to_improve,
     with_failures,
 )
+from tfmon.ui.textual_compat import text_of
 
-WHEEL_ROWS = 3
+SCROLLBAR_CELLS = 1
+CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
+"""Keys of pages that are not offered where they could not change anything."""
 FRAME_ROWS = 4
-"""Rows of a page besides its body: tabs, title, message, keys."""
+"""Rows of a page besides its content: tabs, title, message, keys."""
 
 
-def bound(binding: str, action: str = "", keys: str = "") -> Binding:
-    """Return the binding of an id of `tfmon.ui.keys`; a page may give it another action, or other keys."""
+def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Binding:
+    """Return the binding of an id of `tfmon.ui.keys`; a page may give it another action, or other keys.
+
+    One with a `word` stands in the line of keys.
+    """
     key = BY_ID[binding]
-    return Binding(keys or key.keys, action or key.action, key.help, id=key.id)
+    return Binding(keys or key.keys, action or key.action, word or key.help, bool(word), id=key.id)
+
+
+def bindings_of(kind: type[Screen[Any]]) -> list[Binding]:
+    """Return the bindings of a screen that have an id, its own before those of its base classes."""
+    found: dict[str, Binding] = {}
+    for base in kind.__mro__:
+        for one in vars(base).get("BINDINGS", ()):
+            if isinstance(one, Binding) and one.id:
+                found.setdefault(one.id, one)
+    return list(found.values())
 
 
 def closer(binding: str) -> Binding:
     """Return the binding that closes a page with the key that opened it."""
     return bound(binding, "dismiss")
-
-
-EVERYWHERE: tuple[BindingType, ...] = (bound("close"), bound("picture"))
 
 
 class MonitorScreen(Screen[str | None]):
@@ -80,19 +93,15 @@ class MonitorScreen(Screen[str | None]):
     def on_resize(self, event: events.Resize) -> None:
         self.redraw()
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.wheel(event, 1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.wheel(event, -1)
-
-    def wheel(self, event: events.MouseEvent, direction: int) -> None:
-        """Act on a turn of the wheel: 1 is down, -1 is up."""
-
     def on_screen_resume(self) -> None:
         """Draw what happened while another screen was shown."""
-        self.canvas.dress(self.monitor.palette)
+        self.dress()
         self.redraw()
+
+    def dress(self) -> None:
+        """Take the colours of the theme."""
+        for canvas in self.query(Canvas):
+            canvas.dress(self.monitor.palette)
 
     def action_show_tab(self, name: str) -> None:
         """Show a page beside the race, or the race itself."""
@@ -110,7 +119,7 @@ class MonitorScreen(Screen[str | None]):
         self.monitor.open(name)
 
     def action_save_picture(self) -> None:
-        self.monitor.save_picture(self.canvas.text())
+        self.monitor.save_picture(text_of(self))
 
     def action_save_report(self) -> None:
         self.monitor.save_report()
@@ -178,13 +187,14 @@ class Page(MonitorScreen):
     A page implements `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
     """
 
-    CSS = "Page { background: $background; overflow: hidden; }"
+    AUTO_FOCUS = ".body"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *EVERYWHERE,
+        bound("help", word="help"),
+        bound("close", word="back"),
+        bound("picture"),
         closer("quit"),
         bound("report"),
         bound("palette"),
-        bound("help"),
         bound("lane.detail", keys="i"),
         bound("lane.log"),
         bound("knobs"),
@@ -201,6 +211,20 @@ class Page(MonitorScreen):
     tab = ""
     title_text = ""
 
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        self.foot = Canvas(monitor.palette, classes="foot")
+        self.set_class(monitor.view.charset == "ascii", "ascii")
+
+    def compose(self) -> ComposeResult:
+        yield self.canvas
+        yield from self.content()
+        yield self.foot
+
+    def content(self) -> ComposeResult:
+        """Yield the widgets between the title and the message."""
+        raise NotImplementedError
+
     def on_mount(self) -> None:
         self.redraw()
 
@@ -212,24 +236,35 @@ class Page(MonitorScreen):
         if not self.is_mounted:
             return
         monitor, snapshot = self.monitor, self.monitor.snapshot
-        view = monitor.view = with_failures(monitor.view, snapshot, ())
+        monitor.view = with_failures(monitor.view, snapshot, ())
         width, height = self.app.size
-        room = max(0, height - FRAME_ROWS)
-        self.zones = ()
-        body = (self.body(snapshot, width, room) + [BLANK] * room)[:room]
-        top = self._top(width)
-        foot, zones = hint_row(self.hints(), view.keys, width, height - 1)
-        self.zones = (*self.zones, *zones)
+        self.fill(snapshot, width - SCROLLBAR_CELLS)
+        top, self.zones = self._top(width)
+        self.paint(self.canvas, [top, self._title(width), *self.above(snapshot, width)], width)
         message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
-        fitted = [fit(row, width) for row in (top, self._title(width), *body, message, foot)[:height]]
-        if view.charset == "ascii":
-            fitted = [to_ascii(row) for row in fitted]
-        self.canvas.show(fitted)
-
-    def _top(self, width: int) -> Row:
-        row, zones = tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
+        keys, zones = hint_row(self.hints(), width, height - 1)
         self.zones = (*self.zones, *zones)
-        return row
+        self.paint(self.foot, [*self.below(width, height), message, keys], width)
+
+    def paint(self, canvas: Canvas, rows: Sequence[Row], width: int) -> None:
+        """Show rows on one of the page's canvases."""
+        fitted = [fit(row, width) for row in rows]
+        canvas.show([to_ascii(row) for row in fitted] if self.monitor.view.charset == "ascii" else fitted)
+
+    def fill(self, snapshot: Snapshot, width: int) -> None:
+        """Bring the content up to date; only what changed is written."""
+        raise NotImplementedError
+
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the rows between the title and the content."""
+        return []
+
+    def below(self, width: int, height: int) -> list[Row]:
+        """Return the rows between the content and the message."""
+        return []
+
+    def _top(self, width: int) -> tuple[Row, Sequence[Zone]]:
+        return tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
 
     def _title(self, width: int) -> Row:
         """Return the title, and beside it the race in one line where there is room and the page moves anyway."""
@@ -242,33 +277,22 @@ class Page(MonitorScreen):
             return title
         return spread(title, cut(race, 0, len(text) + 1), width)
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the rows of the page; at most `height` are shown."""
-        raise NotImplementedError
-
-    def own_hints(self) -> list[Hint]:
-        """Return the actions of this page's keys now, the most useful first."""
-        return []
-
     def hints(self) -> list[Hint]:
-        """Return the actions of the keys now; the last two stay if there is no room for all."""
-        back = "race" if self.tab else "back"
-        return [*self.own_hints(), Hint(("help",), "help", "open('help')"), Hint(("close",), back, "dismiss")]
+        """Return what is said of the keys of the page, its own before those that every page has."""
+        idle = CHANGING if self.monitor.refusal else ()
+        shown = (one for one in bindings_of(type(self)) if one.show and one.id not in idle)
+        keys = self.monitor.view.keys
+        return [Hint(label(keys.get(one.id or "", one.key)), one.description, one.action) for one in shown]
 
     def message(self, snapshot: Snapshot) -> str:
         """Return the message above the keys."""
         return message_of(self.monitor.view, snapshot)
 
-    def clicked(self, row: int) -> None:
-        """Act on a click into a row of the body."""
-
     def on_click(self, event: events.Click) -> None:
-        """Show the tab, or do what the words at the bottom say; the rest is for the body."""
-        y, zone = event.screen_y, self.zone_at(event)
+        """Show the tab, or do what the words at the bottom say."""
+        zone = self.zone_at(event)
         if zone is not None:
             self.call_next(self.run_action, zone.action)
-        elif 2 <= y < self.app.size.height - 2:
-            self.clicked(y - 2)
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Go back: from a page that has a tab to the race, from another one to where it was opened."""
@@ -281,19 +305,13 @@ class Page(MonitorScreen):
 class OneLanePage(Page):
     """A page of one lane; a key goes to the next one."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", word="next lane"), bound("move.previous")]
+
     @property
     def lane(self) -> LaneState | None:
         """The lane that is shown; None where there is none."""
         lanes = self.monitor.snapshot.lanes
         return lanes[self.monitor.lane % len(lanes)] if lanes else None
-
-    def lane_hints(self) -> list[Hint]:
-        """Return the key that goes to the next lane, where there are several."""
-        several = len(self.monitor.snapshot.lanes) > 1
-        return [Hint(("move.next",), "next lane", "turn(1)")] if several else []
-
-    def own_hints(self) -> list[Hint]:
-        return [*self.lane_hints(), *super().own_hints()]
 
     def start_over(self) -> None:
         """Show the page of another lane from where such a page begins."""
@@ -303,18 +321,3 @@ class OneLanePage(Page):
         self.monitor.lane += direction
         self.start_over()
         self.redraw()
-
-
-class Dialog(Page, inherit_bindings=False):
-    """A question that has to be answered or closed before another page can be shown."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]
-
-    def _top(self, width: int) -> Row:
-        return one_line(self.monitor.analysis, width)
-
-    def _title(self, width: int) -> Row:
-        return ((f" {self.title_text}", STRONG),)
-
-    def hints(self) -> list[Hint]:
-        return [*self.own_hints(), Hint(("close",), "cancel", "dismiss")]

@@ -30,6 +30,7 @@ from tfmon.ui.source import (
     titles,
     with_failures,
 )
+from tfmon.ui.textual_compat import text_of
 
 RIGHT_BUTTON = 3
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
@@ -70,7 +71,13 @@ class RaceScreen(MonitorScreen):
         elif zone is not None:
             self.call_next(self.run_action, zone.action)
 
-    def wheel(self, event: events.MouseEvent, direction: int) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, 1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -1)
+
+    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
         """Step the knob below the pointer; elsewhere show hidden lanes, or those before."""
         zone = self.zone_at(event)
         if zone is not None and zone.knob:
@@ -126,7 +133,7 @@ class RaceScreen(MonitorScreen):
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""
-        self.monitor.save_picture(self.monitor.source.table() or self.canvas.text())
+        self.monitor.save_picture(self.monitor.source.table() or text_of(self))
 
     def action_try_advice(self) -> None:
         self.try_advice(self._targets())

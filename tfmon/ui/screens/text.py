@@ -16,7 +16,6 @@ from tfmon.model.knobs import short_name, show
 from tfmon.model.lanes_together import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, indented, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN
 from tfmon.ui.screens.lines import ScrollPage
@@ -28,6 +27,7 @@ _STYLES = (("✗", TROUBLE), ("!", WARN))
 class ReportPage(ScrollPage):
     """A report that a thread makes when the page is first shown, and again by Enter."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
     still = True
     note: ClassVar[str]
     """What is said below the report."""
@@ -47,8 +47,8 @@ class ReportPage(ScrollPage):
         """Return the function that makes the report. It may block, and raise TfmonError."""
         raise NotImplementedError
 
-    def offer(self) -> str:
-        """Return the action of Enter; empty if no report can be made now."""
+    def may_make(self) -> bool:
+        """Return whether a report can be made now."""
         raise NotImplementedError
 
     def instead(self) -> str:
@@ -57,7 +57,7 @@ class ReportPage(ScrollPage):
 
     def on_screen_resume(self) -> None:
         """Have the report made if there is none yet."""
-        if self.offer() and self.about() not in self.reports:
+        if self.may_make() and self.about() not in self.reports:
             self._make()
 
     def _make(self) -> None:
@@ -71,10 +71,6 @@ class ReportPage(ScrollPage):
         self.monitor.work(self.maker(), take, take)
         self.redraw()
 
-    def own_hints(self) -> list[Hint]:
-        offer = self.offer()
-        return [*([Hint(("choose",), offer, "choose")] if offer else []), *super().own_hints()]
-
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         about = self.about()
         if about not in self.reports or about == self.in_progress:
@@ -83,7 +79,7 @@ class ReportPage(ScrollPage):
         return [BLANK, *rows, BLANK, *indented(self.note, DIM, width, 4)]
 
     def action_choose(self) -> None:
-        if not self.keep_filter() and self.offer():
+        if self.may_make():
             self._make()
 
 
@@ -100,8 +96,8 @@ class DoctorPage(ReportPage):
     def maker(self) -> Callable[[], str]:
         return self.monitor.source.examine
 
-    def offer(self) -> str:
-        return "" if self.in_progress else "examine again"
+    def may_make(self) -> bool:
+        return not self.in_progress
 
     def instead(self) -> str:
         return "examining TensorFlow, drivers and the machine…"
@@ -110,7 +106,6 @@ class DoctorPage(ReportPage):
 class ProfilePage(ReportPage, OneLanePage):
     """Shows the latest profile of a lane; a lane that has none is profiled when the page is shown."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
     tab = "profile"
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
 
@@ -121,11 +116,9 @@ class ProfilePage(ReportPage, OneLanePage):
         assert self.lane is not None, "there is no lane to profile"
         return partial(self.monitor.source.profile, self.lane.spec.name)
 
-    def offer(self) -> str:
+    def may_make(self) -> bool:
         lane = self.lane
-        if lane is None or lane.over or self.in_progress or self.monitor.refusal:
-            return ""
-        return "profile again" if self.about() in self.reports else f"profile {lane.spec.id}"
+        return not (lane is None or lane.over or self.in_progress or self.monitor.refusal)
 
     def instead(self) -> str:
         lane = self.lane
