@@ -53,6 +53,8 @@ class RaceOptions:
     """The race ends when half the width of every interval over its ratio is as small as this."""
     fail_on: tuple[str, ...] = ()
     """The race ends, with an exit code of its own, as soon as a lane has one of these concerns."""
+    notify: str = ""
+    """A command that is run when something happens, or one of `tfmon.api.notify.TERMINAL`; empty for none."""
     margin: float = MARGIN
     """Lanes whose ratio differs from 1 by less are the same."""
     watched: bool = True
@@ -131,6 +133,7 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
             **({"mode": known.get("mode") or str(resolve("mode").value)} if "mode" in given else {}),
             **_of_every_race(given, info.command),
             "in_place": known.get("in_place") or None,
+            **({"notify": str(resolve("notify", given["notify"]).value)} if "notify" in given else {}),
             "record": not known.get("no_record") and record is not False,
             "record_file": None if isinstance(record, bool) else Path(record),
             "wait_idle_s": None if minutes is None else 60 * minutes,

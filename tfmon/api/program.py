@@ -16,10 +16,11 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import concerns
 from tfmon.api import state
 from tfmon.api.devices import Idle
+from tfmon.api.notify import TERMINAL, Notifier, run_command
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.repeat import command_line
-from tfmon.api.run import tell_changes
+from tfmon.api.run import say, tell_changes
 from tfmon.api.settings import resolve
 from tfmon.api.state import Tell, Views
 from tfmon.catalog import ScenarioInfo, find_scenario
@@ -81,12 +82,14 @@ class Program:
     """
 
     def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
-        """Wire all parts; `tell` takes a line while a GPU is waited for, None for: it is shown on the terminal."""
+        """Wire all parts; `tell` takes a line for the user, None for: it is written to the terminal."""
         self._options = race_options
         self._machine = read_machine()
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
+        self.say: Callable[[str], object] = tell or say
+        """Takes a line for the user while lanes train."""
         self._idle = Idle(self._look, race_options.wait_idle_s, tell or tell_changes())
         charted = race_options.watched or race_options.record
         self.session = Session(self._machine, time.monotonic_ns, charted=charted)
@@ -102,6 +105,10 @@ class Program:
         self._unhealthy = ""
         if race_options.fail_on:
             self.session.listen(self._finish_when_unhealthy)
+        self._notifier: Notifier | None = None
+        if race_options.notify and race_options.notify not in TERMINAL:
+            act = partial(run_command, race_options.notify)
+            self._notifier = Notifier(self.session, act, lambda line: self.say(line))
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
@@ -195,7 +202,10 @@ class Program:
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End every lane, the probes and the recording. Takes 3 s at most, and what a slow disk adds."""
+        """End every lane, the probes and the recording.
+
+        It takes 3 s at most, and what a slow disk and a slow command of `--notify` add.
+        """
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()
@@ -208,6 +218,8 @@ class Program:
             ticker.close()
         if self._recorder is not None:
             self._recorder.close()
+        if self._notifier is not None:
+            self._notifier.close()
         if not self._closed:
             self._closed = True
             state.remember_lanes(self.session.snapshot())
