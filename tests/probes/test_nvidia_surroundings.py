@@ -57,7 +57,7 @@ class TestSplit:
 
     def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
         driver.play(SPLIT)
-        chosen = Gpu(index=0, uuid=SECOND_UUID, name="part", physical_gpu=0)
+        chosen = Gpu(0, SECOND_UUID, "part", physical_gpu=0, part_of=BUSY.uuid)
         (sample,) = take(NvidiaProbe([chosen], clock_ns=clock))
         assert (sample.key, sample.part_of, sample.memory.total_bytes) == (SECOND_UUID, BUSY.uuid, 20 * GB)
 

@@ -74,18 +74,18 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Pro
     starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
     profile = Profile(
         steps=steps,
-        step_ns=total(loop.window) / 1000 / steps,
+        step_ns=loop.per_step(loop.window),
         longest_ns=max(end - start for start, end in loop.steps) / 1000,
         mode=_mode(loop),
         input=Input(
-            wait_ns=total(loop.input) / 1000 / steps if loop.input else NO_BATCH,
+            wait_ns=loop.per_step(loop.input) if loop.input else NO_BATCH,
             stages=operations.stages(lines, loop.window[0], cpu.functions, steps),
             python_ns=NO_PYTHON if cpu.python_ps is None else cpu.python_ps / 1000 / steps,
         ),
         call=_call(loop, None if gpus or on_gpu else cpu.step),
         sync_ns=sync_ns,
         other_ns=other_ns,
-        drain_ns=total(_drain(loop)) / 1000 / steps,
+        drain_ns=loop.per_step(_drain(loop)),
         devices=devices,
         ops=NO_GPU_EVENTS if host_only else _ops(runs, loop),
         retraced_steps=sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps),
@@ -108,11 +108,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
     """Split the step; `runs` are its operations on the CPU, None if it runs elsewhere."""
     if not loop.known:
         return NO_STEP
-    steps = len(loop.steps)
-
-    def per_step(times: Times) -> float:
-        return total(times) / 1000 / steps
-
+    per_step = loop.per_step
     compute = both(loop.calls, unite((run.start_ps, run.end_ps) for run in runs or ()))
     tracing = without(loop.traced, compute)
     compiling = without(without(loop.compiled, compute), tracing)
@@ -129,14 +125,13 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
 
 def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
     """Return the time that the loop was outside of pipeline and step: while a GPU worked, and otherwise."""
-    steps = len(loop.steps)
     rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
     if not gpus:
-        return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), total(rest) / 1000 / steps
+        return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
     if loop.eager:
-        return WAITS_UNSEEN, total(rest) / 1000 / steps
+        return WAITS_UNSEEN, loop.per_step(rest)
     working = unite(span for one in gpus for times in (one.kernels, one.h2d, one.d2h) for span in times)
-    return total(both(rest, working)) / 1000 / steps, total(without(rest, working)) / 1000 / steps
+    return loop.per_step(both(rest, working)), loop.per_step(without(rest, working))
 
 
 def _drain(loop: LoopThread) -> Times:

@@ -53,11 +53,7 @@ def read(space: Space) -> list[GpuTrace]:
 
 def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
     """Return a GPU's work in the capture, per step."""
-    steps, window = len(loop.steps), loop.window
-
-    def per_step(times: Times) -> float:
-        return total(times) / 1000 / steps
-
+    per_step, window = loop.per_step, loop.window
     kernels, h2d, d2h = (both(times, window) for times in (gpu.kernels, gpu.h2d, gpu.d2h))
     reducing = without(kernels, gpu.computing)
     h2d_exposed = without(h2d, kernels)
@@ -82,7 +78,7 @@ def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
         idle_input_ns=per_step(idle_input),
         idle_launch_ns=per_step(idle_launch),
         idle_tracing_ns=per_step(idle_tracing),
-        idle_other_ns=(total(idle) - sum(total(part) for part in parts)) / 1000 / steps,
+        idle_other_ns=(total(idle) - sum(total(part) for part in parts)) / 1000 / len(loop.steps),
     )
 
 

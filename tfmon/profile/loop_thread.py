@@ -73,6 +73,10 @@ class LoopThread:
         """In calls that XLA compiled in."""
         return both(self.calls, unite(one.span for one in self.compilings))
 
+    def per_step(self, times: Times) -> float:
+        """Return how much of a step these are, in ns."""
+        return total(times) / 1000 / len(self.steps)
+
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
     """Return the thread that holds the markers of the steps, until `until_ps` at least; raises TraceError."""

@@ -18,7 +18,7 @@ from tfmon.script.looking import path_to
 from tfmon.script.loop_report import LoopReport
 from tfmon.script.marks import MARK
 from tfmon.script.rounds import Rounds, Updater
-from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Sources, Step, nothing
+from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, SeenStep, Sources, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -114,9 +114,9 @@ class Bundle:
         self.source.pulls += steps
         return steps
 
-    def step_under_way(self, sources: Sources, number: int) -> Step:
+    def step_under_way(self, sources: Sources, number: int) -> SeenStep:
         """Return the step under way, and have it known what was read for it, as of one that is not noted."""
-        source, step = self.source, Step()
+        source, step = self.source, SeenStep()
         step.begun, step.began_ns = True, self.begun_ns[-1]
         source.began_ns = source.first_ns = step.began_ns
         if self.received:

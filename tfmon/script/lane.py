@@ -61,7 +61,7 @@ class Lane:
         self.control = LaneControl(
             self.reporter, self.knobs.settings, Sampler(), lambda: libraries.gpu_memory(self.device)
         )
-        self.control.beside_window = self._beside_window
+        self.control.beside_window = lambda: () if self._progress is None else (self._progress(),)
         self.meter = Meter(self.control, self.reporter, self._mailbox.waiting)
         self.meter.ready, self.control.window_sent = self._ready, self._window_sent
         self._granted: RunSlice | None = None
@@ -178,10 +178,6 @@ class Lane:
         self.meter.warm = True
         self.reporter.send(DefaultsResolved(at_ns=time.monotonic_ns(), values=defaults()))
         self.control.become_ready()
-
-    def _beside_window(self) -> Iterable[Progressed]:
-        """Return how far the script is."""
-        return () if self._progress is None else (self._progress(),)
 
     def _window_sent(self) -> None:
         """Report what is new since the last window; mark the next one where the script is ending."""

@@ -10,7 +10,7 @@ from tfmon.model.script_events import Progressed
 from tfmon.script.epochs import Epochs
 from tfmon.script.looking import line_of, users_frame
 from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds
-from tfmon.script.sources import LOOP_IN_GRAPH, BatchSource, Past, Sources, Step
+from tfmon.script.sources import LOOP_IN_GRAPH, BatchSource, Past, SeenStep, Sources
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -41,7 +41,7 @@ class LoopReport:
         self.doing = doing
         lane.report_progress(lambda: self.progress(sources.main))
 
-    def updated(self, lane: Lane, step: Step, number: int, name: str, *, read: bool) -> None:
+    def updated(self, lane: Lane, step: SeenStep, number: int, name: str, *, read: bool) -> None:
         """Tell a lane what is counted as a step, once for each kind of update that is not a part of a round."""
         if step.mark in self._kinds:
             return
@@ -53,7 +53,9 @@ class LoopReport:
             self.epochs.place = line_of(users_frame())
             lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
 
-    def step_over(self, lane: Lane, step: Step, sources: Sources, rounds: Rounds, ended_ns: int | None) -> None:
+    def step_over(
+        self, lane: Lane, step: SeenStep, sources: Sources, rounds: Rounds, ended_ns: int | None
+    ) -> None:
         """Tell a lane what a step was that has ended, now or at `ended_ns`, and what is not known of it."""
         steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
         examples = self.examples(step.examples(pulled))

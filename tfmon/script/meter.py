@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from operator import sub
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ class Meter:
     def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
         """Measure from the first step on."""
         self.control, self.reporter, self.clock = control, reporter, control.clock
-        control.before_window, control.new_marks = self.take_feed, self._new_marks
+        control.before_window = self.take_feed
+        control.new_marks = lambda: () if self.warm else (WARM_UP,)
         self.ready: Callable[[], object] = list
         """Is called after the warm-up, and sets `warm`."""
         self.stopped_ns = 0
@@ -198,10 +199,6 @@ class Meter:
             self.control.finish_stretch(synced_ns, loss)
             # The wait for the device and the report are no part of the next step.
             self.clock.last_end_ns = time.monotonic_ns()
-
-    def _new_marks(self) -> Iterable[str]:
-        """Return the mark of windows before the lane is warm."""
-        return () if self.warm else (WARM_UP,)
 
     @property
     def _warmed_up(self) -> bool:

@@ -41,7 +41,7 @@ class BatchSource:
         return not self.over and self.ref() is not None
 
 
-class Step:
+class SeenStep:
     """What was seen of a step. Units: nanoseconds of `time.monotonic_ns`."""
 
     __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",

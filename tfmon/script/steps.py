@@ -25,7 +25,7 @@ from tfmon.script.loop_report import TRAINING, VALIDATION, VALIDATION_PULLS, Loo
 from tfmon.script.marks import Mark
 from tfmon.script.retracing import retracing
 from tfmon.script.rounds import SETTLED, Rounds, Updater
-from tfmon.script.sources import BatchSource, Given, Sources, Step, nothing
+from tfmon.script.sources import BatchSource, Given, SeenStep, Sources, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -134,7 +134,7 @@ class StepWatcher(Followed):
 
     def forget(self) -> None:
         """Begin a step without anything in it."""
-        self.bundle, self.step = Bundle(), Step()
+        self.bundle, self.step = Bundle(), SeenStep()
         self.sources.pulled = Counter()
         self._pulling = self._updating = False
 

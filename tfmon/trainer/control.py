@@ -40,8 +40,6 @@ from tfmon.trainer.step_clock import (
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
 """Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
 
-GpuMemory = Callable[[], tuple[int | None, int | None]]
-
 
 class EventSink(Protocol):
     """Where a lane sends its events; `trainer.channel.Reporter` is the usual one."""
@@ -67,7 +65,7 @@ class LaneControl:
         sink: EventSink,
         settings: Mapping[str, KnobValue],
         sampler: Sampler,
-        gpu_memory: GpuMemory,
+        gpu_memory: Callable[[], tuple[int | None, int | None]],
         device: str = "cpu",
     ) -> None:
         """Start paused."""
