@@ -31,7 +31,7 @@ def kind_of(state: LaneState, host: HostSample | None = None, gpus: tuple[GpuSam
 
 
 CASES = {
-    "retracing": lane(call_ns=900, traced_steps=1_000, traced_ns=850, traced="train: argument 3 was 1, then 2"),
+    "retracing": lane(call_ns=900, traced_steps=1_000, traced_ns=850, traced="train: `argument 3`: 1 → 2"),
     "compute": lane(computing=0.95, call_ns=950, input_ns=20),
     "input": lane(computing=0.9, input_ns=700, call_ns=250),
     "eager": lane(computing=0.3, call_ns=900, settings={"graph": False}),
@@ -122,7 +122,7 @@ class TestLanes:
         assert mixed.text == "mixed: waiting for batches takes 40 % of the time, computing 36 %"
         assert {("cache", True), ("xla", True)} <= {(one.knob, one.value) for one in mixed.causes}
         assert kind_of(CASES["retracing"]).text == (
-            "retracing: every step, 85 % of the time (train: argument 3 was 1, then 2)"
+            "retracing: every step, 85 % of the time (train: `argument 3`: 1 → 2)"
         )
         assert kind_of(CASES["step"]).text.startswith("90 % in the training step; a profile (P) breaks it down")
 

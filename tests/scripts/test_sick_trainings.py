@@ -123,7 +123,7 @@ SICK = {
     "retraces": (
         RETRACES,
         "traces took",
-        r"\d+ traces took \d+ % of the time: train: argument 3 was the Python value \d+, then \d+",
+        r"\d+ traces took \d+ % of the time: train: `argument 3`: \d+ → \d+",
     ),
     "deadlock": (
         DEADLOCK,

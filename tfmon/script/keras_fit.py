@@ -196,15 +196,14 @@ class Watcher:
         Watcher.steps = steps = int(requested) if requested is not None else Watcher.steps
         if steps is None:
             return
-        model.steps_per_execution = iterator.steps_per_execution = steps
-        if steps == self._per_call:
-            return
-        self._per_call = steps
-        if steps not in self._by_steps:
-            retracing.expected = True
-            model.make_train_function(force=True)
-            self._by_steps[steps] = model.train_function
-        model.train_function = self._by_steps[steps]
+        if steps != self._per_call:
+            model.steps_per_execution = steps
+            if steps not in self._by_steps:
+                retracing.expected = True
+                model.make_train_function(force=True)
+                self._by_steps[steps] = model.train_function
+            model.train_function = self._by_steps[steps]
+        model.steps_per_execution = iterator.steps_per_execution = self._per_call = steps
 
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
@@ -308,7 +307,9 @@ def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
     Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call, and its train functions end
     with the data since they take optional batches.
     """
-    frame = sys._getframe(1) if hasattr(model, "_autoconvert_optionals") and not model.run_eagerly else None
+    made_by = str(getattr(type(model).make_train_function, "__module__", ""))
+    can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
+    frame = sys._getframe(1) if can else None
     while frame is not None and not (frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_locals):
         frame = frame.f_back
     iterator = frame.f_locals["epoch_iterator"] if frame is not None else None

@@ -37,7 +37,8 @@ from tfmon.script.object_causes import ObjectWatch
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.control import LaneControl
-from tfmon.trainer.step_clock import Sampler, TraceWatch
+from tfmon.trainer.step_clock import Sampler
+from tfmon.trainer.traces import TraceWatch
 
 ENDING = "ending"
 """Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""

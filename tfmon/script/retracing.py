@@ -12,7 +12,7 @@ import inspect
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic_ns
 from types import CodeType
 from typing import Any
@@ -20,8 +20,8 @@ from typing import Any
 from tfmon.script.causes import Observation, causes
 from tfmon.script.hooking import FILES, Hooks, Watching, hidden, hooks, unseen
 from tfmon.script.looking import LIBRARIES, line_at, line_of, users_frame
+from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
 
-VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
 FILES.add(__file__)
 MADE_OFTEN = 5
@@ -147,7 +147,7 @@ def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
 
     A call within another graph is not seen: TensorFlow keeps its count of compilations from Python.
     """
-    if code is None or not any(_shape(one) is None or None in (_shape(one) or ()) for one in function.inputs):
+    if code is None or not any(shape_of(one) is None or None in (shape_of(one) or ()) for one in function.inputs):
         return
     known: list[Any] = []
     kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), place_of(code)
@@ -161,7 +161,7 @@ def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
                 if shapes not in known and sys.modules["tensorflow"].executing_eagerly():
                     if known:
                         was, now = next(pair for pair in zip(known[-1], shapes, strict=True) if pair[0] != pair[1])
-                        what = f"{_written(was)} → {_written(now)}, without a trace"
+                        what = f"{written(was)} → {written(now)}, without a trace"
                         causes.saw(XLA, place, subject=name, what=what, cost_ns=monotonic_ns() - began_ns)
                     known[:] = [*known[-MOST_COMPARED:], shapes]
         except BaseException as error:
@@ -223,7 +223,7 @@ def difference(before: list[Any], now: Any) -> tuple[str, str, bool]:  # noqa: A
             return OBJECT, f"`{name}` was not given before", False
         was, is_now = old.parameters[name].type_constraint, parameter.type_constraint
         new = all(name not in one or one[name].type_constraint != is_now for one in earlier)
-        changes += [(not new, _describe(*change)) for change in _changed(name, was, is_now)]
+        changes += [(not new, describe(*change)) for change in _changed(name, was, is_now)]
     changes = [change for change in changes if change[1][0]]
     return min(changes, key=lambda change: change[0])[1] if changes else ("", "", False)
 
@@ -246,39 +246,6 @@ def _parts(kind: Any) -> dict[Any, Any] | None:  # noqa: ANN401
         return mapping
     components = getattr(getattr(kind, "components_tuple", kind), "components", None)
     return dict(enumerate(components)) if isinstance(components, tuple) else None
-
-
-def _describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: ANN401
-    shapes = [_shape(one) for one in (old, new)]
-    types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
-    if None not in shapes and shapes[0] != shapes[1]:
-        (first, *rest), (now_first, *now_rest) = (one or [None] for one in shapes)
-        smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
-        return SHAPE, f"`{path}`: {_written(shapes[0])} → {_written(shapes[1])}", smaller
-    if None not in types and types[0] != types[1]:
-        return DTYPE, f"`{path}`: {types[0]} → {types[1]}", False
-    values = [getattr(one, "value", one) for one in (old, new)]
-    if isinstance(values[1], bool) or values[1] is None:
-        return "", "", False  # a switch, such as training=False, has few values
-    if isinstance(values[1], int | float | str):
-        was = f"{values[0]!r}" if isinstance(values[0], int | float | str) else "a tensor"
-        return VALUE, f"`{path}`: {was} → {values[1]!r}", False
-    if type(new).__name__ == "Weakref":
-        return OBJECT, f"`{path}`: another object at each call", False
-    return OBJECT, f"`{path}`: another structure or object", False
-
-
-def _shape(kind: Any) -> list[Any] | None:  # noqa: ANN401
-    shape = getattr(kind, "shape", None)
-    try:
-        return None if shape is None else list(shape)
-    except (TypeError, ValueError):
-        return None  # of unknown rank
-
-
-def _written(shape: Iterable[Any] | None) -> str:
-    sizes = [str(one) for one in shape or ()]
-    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
 
 retracing = Retraces()

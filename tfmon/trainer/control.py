@@ -34,8 +34,8 @@ from tfmon.trainer.step_clock import (
     Sampler,
     Samples,
     StepClock,
-    TraceWatch,
 )
+from tfmon.trainer.traces import TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
 """Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""

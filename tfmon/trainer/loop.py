@@ -26,9 +26,9 @@ from tfmon.trainer.step_clock import (
     CollectorWatch,
     Sampler,
     Samples,
-    TraceWatch,
 )
 from tfmon.trainer.stepper import Stepper
+from tfmon.trainer.traces import TraceWatch
 
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2

@@ -6,7 +6,6 @@ A user's script may train without NumPy and without TensorFlow, so neither is ne
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from array import array
 from collections import Counter
@@ -36,7 +35,6 @@ MOST_OUTLIER_WINDOWS = 3
 LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
 """A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time; and after
 `LEAST_PAUSE_STEPS` of its length at the earliest, because it is in no window."""
-MOST_CAUSE_CHARACTERS = 120
 
 
 class StepClock:
@@ -223,74 +221,3 @@ class CollectorWatch:
             self._began_ns = now_ns
         elif now_ns - self._began_ns > LONG_COLLECTION_NS:
             self._long = True
-
-
-class TraceWatch:
-    """Counts the graphs that TensorFlow builds for tf.functions in one thread.
-
-    Tracing makes a `FuncGraph`. The graphs of loops and branches inside it, and those of other threads, are not
-    counted. A function's own `experimental_get_tracing_count` would do for the lane's step, but not for the
-    functions that a user's step calls.
-
-    Thread: made and read in the thread that trains.
-    """
-
-    def __init__(self) -> None:
-        import tensorflow as tf
-
-        self.count = 0
-        """Traces since the start."""
-        self._graphs: list[Any] = []
-        self._thread = threading.get_ident()
-        graph_type: Any = tf.__internal__.FuncGraph
-        build = graph_type.__init__
-
-        def counting(graph: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
-            if threading.get_ident() == self._thread and not tf.inside_function():
-                self.count += 1
-                self._graphs = [*self._graphs[-1:], graph]
-            build(graph, *args, **kwargs)
-
-        graph_type.__init__ = counting
-        self._graph_type, self._build = graph_type, build
-
-    def close(self) -> None:
-        """Stop counting, and leave TensorFlow as it was."""
-        self._graph_type.__init__ = self._build
-
-    def cause(self) -> str:
-        """Return which function was traced last, and which argument changed since its trace before, if one did."""
-        if not self._graphs:
-            return ""
-        *before, last = self._graphs
-        name = str(getattr(last, "name", "")) or "a tf.function"
-        if not before or getattr(before[0], "name", "") != getattr(last, "name", ""):
-            return name
-        difference = _difference(_arguments(before[0]), _arguments(last))
-        return f"{name}: {difference}"[:MOST_CAUSE_CHARACTERS] if difference else name
-
-
-def _arguments(graph: Any) -> list[Any]:  # noqa: ANN401
-    import tensorflow as tf
-
-    signature = getattr(graph, "structured_input_signature", None)
-    return list(tf.nest.flatten(signature)) if signature is not None else []
-
-
-def _difference(before: list[Any], after: list[Any]) -> str:
-    """Return which argument changed from one trace to the next, in words; empty for none."""
-    for position, (old, new) in enumerate(zip(before, after, strict=False), start=1):
-        if old == new:
-            continue
-        name = getattr(new, "name", None)
-        argument = f"argument {name}" if name else f"argument {position}"
-        shapes = getattr(old, "shape", None), getattr(new, "shape", None)
-        if None not in shapes and shapes[0] != shapes[1]:
-            return f"{argument} had the shape {shapes[0]}, then {shapes[1]}"
-        types: list[Any] = [getattr(old, "dtype", None), getattr(new, "dtype", None)]
-        if None not in types and types[0] != types[1]:
-            return f"{argument} was {types[0].name}, then {types[1].name}"
-        if isinstance(new, bool | int | float | str):
-            return f"{argument} was the Python value {old!r}, then {new!r}"
-        return f"{argument} changed"
-    return ""

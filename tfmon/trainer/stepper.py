@@ -13,7 +13,8 @@ import numpy as np
 from tfmon.trainer.capture import Capture
 from tfmon.trainer.pipeline import BatchFeed, count_examples
 from tfmon.trainer.scenario import ScenarioError
-from tfmon.trainer.step_clock import Sampler, Samples, StepClock, TraceWatch
+from tfmon.trainer.step_clock import Sampler, Samples, StepClock
+from tfmon.trainer.traces import TraceWatch
 
 DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 

@@ -1,0 +1,104 @@
+"""Counts the traces of functions, and says which argument is another one than in the trace before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+MOST_CAUSE_CHARACTERS = 120
+VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
+
+
+class TraceWatch:
+    """Counts the graphs that TensorFlow builds for tf.functions in one thread.
+
+    Tracing makes a `FuncGraph`. The graphs of loops and branches inside it, and those of other threads, are not
+    counted. A function's own `experimental_get_tracing_count` would do for the lane's step, but not for the
+    functions that a user's step calls.
+
+    Thread: made and read in the thread that trains.
+    """
+
+    def __init__(self) -> None:
+        import tensorflow as tf
+
+        self.count = 0
+        """Traces since the start."""
+        self._graphs: list[Any] = []
+        self._thread = threading.get_ident()
+        graph_type: Any = tf.__internal__.FuncGraph
+        build = graph_type.__init__
+
+        def counting(graph: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            if threading.get_ident() == self._thread and not tf.inside_function():
+                self.count += 1
+                self._graphs = [*self._graphs[-1:], graph]
+            build(graph, *args, **kwargs)
+
+        graph_type.__init__ = counting
+        self._graph_type, self._build = graph_type, build
+
+    def close(self) -> None:
+        """Stop counting, and leave TensorFlow as it was."""
+        self._graph_type.__init__ = self._build
+
+    def cause(self) -> str:
+        """Return which function was traced last, and which argument changed since its trace before, if one did."""
+        if not self._graphs:
+            return ""
+        *before, last = self._graphs
+        name = str(getattr(last, "name", "")) or "a tf.function"
+        if not before or getattr(before[0], "name", "") != getattr(last, "name", ""):
+            return name
+        pairs = zip(_arguments(before[0]), _arguments(last), strict=False)
+        for number, (old, new) in enumerate(pairs, start=1):
+            changed = (
+                describe(getattr(new, "name", None) or f"argument {number}", old, new)[1] if old != new else ""
+            )
+            if changed:
+                return f"{name}: {changed}"[:MOST_CAUSE_CHARACTERS]
+        return name
+
+
+def _arguments(graph: Any) -> list[Any]:  # noqa: ANN401
+    import tensorflow as tf
+
+    signature = getattr(graph, "structured_input_signature", None)
+    return list(tf.nest.flatten(signature)) if signature is not None else []
+
+
+def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:  # noqa: ANN401
+    """Return the cause of a trace for another argument, how that changed, and whether only a batch is smaller."""
+    shapes = [shape_of(one) for one in (old, new)]
+    types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
+    if None not in shapes and shapes[0] != shapes[1]:
+        (first, *rest), (now_first, *now_rest) = (one or [None] for one in shapes)
+        smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
+        return SHAPE, f"`{path}`: {written(shapes[0])} → {written(shapes[1])}", smaller
+    if None not in types and types[0] != types[1]:
+        return DTYPE, f"`{path}`: {types[0]} → {types[1]}", False
+    values = [getattr(one, "value", one) for one in (old, new)]
+    if isinstance(values[1], bool) or values[1] is None:
+        return "", "", False  # a switch, such as training=False, has few values
+    if isinstance(values[1], int | float | str):
+        was = f"{values[0]!r}" if isinstance(values[0], int | float | str) else "a tensor"
+        return VALUE, f"`{path}`: {was} → {values[1]!r}", False
+    if type(new).__name__ == "Weakref":
+        return OBJECT, f"`{path}`: another object at each call", False
+    return OBJECT, f"`{path}`: another structure or object", False
+
+
+def shape_of(kind: Any) -> list[Any] | None:  # noqa: ANN401
+    """Return the sizes of what has a shape; None for what has none, or one of unknown rank."""
+    shape = getattr(kind, "shape", None)
+    try:
+        return None if shape is None else list(shape)
+    except (TypeError, ValueError):
+        return None  # of unknown rank
+
+
+def written(shape: Iterable[Any] | None) -> str:
+    """Write a shape, such as "(32, 28)"."""
+    sizes = [str(one) for one in shape or ()]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
