@@ -240,6 +240,26 @@ def test_a_runner_that_is_killed_takes_the_lane_along_and_its_viewer_says_so(sta
     assert "tfmon replay last" in terminal.raw
 
 
+@pytest.mark.parametrize("began", [True, False], ids=["that began it", "that came later"])
+def test_a_signal_to_a_viewer_ends_the_run_only_where_it_began_it(start, folder, began):
+    terminal = start("watch", "--", sys.executable, "train.py")
+    let("go")
+    terminal.wait_for(racing)
+    runner = psutil.Process(sockets.find("last").greeting.pid)
+    viewer = terminal if began else start("attach")
+    viewer.wait_for(racing)
+    viewer.process.kill(signal.SIGTERM)
+    assert viewer.wait_for_exit() == (130 if began else 0)
+    assert Path("finishing").exists() is False
+    if began:
+        assert gone([runner])
+    else:
+        let()
+        terminal.wait_for(lambda shown: "exited with code 3" in shown)
+        terminal.process.send("q")
+        assert terminal.wait_for_exit() == CODE
+
+
 @pytest.mark.parametrize("words", [("--lane", "gpu:9"), ("--record", "there.gz")], ids=["device", "recording"])
 def test_what_cannot_begin_is_refused_as_without_a_process_of_its_own(folder, words):
     Path("there.gz").touch()
