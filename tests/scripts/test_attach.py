@@ -192,6 +192,13 @@ def test_attach_shows_it_takes_keys_and_the_other_viewer_sees_who_pressed_them(s
     assert not list(sockets.under_way())
 
 
+def test_the_end_of_a_script_that_takes_no_time_is_shown(start, folder):
+    terminal = start("watch", "--", sys.executable, "-c", "print('short'); exit(5)")
+    terminal.wait_for(lambda shown: "exited with code 5" in shown)
+    terminal.process.send("q")
+    assert terminal.wait_for_exit() == 5
+
+
 def test_detached_runs_are_listed_and_ended_from_the_command_line(folder):
     detached = run_python("-m", "tfmon", "watch", "--detach", "--no-record", "--", sys.executable, "train.py")
     assert detached.returncode == 0, detached.stderr

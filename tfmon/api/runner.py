@@ -153,6 +153,8 @@ class Followers:
         self.lock = threading.Lock()
         self._program, self._interrupted = program, interrupted
         self._all: list[_Follower] = []
+        self._connected = 0
+        """How many are connected; the first one loads its screen before it watches."""
         self._listening: socket.socket | None = None
         self.unreachable = ""
         """Why no viewer can connect any more; empty where one can."""
@@ -209,7 +211,7 @@ class Followers:
             while True:
                 connection, _ = listening.accept()
                 with contextlib.suppress(OSError):
-                    if peer(connection)[1] == os.getuid() and len(self._all) < MOST_VIEWERS:
+                    if peer(connection)[1] == os.getuid() and self._connected < MOST_VIEWERS:
                         self.add(connection)
                         continue
                 connection.close()
@@ -221,6 +223,8 @@ class Followers:
         path = recording.path if recording is not None else ""
         connection.sendall(codec.encode(Greeting(pid=os.getpid(), scenario=scenario, recording=path)))
         follower = _Follower(self, connection)
+        with self.lock:
+            self._connected += 1
         start_thread("tfmon-viewer", lambda: self._serve(follower), follower.drop)
 
     def _serve(self, follower: _Follower) -> None:
@@ -242,18 +246,19 @@ class Followers:
         with self.lock:
             watched = follower in self._all
             self._all = [one for one in self._all if one is not follower]
+            self._connected -= 1
         follower.end()
         if follower.suspends:
             self._quick["continue"]()
-        if watched and not follower.left and not self._all:
-            # Nobody has chosen to leave it as it is: the terminal is gone.
-            lanes = self._program.session.snapshot().lanes
-            self._program.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
+        lanes = self._program.session.snapshot().lanes
+        paused = [lane.spec.name for lane in lanes if lane.phase == PAUSED]
+        if paused and watched and not follower.left and not self._all:
+            self._program.lanes.resume(paused)  # nobody has chosen to leave them so: the terminal is gone
 
     def all_done(self) -> bool:
         """Return whether the race is over, or could not begin, and nobody watches."""
         failed = isinstance(self._beginning, TfmonError)
-        return not self._all and (failed or self._program.lanes.running.all_over)
+        return not self._connected and (failed or self._program.lanes.running.all_over)
 
     def close(self, exit_code: int) -> None:
         """Tell all that the run has ended, once what happened before is sent."""
