@@ -96,8 +96,8 @@ def _be_runner(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -
 
 def _leave_terminal(kept: int) -> None:
     """Close all that was inherited but one descriptor; what is printed goes into the log."""
-    for fd in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
-        if fd > 2 and fd != kept:
+    with contextlib.suppress(FileNotFoundError):  # no /proc
+        for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
             with contextlib.suppress(OSError):  # that of the list itself
                 os.close(fd)
     nowhere = os.open(os.devnull, os.O_RDWR)
