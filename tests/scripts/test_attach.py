@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import run_python
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 pytest.importorskip("pexpect")
 from support.terminal import Terminal, gone, racing
@@ -162,7 +162,7 @@ def test_attaching_and_detaching_at_random_loses_no_event(folder):
     (recording,) = Path("recordings").glob("*.gz")
     _, replayed = play_all(recording)
     for viewer in [first, *viewers]:
-        assert viewer.join(10)
+        assert viewer.join(PATIENCE_S)
         assert known(viewer.session.snapshot()) == known(replayed)
 
 

@@ -56,8 +56,8 @@ AFTER_KEY_S = 10.0
 MOST_LINES = 500
 """Answers and lines that wait for a viewer; one that does not read them is dropped."""
 MOST_VIEWERS = 16
-FAREWELL_S = 2.0
-"""How long the end waits for viewers that do not read."""
+FAREWELL_S = 10.0
+"""How long the end waits for viewers that do not read, all together."""
 
 
 def start(info: ScenarioInfo, options: RaceOptions) -> socket.socket:
@@ -270,8 +270,9 @@ class Followers:
         for one in leaving:
             one.say(Ended(exit_code=exit_code))
             one.end()
+        until_s = time.monotonic() + FAREWELL_S
         for one in leaving:
-            one.written.wait(FAREWELL_S)
+            one.written.wait(max(0.0, until_s - time.monotonic()))
             one.drop()
 
     # ------------------------------------------------------------ what they request

@@ -107,7 +107,7 @@ class Viewer(AnyRun):
         return b""
 
     def _follow(self) -> None:
-        while line := self._line():
+        while self.ended is None and (line := self._line()):
             self._take(line)
         self._lose("")
 
