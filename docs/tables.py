@@ -5,13 +5,14 @@ Each function returns Markdown. `docs/conf.py` puts them where a page says `{{ n
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfmon import errors
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.causes import CAUSES
+from tfmon.analysis.cause_kinds import KINDS, SUPPOSED
 from tfmon.api.settings import SETTINGS
 from tfmon.doctor import report as doctor
 from tfmon.model.knobs import COMMON, LEVERS, show
@@ -97,19 +98,23 @@ def doctor_exit_codes() -> str:
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
 
 
-def causes() -> str:
-    """Return every cause that a script's process can observe."""
-    parts = []
-    for one in CAUSES:
-        says = one.says.replace("{", "*").replace("}", "*")
-        code = "\n".join(one.code) or f"{one.knob[0]} = {show(one.knob[1])}" if one.knob else "\n".join(one.code)
-        asked = f"Asked in {', '.join(one.asked)}." if one.asked else ""
-        tried = f" While it trains, `{one.knob[0]}` tries it." if one.knob else ""
-        parts.append(
-            f"## {one.id}\n\n{says}.\n\n**Recognised**: {_sentence(one.recognised)} {asked}\n\n"
-            f"**What mends it**: {_sentence(one.mends)}.{tried}\n\n```python\n{code}\n```"
-        )
-    return "\n\n".join(parts)
+def cause(id: str) -> str:
+    """Return what mends a cause that is observed, and how it is told."""
+    one = KINDS[id]
+    tried = f" While it trains, `{one.knob}` tries it." if one.knob else ""
+    lines = "\n".join(one.code).replace("{value}", show(one.values[0]) if one.values else "")
+    title = one.title.replace("{subject}", "*name*")
+    return f"*{title}*\n\n**What mends it**: {_sentence(one.mends)}.{tried}\n\n```python\n{lines}\n```"
+
+
+def supposed() -> str:
+    """Return what is supposed to be the cause of each bottleneck."""
+    rows = [
+        (kind, f"`{id}`", f"`{KINDS[id].knob}`" if KINDS[id].knob else "", _sentence(KINDS[id].mends))
+        for kind, ids in SUPPOSED.items()
+        for id in ids
+    ]
+    return table(("bottleneck", "cause", "knob", "what mends it"), rows)
 
 
 def example_json() -> str:
@@ -142,7 +147,8 @@ TABLES = {
     "numbers": numbers,
     "exit_codes": exit_codes,
     "doctor_exit_codes": doctor_exit_codes,
-    "causes": causes,
+    **{id: functools.partial(cause, id) for id in KINDS},
+    "supposed": supposed,
     "levers": levers,
     "example_json": example_json,
     "example_report": example_report,

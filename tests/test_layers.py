@@ -39,7 +39,19 @@ ALLOWED: dict[str, set[str]] = {
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
     "api": {
         *("model", "analysis", "catalog", "doctor", "experiments", "lanes", "lanes.remote"),
-        *("probes", "recordings", "reports", "ui", *TEXT, "click", "platformdirs", "tomli", "pandas", "IPython"),
+        *(
+            "probes",
+            "recordings",
+            "reports",
+            "ui",
+            *TEXT,
+            "click",
+            "platformdirs",
+            "tomli",
+            "pandas",
+            "IPython",
+            "prometheus_client",
+        ),
     },
     "cli": {
         *("model", "analysis", "catalog", "doctor", "lanes.remote", "probes", "recordings", "reports"),

@@ -252,7 +252,7 @@ def _count_first() -> None:
     global _first
     first, _first = _first, None
     if first is not None and first._lane is not None and not first.entered:
-        first._lane.count_untimed(first.examples, _loss_of(first))
+        first._lane.meter.count_untimed(first.examples, _loss_of(first))
 
 
 def _loss_of(step: Step) -> object:
@@ -275,7 +275,8 @@ def _known(lane: Lane, examples: Any) -> int:  # noqa: ANN401
 def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     global _input_ns
     waited_ns, _input_ns = _input_ns, 0
-    lane.end_step(examples=_known(lane, ended.examples), loss=_loss_of(ended), input_ns=waited_ns, call_ns=call_ns)
+    examples, loss = _known(lane, ended.examples), _loss_of(ended)
+    lane.meter.end_step(examples=examples, loss=loss, input_ns=waited_ns, call_ns=call_ns)
 
 
 def _watched_knob(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from operator import attrgetter
 
-from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.gpu import GpuSample
+from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes.nvidia.power import explain
 
 from .smi import Told
@@ -17,21 +19,26 @@ BAD = (DIFFERS, ONLY_SMI)
 MIB = 2**20
 
 TOLERANCES: dict[str, tuple[float, float]] = {
-    "busy_pct": (15.0, 0.0),
-    "used_bytes": (64 * MIB, 0.0),
-    "total_bytes": (MIB, 0.0),
-    "reserved_bytes": (MIB, 0.0),
-    "power_w": (8.0, 0.1),
-    "power_limit_w": (0.1, 0.0),
+    "load.busy_pct": (15.0, 0.0),
+    "memory.used_bytes": (64 * MIB, 0.0),
+    "memory.total_bytes": (MIB, 0.0),
+    "memory.reserved_bytes": (MIB, 0.0),
+    "power.power_w": (8.0, 0.1),
+    "power.power_limit_w": (0.1, 0.0),
     "temperature_c": (2.0, 0.0),
-    "sm_clock_mhz": (60.0, 0.05),
+    "clocks.sm_clock_mhz": (60.0, 0.05),
 }
 """What is added on both sides of the range between the sample before and the one after: a fixed part, and a share
 of the value. What is not here must be equal to one of the two."""
-NO_COUNTERPART = ("busy_max_pct", "energy_j", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s")
+NO_COUNTERPART = (
+    "load.busy_max_pct",
+    "power.energy_j",
+    "traffic.pcie_sent_bytes_per_s",
+    "traffic.pcie_received_bytes_per_s",
+)
 READINGS = (
-    *TOLERANCES, "sm_clock_max_mhz", "pcie_generation", "pcie_generation_max",
-    "pcie_width", "pcie_width_max", "ecc_errors",
+    *TOLERANCES, "clocks.sm_clock_max_mhz", "link.pcie_generation", "link.pcie_generation_max",
+    "link.pcie_width", "link.pcie_width_max", "ecc_errors",
 )  # fmt: skip
 
 
@@ -50,7 +57,7 @@ def compare(before: GpuSample, told: Told, after: GpuSample) -> list[Row]:
     """Return a row for each reading of a GPU, of which `nvidia-smi` was asked between two samples."""
     rows = [_compared(reading, before, told, after) for reading in READINGS]
     rows.append(_reasons(before, told, after))
-    rows += [Row(reading, _written(getattr(after, reading)), "", "", ALONE) for reading in NO_COUNTERPART]
+    rows += [Row(reading, _written(attrgetter(reading)(after)), "", "", ALONE) for reading in NO_COUNTERPART]
     rows.append(Row("name", after.name, told.name, "equal", AGREES if after.name == told.name else DIFFERS))
     return rows
 
@@ -85,7 +92,7 @@ def bad(rows: Iterable[Row]) -> list[Row]:
 
 
 def _compared(reading: str, before: GpuSample, told: Told, after: GpuSample) -> Row:
-    values = [getattr(one, reading) for one in (before, after)]
+    values = [attrgetter(reading)(one) for one in (before, after)]
     known = [value for value in values if not isinstance(value, Missing)]
     theirs = told.numbers.get(reading)
     fixed, share = TOLERANCES.get(reading, (0.0, 0.0))
@@ -98,7 +105,7 @@ def _compared(reading: str, before: GpuSample, told: Told, after: GpuSample) -> 
     else:
         room = fixed + share * theirs
         # Versions of nvidia-smi differ in whether what the driver reserves counts as used.
-        reserved = told.numbers.get("reserved_bytes", 0.0) if reading == "used_bytes" else 0.0
+        reserved = told.numbers.get("memory.reserved_bytes", 0.0) if reading == "memory.used_bytes" else 0.0
         inside = any(min(known) - room <= value <= max(known) + room for value in (theirs, theirs - reserved))
         verdict = AGREES if inside else DIFFERS
     scale, unit = (MIB, " MiB") if reading.endswith("_bytes") else (1, "")
@@ -110,19 +117,20 @@ def _compared(reading: str, before: GpuSample, told: Told, after: GpuSample) -> 
 
 def _reasons(before: GpuSample, told: Told, after: GpuSample) -> Row:
     """Compare what limits the clocks, in words; a hardware slowdown tfmon tells only after two samples."""
-    bits = told.numbers.get("clock_reasons")
-    seen = [one.clock_reasons for one in (before, after) if not isinstance(one.clock_reasons, Missing)]
+    bits = told.numbers.get("clocks.reasons")
+    seen = [one.clocks.reasons for one in (before, after) if not isinstance(one.clocks.reasons, Missing)]
     words = [", ".join(sorted(reason.text for reason in reasons)) for reasons in seen]
     theirs = "" if bits is None else ", ".join(sorted(one.text for one in explain(int(bits) & ~0x8, below=False)))
     if not seen or bits is None:
         verdict = NEITHER if not seen and bits is None else ONLY_TFMON if seen else ONLY_SMI
     else:
         verdict = AGREES if theirs in words else DIFFERS
-    return Row("clock_reasons", words[-1] if words else "", theirs, "equal", verdict)
+    return Row("clocks.reasons", words[-1] if words else "", theirs, "equal", verdict)
 
 
 def _written(value: float | Missing, scale: float = 1, unit: str = "") -> str:
     return f"n/a ({value.reason})" if isinstance(value, Missing) else f"{value / scale:.6g}{unit}"
 
 
-assert {*READINGS, *NO_COUNTERPART} <= {one.name for one in fields(GpuSample)}
+_UNREAD = GpuSample(at_ns=0, key="", index=0, name="")
+assert all(attrgetter(reading)(_UNREAD) is NOT_READ for reading in (*READINGS, *NO_COUNTERPART))

@@ -16,10 +16,11 @@ from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event
+from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import KnobApplied, KnobRefused
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.profile import Profile
-from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
 
 from .agreement import Row, agree
@@ -129,7 +130,7 @@ def train_alone(device: str, smi: Smi, uuid: str) -> Alone:
 
     Errors: TfmonError where it cannot begin.
     """
-    alone = Alone(smi.ask()[uuid].numbers["used_bytes"])
+    alone = Alone(smi.ask()[uuid].numbers["memory.used_bytes"])
     program = Program(RaceOptions(lanes=(device,), record=False, spare=False))
 
     def lane() -> LaneState:
@@ -159,7 +160,7 @@ def train_alone(device: str, smi: Smi, uuid: str) -> Alone:
         os.kill(pid, signal.SIGKILL)
         began = time.monotonic()
         while alone.given_back_s is None and time.monotonic() - began < GIVEN_BACK_S:
-            alone.left_bytes = smi.ask()[uuid].numbers["used_bytes"] - alone.before_bytes
+            alone.left_bytes = smi.ask()[uuid].numbers["memory.used_bytes"] - alone.before_bytes
             if alone.left_bytes <= ROOM_BYTES:
                 alone.given_back_s = time.monotonic() - began
         wait(program, lambda: lane().over, 20.0)

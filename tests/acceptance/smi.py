@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 
 COLUMNS = {
     "name": ("name",),
-    "busy_pct": ("utilization.gpu",),
-    "used_bytes": ("memory.used",),
-    "total_bytes": ("memory.total",),
-    "reserved_bytes": ("memory.reserved",),
-    "power_w": ("power.draw",),
-    "power_limit_w": ("enforced.power.limit",),
+    "load.busy_pct": ("utilization.gpu",),
+    "memory.used_bytes": ("memory.used",),
+    "memory.total_bytes": ("memory.total",),
+    "memory.reserved_bytes": ("memory.reserved",),
+    "power.power_w": ("power.draw",),
+    "power.power_limit_w": ("enforced.power.limit",),
     "temperature_c": ("temperature.gpu",),
-    "sm_clock_mhz": ("clocks.current.sm",),
-    "sm_clock_max_mhz": ("clocks.max.sm",),
-    "pcie_generation": ("pcie.link.gen.current",),
-    "pcie_generation_max": ("pcie.link.gen.max",),
-    "pcie_width": ("pcie.link.width.current",),
-    "pcie_width_max": ("pcie.link.width.max",),
+    "clocks.sm_clock_mhz": ("clocks.current.sm",),
+    "clocks.sm_clock_max_mhz": ("clocks.max.sm",),
+    "link.pcie_generation": ("pcie.link.gen.current",),
+    "link.pcie_generation_max": ("pcie.link.gen.max",),
+    "link.pcie_width": ("pcie.link.width.current",),
+    "link.pcie_width_max": ("pcie.link.width.max",),
     "ecc_errors": ("ecc.errors.uncorrected.volatile.total",),
-    "clock_reasons": ("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
+    "clocks.reasons": ("clocks_event_reasons.active", "clocks_throttle_reasons.active"),
 }
 """Names of readings in `GpuSample`, and what `nvidia-smi` calls them: newer versions first."""
-_MIB = ("used_bytes", "total_bytes", "reserved_bytes")
+_MIB = ("memory.used_bytes", "memory.total_bytes", "memory.reserved_bytes")
 _TIMEOUT_S = 30
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfmon.model.readings import GpuSample
+from tfmon.model.gpu import GpuSample
 from tfmon.probes.base import SLOW_NS
 from tfmon.probes.gpus import GpuSearch
 from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, open_nvml
@@ -49,10 +49,10 @@ def test_every_reading_agrees_with_nvidia_smi(step: Step, smi: Smi, search: GpuS
 
 def test_processes_and_their_memory_agree(step: Step, smi: Smi, search: GpuSearch, probe: NvidiaProbe):
     ours, theirs = samples_of(probe), smi.ask()
-    if any(one.foreign_pids for one in ours.values()):
+    if any(one.processes.foreign_pids for one in ours.values()):
         pytest.skip("in a container the driver may number processes as the host does")
     for gpu in search.gpus:
-        told, listed = theirs[gpu.uuid].used_by_pid, ours[gpu.uuid].used_by_pid
+        told, listed = theirs[gpu.uuid].used_by_pid, ours[gpu.uuid].processes.used_by_pid
         step.notes.append(f"{gpu.name}: {len(listed)} processes, by nvidia-smi {len(told)}")
         for pid, used in told.items():
             assert listed.get(pid) == pytest.approx(used, abs=64 * 2**20), f"process {pid} of {gpu.name}"

@@ -69,7 +69,7 @@ def test_the_recording_ends_with_the_same_figures(step: Step, ledger: Ledger, ra
     assert recording.closed is not None
     assert find_verdict(end).text == raced.verdict
     assert [lane.steady.steps for lane in end.lanes] == [lane.steady.steps for lane in raced.end.lanes]
-    assert any(isinstance(gpu.power_w, float) or isinstance(gpu.busy_pct, float) for gpu in end.gpus)
+    assert any(isinstance(gpu.power.power_w, float) or isinstance(gpu.load.busy_pct, float) for gpu in end.gpus)
 
 
 def test_readings_agree_with_nvidia_smi_while_a_lane_trains(step: Step, alone: Alone):
@@ -95,7 +95,7 @@ def test_the_memory_of_the_lane_is_what_nvidia_smi_says(step: Step, alone: Alone
 
 def test_the_memory_of_a_killed_lane_is_given_back(step: Step, alone: Alone):
     assert alone.told is not None
-    took = alone.told.numbers["used_bytes"] - alone.before_bytes
+    took = alone.told.numbers["memory.used_bytes"] - alone.before_bytes
     assert took > ROOM_BYTES, "the lane used memory of the GPU"
     assert alone.given_back_s is not None, f"{alone.left_bytes / MIB:.0f} MiB are still used"
     step.notes.append(f"{took / MIB:.0f} MiB were given back within {alone.given_back_s:.1f} s of SIGKILL")

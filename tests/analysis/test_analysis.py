@@ -61,13 +61,13 @@ def test_the_analysis_before_changes_nothing_but_the_time_it_takes():
     assert analyse(fewer, found) == analyse(fewer), "another race"
 
 
-def test_what_was_tried_is_not_advised_and_experiments_are_in_it():
+def test_what_was_tried_is_not_supposed_again_and_experiments_are_in_it():
     lane = SNAPSHOT.lanes[0]
-    advice = find_bottleneck(SNAPSHOT, lane).advice[0]
-    vain = Attempt(lane.spec.name, {advice.knob: 0}, {advice.knob: advice.value}, outcome=REVERTED)
+    cause = find_bottleneck(SNAPSHOT, lane).causes[0]
+    vain = Attempt(lane.spec.name, {cause.knob: 0}, {cause.knob: cause.value}, outcome=REVERTED)
     tuned = TuneState(lane.spec.name, attempts=(vain,))
     found = analyse(replace(SNAPSHOT, tuned=tuned, experiment=tuned, periods=()))
-    assert advice not in found.lanes[0].bottleneck.advice and found.news != ""
+    assert cause not in found.lanes[0].causes and found.news != ""
     state = CrossoverState("batch_size", tuple(one.spec.name for one in SNAPSHOT.lanes), (1, 2))
     crossed = replace(SNAPSHOT, experiment=state)
     assert analyse(crossed).curve == curve_of(crossed, state)

@@ -15,10 +15,11 @@ from support.simulated_gpu import Gpu, busy_share, simulate
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.analysis.shares import HIDDEN, NO_COPY, NOT_SAMPLED, shares_of
+from tfmon.model.gpu import ClockReason, GpuSample
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing, known
+from tfmon.model.readings import HostSample, Missing, known
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -119,7 +120,7 @@ class TestLanes:
         assert kind_of(CASES["input"]).text == "input-bound: waiting for batches takes 70 % of the time"
         mixed = kind_of(lane(computing=0.6, input_ns=395, call_ns=605))
         assert mixed.text == "mixed: waiting for batches takes 40 % of the time, computing 36 %"
-        assert {"cache on", "xla on"} <= {one.text for one in mixed.advice}
+        assert {("cache", True), ("xla", True)} <= {(one.knob, one.value) for one in mixed.causes}
         assert kind_of(CASES["retracing"]).text == (
             "retracing: every step, 85 % of the time (train: argument 3 was 1, then 2)"
         )
@@ -216,7 +217,7 @@ class TestWhatElseSlowsIt:
 
     def test_a_gpu_that_is_held_down_is_told(self):
         reasons = (ClockReason("it is too hot", "alarm"),)
-        hot = gpu_sample("GPU-1", clock_reasons=reasons, pcie_warning="4 of 16 lanes", used_by_pid={99: 5})
+        hot = gpu_sample("GPU-1", reasons=reasons, warning="4 of 16 lanes", used_by_pid={99: 5})
         lines = kind_of(CASES["sync"], gpus=(hot,)).also
         assert lines == (
             "the GPU runs below full clocks: it is too hot",

@@ -27,13 +27,14 @@ from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
 from tfmon.model.race import Race
-from tfmon.model.readings import Estimate
+from tfmon.model.readings import Estimate, SliceLoad
 from tfmon.model.series import CrossoverState
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 VALUES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LONG_NS = 1_000_000_000_000
+LOAD = SliceLoad(span_ns=LONG_NS, examples=1, cpu_ns=1)
 
 
 def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> LaneState:
@@ -42,7 +43,7 @@ def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> L
     earlier = []
     for value, count in pairs.items():
         slices = tuple(
-            SliceSpeed(1_000 * value + n, n, round(1_000 * pace(value) * noise), LONG_NS)
+            SliceSpeed(1_000 * value + n, n, round(1_000 * pace(value) * noise), LONG_NS, load=LOAD)
             for n, noise in enumerate(np.exp(random.normal(0, scatter, count)))
         )
         earlier.append(EarlierSlices({"batch_size": value}, slices))
@@ -179,6 +180,19 @@ class TestAnswer:
     def test_before_the_first_interval_nothing_is_said(self):
         assert curve(constant, constant, pairs=1).text == "nothing was measured"
         assert curve(constant, constant, pairs=1, over=False).text == "nothing is measured yet"
+
+    def test_slices_that_run_or_have_no_pair_change_nothing(self):
+        whole, more = lane("cpu", constant, {8: 6}, 0.01, 1), lane("cpu", constant, {8: 9}, 0.01, 1)
+        (slices,) = (one.slices for one in more.measurements.earlier)
+        running = EarlierSlices({"batch_size": 8}, (*slices[:6], replace(slices[6], load=None)))
+        cut_off = replace(more, measurements=Measurements(earlier=(running,)))
+        state = CrossoverState("batch_size", ("cpu", "gpu:0"), (8, 16), over=True)
+
+        def known(first: LaneState, second: LaneState):
+            second = replace(second, spec=LaneSpec("gpu", name="gpu:0"))
+            return curve_of(Snapshot(0, Race(), (first, second)), state)
+
+        assert known(whole, whole) == known(more, whole) == known(more, cut_off) != known(more, more)
 
     def test_rounds_are_paired_under_the_same_value_only(self):
         lanes = (lane("cpu", constant, {1: 9}, 0.01, 1), lane("gpu:0", constant, {2: 9}, 0.01, 2))

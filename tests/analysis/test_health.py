@@ -13,6 +13,7 @@ from support.events import HIDDEN, MS, SECOND, ended, lane, phase, tree_sample, 
 from support.ui import Demo, changed_ten_times
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
 from tfmon.model.events import LaneEnded, LaneStarted
@@ -221,9 +222,15 @@ def test_the_machine_is_full_at_the_rate_of_the_lane():
         "memory grows by 10 MiB/s (10 MiB to 10 MiB), now 790 MiB; at this rate the machine's is full in 55 min"
     )
     traced = CauseSeen(at_ns=1, cause="retrace_value", place="train.py:7", count=400)
+    what = "900 more after 300 steps"
+    held = CauseSeen(at_ns=1, cause="memory_objects", place="", subject="EagerTensor", what=what)
+    (cause,) = causes_of(replace(state, script=ScriptFacts(causes=(held,))))
+    assert cause.text == f"Python keeps more and more objects of EagerTensor: {what}"
+    assert causes_of(lane("cpu", held)) == (), "memory does not grow"
     for causes, words in (
         ((), "; what grows was not observed: tracemalloc"),
         ((traced,), "; 400 graphs were traced"),
+        ((held,), "; Python keeps more and more objects: EagerTensor, 900 more after 300 steps"),
     ):
         script = replace(state, script=ScriptFacts("python train.py", causes=causes))
         (found,) = [

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 from support.eight_gpus import GIB, samples
+from support.events import reread
 from support.shared_gpu import ANA, share, shared_demo
 
 from tfmon.analysis.analysis import analyse
@@ -22,9 +23,10 @@ from tfmon.analysis.others import (
     why,
 )
 from tfmon.analysis.prediction import looks_of
+from tfmon.model.gpu import GpuActivity, ProcessName
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
-from tfmon.model.readings import ALWAYS_VALID, FIXED, GpuActivity, Missing, ProcessName, SliceLoad
+from tfmon.model.readings import ALWAYS_VALID, FIXED, Missing, SliceLoad
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.reports.race import to_text
 from tfmon.reports.race_json import to_json
@@ -149,8 +151,8 @@ def test_other_lanes_and_children_of_tfmon_are_no_others():
     demo = shared_demo([0])
     sample = demo.session.snapshot().gpus[0]
     at_ns = demo.clock() + 10**9
-    more = {"at_ns": at_ns, "shares_since_ns": demo.clock(), "shares_until_ns": at_ns}
-    demo.session.accept(replace(sample, busy_by_pid={777: 90.0, 4_000: 5.0}, processes=ours, **more))
+    more = {"at_ns": at_ns, "since_ns": demo.clock(), "until_ns": at_ns}
+    demo.session.accept(reread(sample, busy_by_pid={777: 90.0, 4_000: 5.0}, names=ours, **more))
     assert found(demo).share_pct == 0
 
 
@@ -159,7 +161,7 @@ def test_in_a_container_whose_numbers_are_the_hosts_nobody_is_accused():
     assert found(demo).share_pct == pytest.approx(80)  # the lane's own number is listed
     hidden = shared_demo([])
     sample = demo.session.snapshot().gpus[0]
-    hidden.session.accept(replace(sample, used_by_pid={31_000: 2**30}, busy_by_pid={31_000: 90.0}))
+    hidden.session.accept(reread(sample, used_by_pid={31_000: 2**30}, busy_by_pid={31_000: 90.0}))
     assert found(hidden) is None
 
 
@@ -170,9 +172,9 @@ def test_several_processes_are_counted_and_the_greediest_is_named():
         at_ns = demo.clock() + second * 10**9
         shares = {777: 20.0, 778: 30.0, 779: 0.0}
         demo.session.accept(
-            replace(
-                sample, at_ns=at_ns, busy_by_pid=shares, processes={778: ProcessName("bob", "serve")},
-                shares_since_ns=at_ns - 10**9, shares_until_ns=at_ns,
+            reread(
+                sample, at_ns=at_ns, busy_by_pid=shares, names={778: ProcessName("bob", "serve")},
+                since_ns=at_ns - 10**9, until_ns=at_ns,
             )
         )  # fmt: skip
     one = found(demo)
@@ -209,21 +211,21 @@ def test_nobodys_gpus_come_first_and_those_without_memory_or_readings_last():
 def test_of_equal_ones_the_first_is_taken_and_of_equal_loads_the_one_with_more_memory():
     twins = [replace(EIGHT[1], index=index) for index in (4, 2, 3)]
     assert order(twins)[0] == 2
-    roomier = replace(EIGHT[1], index=3, busy_pct=2.0, total_bytes=96.0 * GIB)
+    roomier = reread(EIGHT[1], index=3, busy_pct=2.0, total_bytes=96.0 * GIB)
     assert order([*twins[:2], roomier])[0] == 3
 
 
 def test_a_process_of_ours_is_nobody_else():
-    mine = replace(EIGHT[5], processes={7006: ProcessName("me", "tfmon", ours=True)})
+    mine = reread(EIGHT[5], names={7006: ProcessName("me", "tfmon", ours=True)})
     assert order([EIGHT[4], mine])[0] == 5 and not is_free(mine)  # it is loaded
 
 
 def test_free_is_what_has_no_process_no_load_and_no_memory_that_somebody_must_hold():
     assert [sample.index for sample in EIGHT if is_free(sample)] == [1, 6]
     empty = EIGHT[1]
-    assert not is_free(replace(empty, busy_pct=12.0))
-    assert not is_free(replace(empty, used_bytes=9.0 * GIB))  # a container hides whose it is
-    assert is_free(replace(empty, busy_pct=Missing("split up")))
+    assert not is_free(reread(empty, busy_pct=12.0))
+    assert not is_free(reread(empty, used_bytes=9.0 * GIB))  # a container hides whose it is
+    assert is_free(reread(empty, busy_pct=Missing("split up")))
     assert not is_free(absent_gpu(Gpu(1, "GPU-x", "lost", 1), 1, "the GPU is lost"))
 
 
@@ -231,5 +233,5 @@ def test_the_words():
     assert why(EIGHT[1:2], 8) == "the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free"
     assert state(EIGHT[0]) == "2 processes, 97 % busy, 4.0 GiB free"
     assert state(EIGHT[0], named=True) == "2 processes of ana, 97 % busy, 4.0 GiB free"
-    hidden = replace(EIGHT[1], no_processes_reason="WSL2 tells none")
+    hidden = reread(EIGHT[1], no_list_reason="WSL2 tells none")
     assert state(hidden).startswith("processes not listed")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.ui import Demo, racing_demo
 
-from tfmon.analysis.advice import Advice
+from tfmon.analysis.causes import Cause
 from tfmon.analysis.shares import shares_of
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import (
@@ -134,22 +134,26 @@ def waiting_demo(waits: float = 0.8) -> Demo:
     return demo
 
 
+def supposed(knob: str, value: object) -> Cause:
+    return Cause("some", "", (), knob, value)
+
+
 class TestAdvised:
-    """What is proposed after some attempts; each attempt sets the knob of a piece of advice, unless it says."""
+    """What is proposed after some attempts; each attempt sets the knob of a cause, unless it says."""
 
     @pytest.fixture(autouse=True)
     def _race(self):
         self.demo = waiting_demo()
         self.first, self.second, *_ = self.proposed()
 
-    def proposed(self, *attempts: Attempt, everything: bool = False, **state) -> tuple[Advice, ...]:
+    def proposed(self, *attempts: Attempt, everything: bool = False, **state) -> tuple[Cause, ...]:
         if attempts:
             self.demo.session.set_experiment(TuneState("cpu", attempts=attempts, **state))
         snapshot = self.demo.session.snapshot()
-        return advised(snapshot, snapshot.lanes[0], everything=everything).advice
+        return advised(snapshot, snapshot.lanes[0], everything=everything).causes
 
-    def attempt(self, advice: Advice, outcome: str, lane: str = "cpu", **more) -> Attempt:
-        return Attempt(lane, {advice.knob: "before"}, {advice.knob: advice.value}, outcome=outcome, **more)
+    def attempt(self, cause: Cause, outcome: str, lane: str = "cpu", **more) -> Attempt:
+        return Attempt(lane, {cause.knob: "before"}, {cause.knob: cause.value}, outcome=outcome, **more)
 
     OTHER = Attempt("cpu", {"hue": 1}, {"hue": 2}, outcome=KEPT)
 
@@ -187,8 +191,8 @@ class TestAdvised:
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
         lane = self.demo.session.snapshot().lanes[0]
-        assert not plan_attempt(lane, Advice("prefetch", "auto", ""), "input", COMMON).restarts
-        assert plan_attempt(lane, Advice("variant", "b", ""), "input", (VARIANT,)).restarts
+        assert not plan_attempt(lane, supposed("prefetch", "auto"), "input", COMMON).restarts
+        assert plan_attempt(lane, supposed("variant", "b"), "input", (VARIANT,)).restarts
 
 
 class TestSeries:
@@ -257,7 +261,7 @@ class TestWords:
     def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_effect(self):
         demo = waiting_demo()
         lane = demo.session.snapshot().lanes[0]
-        attempt = plan_attempt(lane, Advice("cache", True, ""), "input", COMMON)
+        attempt = plan_attempt(lane, supposed("cache", True), "input", COMMON)
         assert news(demo.session.snapshot()) == ""
         demo.session.set_experiment(TuneState("cpu"))
         assert news(demo.session.snapshot()) == "measuring what limits it"

@@ -9,8 +9,8 @@ from support.events import gpu_sample
 from support.many_gpus import ManyGpus, eight_gpus
 from support.verdicts import lane, noisy, snapshot
 
-from tfmon.analysis.advice import advice_for
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.causes import causes_of
 from tfmon.analysis.verdict import FASTER, SAME, find_verdict
 from tfmon.analysis.verdict_notes import machine_differences
 from tfmon.model.hosts import HostState
@@ -81,11 +81,11 @@ def test_the_json_has_the_scaling_and_each_gpu_with_what_the_lane_used_of_it():
     assert result["lanes"][0]["gpus"][0]["lane_used_bytes"] == 2 * 2**30
 
 
-def test_a_lane_on_several_devices_is_advised_nothing_that_it_refuses():
+def test_a_lane_on_several_devices_is_told_to_try_nothing_that_it_refuses():
     demo = ManyGpus((LaneSpec("gpu:0"), LaneSpec("gpu:0+1"))).go().race(5)
     snapshot = demo.session.snapshot()
     knobs = (*COMMON, *snapshot.race.knobs)
-    one, two = ([(one.knob, one.value) for one in advice_for("compute", lane, knobs)] for lane in snapshot.lanes)
+    one, two = ([(one.knob, one.value) for one in causes_of(lane, ["compute"], knobs)] for lane in snapshot.lanes)
     assert ("xla", True) in one and ("mixed_precision", "float16") in one
     assert {knob for knob, _ in two} == {"mixed_precision", "batch_size"} and (
         "mixed_precision",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.eight_gpus import GPUS, samples, script
+from support.events import reread
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
@@ -93,7 +92,7 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_waited_for():
 def test_all_lanes_of_a_run_get_the_same_gpu_also_when_it_has_become_busy():
     machine = Machine()
     first = machine.plan("gpu", "gpu,batch_size=64")
-    machine.samples = [replace(one, busy_pct=90.0) for one in machine.samples]
+    machine.samples = [reread(one, busy_pct=90.0) for one in machine.samples]
     again = machine.plan("gpu")
     assert {lane.spec.device for lane in (*first.lanes, *again.lanes)} == {"gpu:1"}
     assert machine.looks == 1
@@ -150,9 +149,9 @@ def test_the_idlest_of_each_host_is_chosen_there():
 def test_a_look_through_the_driver_has_the_load_of_the_last_seconds_and_who_is_there(driver):
     driver.play(script())
     found = look(GPUS, timeout_s=PATIENCE_S)
-    assert [sample.busy_pct for sample in found] == [97, 0, 88, 0, 0, 41, 3, 100]
-    assert found[0].busy_by_pid == {7001: 61, 7002: 36}
-    assert found[0].busy_source == "samples"
+    assert [sample.load.busy_pct for sample in found] == [97, 0, 88, 0, 0, 41, 3, 100]
+    assert found[0].processes.busy_by_pid == {7001: 61, 7002: 36}
+    assert found[0].load.source == "samples"
     plan = plan_race(
         INFO,
         RaceOptions(lanes=("gpu",)),
@@ -167,4 +166,4 @@ def test_a_driver_that_hangs_leaves_the_first_gpu_with_the_reason(driver):
     driver.play(script() + "hang DeviceGetMemoryInfo_v2\n")
     found = look(GPUS[:2], timeout_s=0.2)
     driver.play(script())
-    assert [sample.used_bytes.reason for sample in found] == ["the driver does not answer"] * 2
+    assert [sample.memory.used_bytes.reason for sample in found] == ["the driver does not answer"] * 2

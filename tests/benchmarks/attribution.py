@@ -93,7 +93,7 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
         f"  at most {apart[worst]:.1f} points apart ({worst}); {kind}, by the profile {bound},"
         f" expected {' or '.join(one.kinds)}: {'right' if right else 'WRONG'}"
     )
-    print(f"  {found.text if found else ''}; try {', '.join(a.text for a in found.advice) if found else ''}")
+    print(f"  {found.text if found else ''}; try {', '.join(one.remedy for one in found.causes) if found else ''}")
     return apart[worst], right
 
 

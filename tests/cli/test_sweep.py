@@ -132,7 +132,7 @@ model.fit(np.zeros((512, 8)), np.zeros(512), batch_size=8, epochs=10_000, verbos
 def test_the_knobs_that_a_script_offers_are_swept(tfmon, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    words = ("--over", "learning_rate=1e-3,1e-4", "--slice", "0.2", "--until-ci", "30%")
+    words = ("--over", "learning_rate=1e-3,1e-4", "--slice", "0.2", "--until-ci", "99%")
     done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep", "--", sys.executable, script)
     assert done.code == 0, done.err
     found = json.loads(done.out)["combinations"]
@@ -159,7 +159,7 @@ TWO = ("--over", "batch_size=16,64")
         (("small-dense", "--over", "cpus=1,2", "--set", "cpus=2"), "there is no knob 'cpus'"),
         (("small-dense", *TWO, "--on", "cpu,"), "is not a place"),
         (("small-dense", *TWO, "--on", "cpu*2"), "only a Ray cluster has a place several times"),
-        (("small-dense", *TWO, "--until-ci", "0.1%"), "not a percentage from 1% to 100%"),
+        (("small-dense", *TWO, "--until-ci", "0.1%"), "not a percentage from 1% to below 100%"),
         (("small-dense", *TWO, "--record", "/nowhere/x"), "/nowhere/x cannot be written"),
         (("--resume",), "there is no sweep in "),
         (("--resume", "x", "--limit", "9", "--slice", "1", *TWO), "leave --over and --limit and --slice out"),

@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.events import reread
 from support.waiting import PATIENCE_S
 
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
 from tfmon.doctor.facts import DriverFiles, Facts, Finding, HostFacts, Library, OthersLoad
 from tfmon.doctor.gather import Roots, gather
 from tfmon.doctor.report import CHECKS
-from tfmon.model.readings import GpuSample
+from tfmon.model.gpu import GpuSample
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
 
@@ -142,8 +143,8 @@ def find(id: str, facts: Facts) -> Finding:
 
 def sample_of(gpu: Gpu, **readings: object) -> GpuSample:
     """Return the sample of a GPU that nobody uses, or with other readings."""
-    idle = {"busy_pct": 0.0, "used_bytes": 5e8, "total_bytes": 1.5e11, "clock_reasons": (), "temperature_c": 34.0}
-    return replace(absent_gpu(gpu, 1, "not read"), no_processes_reason="", **{**idle, **readings})
+    idle = {"busy_pct": 0.0, "used_bytes": 5e8, "total_bytes": 1.5e11, "reasons": (), "temperature_c": 34.0}
+    return reread(absent_gpu(gpu, 1, "not read"), no_list_reason="", **{**idle, **readings})
 
 
 def with_gpu(

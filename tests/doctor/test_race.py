@@ -46,9 +46,9 @@ class TestGpu:
         [
             ("gpu-free", {"busy_pct": 87.0, "used_by_pid": {4242: None}}, "busy 87 %", "end what runs there"),
             ("gpu-free", {"used_bytes": 9e10}, "84 GiB of 140 GiB used", "end what runs there"),
-            ("gpu-clocks", {"pcie_warning": "the PCIe link has 4 of 16 lanes"}, "4 of 16 lanes", "reseat it"),
-            ("gpu-clocks", {"clock_reasons": explain(0x44, below=False)}, "overheating", "cool it"),
-            ("gpu-clocks", {"clock_reasons": explain(0x20, below=False)}, "hot: ", "cool it"),
+            ("gpu-clocks", {"warning": "the PCIe link has 4 of 16 lanes"}, "4 of 16 lanes", "reseat it"),
+            ("gpu-clocks", {"reasons": explain(0x44, below=False)}, "overheating", "cool it"),
+            ("gpu-clocks", {"reasons": explain(0x20, below=False)}, "hot: ", "cool it"),
         ],
     )
     def test_reading(self, bench, id, change, found, fix):
@@ -62,7 +62,7 @@ class TestGpu:
         assert find("gpu-free", replace(facts, own_pids=(11,))).status == WARNING, "12 is another program"
 
     def test_no_fault_and_another_gpu_that_is_free(self, bench):
-        reached = sample_of(H200, clock_reasons=explain(0x4, below=False))
+        reached = sample_of(H200, reasons=explain(0x4, below=False))
         assert find("gpu-clocks", with_gpu(bench.facts(), samples=(reached,))).status == OK, "a normal power limit"
         assert find("gpu-free", with_gpu(bench.facts(), samples=(UNKNOWN,))).found == "GPU 0 busy n/a"
         samples = (sample_of(H200, busy_pct=95.0), sample_of(OTHER))

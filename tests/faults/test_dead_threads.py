@@ -87,7 +87,7 @@ OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
 OTHERS = {
     *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),
     *("tfmon-end", "tfmon-exit", "tfmon-", "tfmon-driver", "tfmon-answer", "tfmon-readings", "tfmon-ui"),
-    "tfmon-leave",
+    *("tfmon-leave", "tfmon-notify", "tfmon-metrics"),
 }
 """Of tests with a name of their own below; those of a probe are named after it."""
 ELSEWHERE = {"tfmon-host-", "tfmon-tell-", "tfmon-hangup", "tfmon-listen", "tfmon-viewer", "tfmon-view"}

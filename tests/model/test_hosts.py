@@ -9,11 +9,12 @@ import pytest
 from support.events import SECOND, gpu_sample, window
 
 from tfmon.model.events import HostConnected, HostConnecting, HostLost, LinkMeasured
+from tfmon.model.gpu import ClockReason
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING
 from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import RACING
 from tfmon.model.race import TURNS, Machine, Race
-from tfmon.model.readings import ClockReason, HostSample
+from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -69,10 +70,10 @@ def test_a_disturbance_counts_for_the_lanes_of_its_host_alone(session):
 def test_a_gpu_that_is_throttled_disturbs_no_lane_on_a_gpu_of_that_number_elsewhere(session):
     hot = (ClockReason("HW thermal slowdown", "alarm"),)
     session.accept(window(lane=THERE, at_ns=SECOND))
-    for sample in (gpu_sample(at_ns=1), gpu_sample(at_ns=2 * SECOND, clock_reasons=hot)):
+    for sample in (gpu_sample(at_ns=1), gpu_sample(at_ns=2 * SECOND, reasons=hot)):
         session.accept(sample)
     assert session.snapshot().lane(THERE).measurements.discarded == {}
-    for sample in (gpu_sample(at_ns=1), gpu_sample(at_ns=2 * SECOND, clock_reasons=hot)):
+    for sample in (gpu_sample(at_ns=1), gpu_sample(at_ns=2 * SECOND, reasons=hot)):
         session.accept(replace(sample, host="gpu2"))
     assert session.snapshot().lane(THERE).measurements.discarded == {GPU_THROTTLED: 1}
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from support.events import GPU, HIDDEN, gpu_sample, phase, tree_sample, window
+from support.events import GPU, HIDDEN, gpu_sample, phase, reread, tree_sample, window
 from support.ui import SECOND, Demo
 
 from tfmon.model.events import LaneStarted
+from tfmon.model.gpu import GpuActivity, GpuProcesses
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.lane_use import ACTIVITY, NO_SHARE, NOT_ALL, NOT_LISTED, WAITS, busy_pct, used_bytes_of_lane
 from tfmon.model.lane_use import HIDDEN as BY_CONTAINER
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import GpuActivity, Missing, TreeSample
+from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
-SAMPLE = replace(GPU, used_bytes=900.0)
+SAMPLE = reread(GPU, used_bytes=900.0)
 
 
 def used(pids=(7, 8), *, only_lane=True, peak=None, before=None, **changes):
-    sample = replace(SAMPLE, **changes)
+    sample = reread(SAMPLE, **changes)
     return used_bytes_of_lane(sample, pids, only_lane=only_lane, peak_bytes=peak, before_bytes=before)
 
 
@@ -49,19 +50,23 @@ class TestMemory:
         assert used(before=250.0, only_lane=False) == used(before=950.0) == (NOT_LISTED, "")
 
     def test_the_drivers_own_reason_is_given(self):
-        assert used(no_processes_reason="too old a driver") == (Missing("too old a driver"), "")
+        assert used(no_list_reason="too old a driver") == (Missing("too old a driver"), "")
 
 
 class TestBusy:
     def test_it_is_the_sum_over_the_lanes_processes(self):
-        sample = replace(SAMPLE, busy_by_pid={7: 30.0, 8: 0.0, 9: 60.0})
-        assert [busy_pct(sample, pids, only_lane=True) for pids in ((7, 8), (8,), (1,))] == [30, 0, NO_SHARE]
-        assert busy_pct(replace(SAMPLE, busy_by_pid=HIDDEN), (7,), only_lane=True) == HIDDEN
+        on_it = GpuProcesses(busy_by_pid={7: 30.0, 8: 0.0, 9: 60.0})
+        assert [busy_pct(on_it, pids, only_lane=True) for pids in ((7, 8), (8,), (1,))] == [
+            30,
+            0,
+            NO_SHARE,
+        ]
+        assert busy_pct(GpuProcesses(busy_by_pid=HIDDEN), (7,), only_lane=True) == HIDDEN
 
     def test_in_a_container_the_only_process_is_the_lanes(self):
-        sample = replace(SAMPLE, busy_by_pid={31_337: 30.0}, foreign_pids=True)
-        assert [busy_pct(sample, (7,), only_lane=only) for only in (True, False)] == [30, BY_CONTAINER]
-        assert busy_pct(replace(sample, busy_by_pid={}), (7,), only_lane=True) == BY_CONTAINER
+        sample = reread(SAMPLE, busy_by_pid={31_337: 30.0}, foreign_pids=True)
+        assert [busy_pct(sample.processes, (7,), only_lane=only) for only in (True, False)] == [30, BY_CONTAINER]
+        assert busy_pct(reread(sample, busy_by_pid={}).processes, (7,), only_lane=True) == BY_CONTAINER
 
 
 @pytest.fixture
@@ -85,8 +90,8 @@ class TestInASession:
     def test_the_device_change_is_since_before_the_lane_opened_the_gpu(self, begin):
         session = begin("cpu", "gpu:0")
         session.accept(phase(IMPORTING, lane="gpu:0"))
-        session.accept(replace(SAMPLE, used_bytes=100.0))
-        session.accept(replace(SAMPLE, used_bytes=180.0))  # the first one counts: importing may open the GPU
+        session.accept(reread(SAMPLE, used_bytes=100.0))
+        session.accept(reread(SAMPLE, used_bytes=180.0))  # the first one counts: importing may open the GPU
         session.accept(phase(BUILDING, lane="gpu:0"))
         session.accept(SAMPLE)
         assert isinstance(gpu_lane(session).gpu_use.used_bytes, Missing)
@@ -94,12 +99,12 @@ class TestInASession:
         session.accept(SAMPLE)
         lane = gpu_lane(session)
         assert (lane.gpu_use.used_bytes, lane.gpu_use.source) == (800.0, "device change")
-        session.accept(replace(SAMPLE, used_by_pid={7: 120}))
+        session.accept(reread(SAMPLE, used_by_pid={7: 120}))
         assert gpu_lane(session).gpu_use.source == "driver"
 
     def test_it_is_unknown_for_two_lanes_on_one_gpu(self, begin):
         session = begin("gpu:0", "gpu:0")
-        session.accept(replace(SAMPLE, used_bytes=100.0))
+        session.accept(reread(SAMPLE, used_bytes=100.0))
         for lane in session.snapshot().lanes:
             session.accept(phase(RACING, lane=lane.spec.name))
         session.accept(SAMPLE)
@@ -117,7 +122,7 @@ class TestInASession:
 
     def test_busy_time_belongs_to_the_lane_that_trains_on_the_gpu(self, begin):
         session = begin("cpu", "gpu:0")
-        session.accept(replace(SAMPLE, busy_pct=5.0, busy_by_pid={7: 35.0, 8: 20.0}))
+        session.accept(reread(SAMPLE, busy_pct=5.0, busy_by_pid={7: 35.0, 8: 20.0}))
         for pct, index in ((40.0, 0), (60.0, 0), (90.0, 1)):
             session.accept(phase(RACING, lane="gpu:0"))
             session.accept(gpu_sample(f"GPU-{index}", index, busy_pct=pct, busy_by_pid={7: 35.0, 8: 20.0}))
@@ -128,7 +133,7 @@ class TestInASession:
 
     def test_a_mig_instance_is_recognised_by_the_uuid_that_cuda_gives(self, begin):
         session = begin("cpu", "gpu:0")
-        physical, instance = gpu_sample("GPU-1"), gpu_sample("MIG-2", kind="mig", part_of="GPU-1")
+        physical, instance = gpu_sample("GPU-1"), gpu_sample("MIG-2", part_of="GPU-1")
         session.accept(physical)
         session.accept(instance)
         assert session.snapshot().gpus_of(gpu_lane(session))[0] == physical

@@ -7,16 +7,17 @@ import threading
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from support.events import SECOND, gpu_sample, window
+from support.events import SECOND, gpu_sample, reread, window
 from support.ui import Demo
 
 from tfmon.model.events import BadLine, Interrupted
+from tfmon.model.gpu import ClockReason, GpuSample
 from tfmon.model.hosts import GPU_THROTTLED, SWAPPING, THROTTLED, gpu_disturbances, host_disturbances
 from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import RACING, STARTING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
-from tfmon.model.readings import ClockReason, GpuSample, HostSample
+from tfmon.model.readings import HostSample
 from tfmon.model.script_events import KnobOffered
 from tfmon.model.series import CrossoverState, TuneState
 from tfmon.model.session import Session
@@ -132,7 +133,7 @@ def test_a_new_race_drops_the_lanes_and_keeps_the_machine(session):
 def test_the_latest_sample_of_each_gpu_is_kept_in_the_order_of_the_driver(session):
     for sample in (gpu(1), gpu(0), gpu(1, at_ns=2, busy_pct=70.0)):
         session.accept(sample)
-    assert [(gpu.index, gpu.busy_pct) for gpu in session.snapshot().gpus] == [(0, 50.0), (1, 70.0)]
+    assert [(gpu.index, gpu.load.busy_pct) for gpu in session.snapshot().gpus] == [(0, 50.0), (1, 70.0)]
 
 
 def test_the_name_of_a_device_is_from_the_machine_the_driver_or_tensorflow(session):
@@ -231,11 +232,11 @@ def test_a_sample_of_the_machine_names_what_disturbs_every_lane(readings, reason
 
 def test_a_gpu_that_is_too_hot_is_disturbed_and_one_at_its_power_cap_is_not():
     for level, reasons in (("alarm", (GPU_THROTTLED,)), ("warning", ())):
-        assert gpu_disturbances(replace(gpu(0), clock_reasons=(ClockReason("why", level),))) == reasons
+        assert gpu_disturbances(reread(gpu(0), reasons=(ClockReason("why", level),))) == reasons
 
 
 def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(session):
-    hot = replace(gpu(1, at_ns=3 * SECOND), clock_reasons=(ClockReason("too hot", "alarm"),))
+    hot = reread(gpu(1, at_ns=3 * SECOND), reasons=(ClockReason("too hot", "alarm"),))
     for event in (host(SECOND), gpu(1, at_ns=SECOND)):
         session.accept(event)
     for lane in ("cpu", "gpu:1"):

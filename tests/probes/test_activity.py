@@ -11,8 +11,9 @@ import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, FakeDriver, take
 
 from tfmon.analysis.gpu_activity import activity_text
+from tfmon.model.gpu import GpuActivity, GpuSample
 from tfmon.model.lane_use import GpuPart, GpuUse
-from tfmon.model.readings import GpuActivity, GpuSample, Missing
+from tfmon.model.readings import Missing
 from tfmon.probes.base import FIRST_SAMPLE
 from tfmon.probes.nvidia.activity import NO_GPM
 from tfmon.probes.nvidia.probe import NvidiaProbe
@@ -62,7 +63,9 @@ def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
     assert isinstance(sample.activity, GpuActivity)
     use = GpuUse()
     for _ in range(3):
-        use = use.with_part(sample.key, GpuPart(sample.busy_pct), 1, racing=True).with_activity(sample.activity)
+        use = use.with_part(sample.key, GpuPart(sample.load.busy_pct), 1, racing=True).with_activity(
+            sample.activity
+        )
     assert activity_text(use).startswith(text)
     assert bool(activity_text(use)) == bool(text)
     if load == "tiny":
@@ -74,10 +77,13 @@ def test_each_load_of_an_h100_is_told_apart(probe, driver, clock, load, text):
 def test_traffic_that_a_counter_of_32_bits_would_hide(probe, driver, clock):
     """The counters of an H100 begin anew after 4.3 GB, and say 0.9 GB/s of what were 59."""
     sample = sampled(probe, driver, clock, script_of("h2d"))
-    assert (sample.pcie_received_bytes_per_s, sample.pcie_source) == (pytest.approx(56326.6 * 2**20), "gpm")
+    assert (sample.traffic.pcie_received_bytes_per_s, sample.traffic.source) == (
+        pytest.approx(56326.6 * 2**20),
+        "gpm",
+    )
     clock.pass_s(1)
     sample = sampled(probe, driver, clock, script_of("h2d", parts=False))
-    assert (sample.pcie_received_bytes_per_s, sample.pcie_source) == (456e6, "20 ms peek")
+    assert (sample.traffic.pcie_received_bytes_per_s, sample.traffic.source) == (456e6, "20 ms peek")
 
 
 def test_a_gpu_without_gpm_a_refusal_and_a_reset(probe, driver, clock):
@@ -86,7 +92,7 @@ def test_a_gpu_without_gpm_a_refusal_and_a_reset(probe, driver, clock):
     clock.pass_s(1)
     driver.play(script_of("tensor") + "ret GpmSampleGet 4\n")
     busy, idle = take(probe)
-    assert (busy.activity, busy.busy_pct) == (Missing("no permission to use the NVIDIA driver"), 99)
+    assert (busy.activity, busy.load.busy_pct) == (Missing("no permission to use the NVIDIA driver"), 99)
     assert idle.activity == NO_GPM
     clock.pass_s(1)
     driver.play(script_of("tensor"))
@@ -114,5 +120,5 @@ def test_a_slow_call_is_made_seldom_and_nothing_else_waits_for_it(driver, clock,
         busy, _ = take(probe)
         clock.pass_s(1)
     assert [one.name for one in busy.slow] == ["activity"]
-    assert busy.busy_pct == 99
+    assert busy.load.busy_pct == 99
     probe.close()

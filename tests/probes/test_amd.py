@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.gpu import GpuSample
+from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
 from tfmon.probes.interpreter import Wheel
@@ -97,22 +98,18 @@ class TestFound:
 class TestReadings:
     def test_of_a_server(self, root):
         first, _ = take(root)
-        assert (first.key, first.index, first.name, first.kind, first.at_ns) == (
-            FIRST.uuid,
-            0,
-            FIRST.name,
-            "amd",
-            5,
-        )
-        assert (first.busy_pct, first.busy_source) == (87, "sysfs")
-        assert (first.used_bytes, first.total_bytes) == (3e9, 68_702_699_520)
-        assert (first.power_w, first.power_limit_w, first.temperature_c) == (212, 300, 61.5)
-        assert first.sm_clock_mhz == Missing(NOT_READ) and first.no_processes_reason == NOT_READ
+        assert (first.key, first.index, first.name, first.at_ns) == (FIRST.uuid, 0, FIRST.name, 5)
+        assert (first.load.busy_pct, first.load.source) == (87, "sysfs")
+        assert (first.memory.used_bytes, first.memory.total_bytes) == (3e9, 68_702_699_520)
+        assert (first.power.power_w, first.power.power_limit_w, first.temperature_c) == (212, 300, 61.5)
+        assert first.clocks.sm_clock_mhz == Missing(NOT_READ) and first.processes.no_list_reason == NOT_READ
 
     def test_files_that_are_not_there_have_a_reason(self, root):
         _, second = take(root)
-        assert (second.busy_pct, second.power_w) == (0, 98.5), "0 is a reading, and newer GPUs have another file"
-        assert second.used_bytes == second.temperature_c == NO_FILE
+        assert (second.load.busy_pct, second.power.power_w) == (0, 98.5), (
+            "0 is a reading, and newer GPUs have another file"
+        )
+        assert second.memory.used_bytes == second.temperature_c == NO_FILE
 
     def test_a_gpu_that_sleeps_or_says_nonsense(self, root, put, monkeypatch):
         put("sys/class/drm/renderD128/device/gpu_busy_percent", "?\n")
@@ -120,14 +117,14 @@ class TestReadings:
         folder.unlink()
         folder.mkdir()  # reading a folder fails, as a file of a sleeping GPU does
         first, _ = take(root)
-        assert isinstance(first.busy_pct, Missing) and isinstance(first.used_bytes, Missing)
-        assert first.used_bytes.reason.startswith("the kernel does not report it now: ")
+        assert isinstance(first.load.busy_pct, Missing) and isinstance(first.memory.used_bytes, Missing)
+        assert first.memory.used_bytes.reason.startswith("the kernel does not report it now: ")
 
     def test_one_that_falls_off_the_bus_leaves_the_other(self, root):
         (root / "sys/class/kfd/kfd/topology/nodes/1/properties").unlink()
         first, second = take(root)
-        assert first.busy_pct == first.power_w == Missing(NOT_LISTED)
-        assert second.power_w == 98.5
+        assert first.load.busy_pct == first.power.power_w == Missing(NOT_LISTED)
+        assert second.power.power_w == 98.5
 
     def test_the_probe_of_an_amd_gpu_is_chosen_by_its_key(self):
         assert isinstance(choose_gpu_probe([FIRST]), AmdProbe)

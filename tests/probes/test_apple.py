@@ -10,7 +10,8 @@ import pytest
 from support.nvml import Clock
 from support.waiting import PATIENCE_S
 
-from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.gpu import GpuSample
+from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.other_gpus import AppleProbe
 
@@ -67,12 +68,12 @@ def take(probe) -> GpuSample:
 
 def test_readings_of_the_device(probe, registry, clock):
     sample = take(probe)
-    assert (sample.key, sample.index, sample.name, sample.kind) == ("apple-gpu-0", 0, "Apple M1 Pro", "apple")
-    assert (sample.busy_pct, sample.busy_source) == (87, "ioreg")
-    assert sample.busy_by_pid == Missing(sample.no_processes_reason)
-    assert (sample.used_bytes, sample.unified) == (507330560, True)
-    assert sample.total_bytes == psutil.virtual_memory().total
-    assert sample.power_w == sample.sm_clock_mhz == Missing("macOS reports it to root only")
+    assert (sample.key, sample.index, sample.name) == ("apple-gpu-0", 0, "Apple M1 Pro")
+    assert (sample.load.busy_pct, sample.load.source) == (87, "ioreg")
+    assert sample.processes.busy_by_pid == Missing(sample.processes.no_list_reason)
+    assert (sample.memory.used_bytes, sample.memory.unified) == (507330560, True)
+    assert sample.memory.total_bytes == psutil.virtual_memory().total
+    assert sample.power.power_w == sample.clocks.sm_clock_mhz == Missing("macOS reports it to root only")
     calls = ["-a -r -d 1 -w 0 -c IOAccelerator"]
     assert registry.calls() == calls
     clock.pass_s(1)
@@ -82,7 +83,7 @@ def test_readings_of_the_device(probe, registry, clock):
         registry.set(**{"Device Utilization %": reported})
         clock.pass_s(2)
         sample = take(probe)
-        assert (sample.busy_pct, sample.every_s) == (busy, 2)
+        assert (sample.load.busy_pct, sample.every_s) == (busy, 2)
 
 
 def test_a_slow_ioreg_is_run_less_often(registry):
@@ -106,14 +107,14 @@ def test_older_names_and_forms(probe, registry, clock):
     registry.device[0]["model"] = b"Apple M1\0"
     registry.set(**{"GPU Activity(%)": 12})
     sample = take(probe)
-    assert (sample.busy_pct, sample.name) == (12, "Apple M1")
+    assert (sample.load.busy_pct, sample.name) == (12, "Apple M1")
     # neither the driver's part nor the address space is what the GPU uses
-    assert sample.used_bytes == Missing("not reported by this macOS")
+    assert sample.memory.used_bytes == Missing("not reported by this macOS")
     del statistics["GPU Activity(%)"]
     registry.write()
     clock.pass_s(2)
     sample = take(probe)
-    assert (sample.busy_pct, sample.busy_source) == (Missing("not reported by this macOS"), "")
+    assert (sample.load.busy_pct, sample.load.source) == (Missing("not reported by this macOS"), "")
 
 
 def test_a_gpu_that_was_reset(probe, registry, clock):
@@ -129,16 +130,16 @@ def test_a_gpu_that_was_reset(probe, registry, clock):
 
 def test_an_answer_that_cannot_be_read(probe, registry, clock):
     (registry.folder / "IOAccelerator").write_bytes(b"<plist><array><dict></array>")
-    assert take(probe).used_bytes.reason.startswith("ioreg's answer cannot be read")
+    assert take(probe).memory.used_bytes.reason.startswith("ioreg's answer cannot be read")
     (registry.folder / "IOAccelerator").write_bytes(b"\n")
     clock.pass_s(2)
-    assert take(probe).busy_pct == Missing("ioreg lists no GPU")
+    assert take(probe).load.busy_pct == Missing("ioreg lists no GPU")
 
 
 def test_program_that_is_not_there_or_does_not_answer(registry, clock, monkeypatch):
     absent = AppleProbe(GPU, program=str(registry.folder / "absent"), clock_ns=clock)
-    assert take(absent).busy_pct == Missing("ioreg could not be run: No such file or directory")
+    assert take(absent).load.busy_pct == Missing("ioreg could not be run: No such file or directory")
     registry.program.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr("tfmon.probes.other_gpus.TIMEOUT_S", 0.05)
     silent = AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
-    assert take(silent).busy_pct == Missing("ioreg does not answer")
+    assert take(silent).load.busy_pct == Missing("ioreg does not answer")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from support.events import GROUPS
 from support.nvml import BUSY, IDLE, TWO_GPUS
 from support.waiting import PATIENCE_S, wait_for
 
@@ -272,12 +273,13 @@ def test_a_machine_without_a_driver_does_not_pay_for_one():
 
 
 def test_every_reading_of_a_gpu_that_cannot_be_read_has_the_reason():
-    sample = absent_gpu(Gpu(index=0, uuid="MIG-1", name="part", physical_gpu=0), 7, "broken", part_of="GPU-1")
+    sample = absent_gpu(Gpu(0, "MIG-1", "part", physical_gpu=0, part_of="GPU-1"), 7, "broken")
     assert (sample.key, sample.name, sample.at_ns) == ("MIG-1", "part", 7)
-    assert (sample.kind, sample.part_of) == ("mig", "GPU-1")
+    assert sample.part_of == "GPU-1"
     readings = {name: getattr(sample, name) for name in sample.__slots__}
+    readings |= {name: getattr(readings[group], name) for name, group in GROUPS.items()}
     missing = {name for name, value in readings.items() if value == Missing("broken")}
-    assert {"busy_pct", "energy_j", "clock_reasons", "busy_by_pid", "ecc_errors"} <= missing
+    assert {"busy_pct", "energy_j", "reasons", "busy_by_pid", "ecc_errors"} <= missing
     assert NOT_READ not in readings.values()
 
 

@@ -70,37 +70,37 @@ class TestLoad:
 
     def test_is_that_of_each_instance_since_the_sample_before(self, probe, driver, clock):
         one, two = take(probe)
-        assert one.busy_pct == two.busy_pct == FIRST_SAMPLE
+        assert one.load.busy_pct == two.load.busy_pct == FIRST_SAMPLE
         clock.pass_s(1)
         one, two = take(probe)
-        assert (one.busy_pct, one.busy_source, two.busy_pct) == (62.5, "gpm", 0)
-        assert isinstance(one.busy_max_pct, Missing)
+        assert (one.load.busy_pct, one.load.source, two.load.busy_pct) == (62.5, "gpm", 0)
+        assert isinstance(one.load.busy_max_pct, Missing)
         clock.pass_s(0.05)
         driver.play(SPLIT + LOADS.replace("62.5", "10"))
-        assert take(probe)[0].busy_pct == 62.5, "two samples need 0.1 s between them"
+        assert take(probe)[0].load.busy_pct == 62.5, "two samples need 0.1 s between them"
         clock.pass_s(1)
-        assert take(probe)[0].busy_pct == 10
+        assert take(probe)[0].load.busy_pct == 10
 
     def test_a_value_that_is_no_number_is_missing(self, probe, driver, clock):
         driver.play(SPLIT + LOADS.replace("62.5", "nan"))
         take(probe)
         clock.pass_s(1)
         one, two = take(probe)
-        assert (one.busy_pct, two.busy_pct) == (Missing("the driver has no data"), 0)
+        assert (one.load.busy_pct, two.load.busy_pct) == (Missing("the driver has no data"), 0)
 
     def test_instances_made_anew_between_two_samples(self, probe, driver, clock):
         take(probe)
         clock.pass_s(1)
         driver.play(SPLIT + LOADS + "ret GpmMetricsGet 2\n")
-        assert take(probe)[0].busy_pct == Missing("the driver has no data")
+        assert take(probe)[0].load.busy_pct == Missing("the driver has no data")
         clock.pass_s(1)
         driver.play(SPLIT + LOADS)
-        assert take(probe)[0].busy_pct == 62.5
+        assert take(probe)[0].load.busy_pct == 62.5
 
     def test_without_permission(self, probe, driver, clock):
         driver.play(SPLIT + LOADS + "ret GpmMigSampleGet 4\n")
-        assert take(probe)[0].busy_pct == Missing("no permission to use the NVIDIA driver")
-        assert take(probe)[0].used_bytes == 3_000_000_000, "its memory is still read"
+        assert take(probe)[0].load.busy_pct == Missing("no permission to use the NVIDIA driver")
+        assert take(probe)[0].memory.used_bytes == 3_000_000_000, "its memory is still read"
 
 
 @pytest.mark.parametrize("flags", [(), ("-DWITHOUT_GPM",)], ids=["an older GPU", "an older driver"])
@@ -110,8 +110,12 @@ def test_without_gpm_the_load_is_missing_and_the_rest_is_read(load_driver, clock
     for _ in range(2):
         (one,) = take(probe)
         clock.pass_s(1)
-    assert (one.busy_pct, one.busy_source) == (NO_LOAD, "")
-    assert (one.used_bytes, one.total_bytes, one.temperature_c) == (3_000_000_000, 10_000_000_000, 61)
+    assert (one.load.busy_pct, one.load.source) == (NO_LOAD, "")
+    assert (one.memory.used_bytes, one.memory.total_bytes, one.temperature_c) == (
+        3_000_000_000,
+        10_000_000_000,
+        61,
+    )
     probe.close()
 
 
@@ -122,6 +126,11 @@ def test_an_instance_of_a_gpu_that_falls_off_the_bus(driver, clock):
     clock.pass_s(1)
     driver.play(SPLIT + LOADS + "lost 0\n")
     idle, one = take(probe)
-    assert one.busy_pct == one.used_bytes == one.power_w == Missing("the GPU is lost: it fell off the bus")
-    assert (one.part_of, idle.busy_pct) == (BUSY.uuid, 0)
+    assert (
+        one.load.busy_pct
+        == one.memory.used_bytes
+        == one.power.power_w
+        == Missing("the GPU is lost: it fell off the bus")
+    )
+    assert (one.part_of, idle.load.busy_pct) == (BUSY.uuid, 0)
     probe.close()

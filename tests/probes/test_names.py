@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from tfmon.model.readings import ProcessName
+from tfmon.model.gpu import ProcessName
 from tfmon.probes.process_names import KEPT_S, LONGEST, ProcessNames, one_line
 
 

@@ -6,7 +6,8 @@ import pynvml
 import pytest
 from support.nvml import BUSY, TWO_GPUS, take
 
-from tfmon.model.readings import ClockReason, Missing
+from tfmon.model.gpu import ClockReason
+from tfmon.model.readings import Missing
 from tfmon.probes.nvidia.power import explain, explain_xid
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
@@ -20,27 +21,27 @@ class TestClocks:
     def test_now_and_at_most(self, driver, probe):
         driver.play(TWO_GPUS + "clock 0 1410 1593 1980 2619\nreasons 0 0\n")
         busy, idle = take(probe)
-        assert (busy.sm_clock_mhz, busy.sm_clock_max_mhz) == (1410, 1980)
-        assert busy.clock_reasons == ()
-        assert idle.sm_clock_mhz == idle.sm_clock_max_mhz == idle.clock_reasons == UNSUPPORTED
+        assert (busy.clocks.sm_clock_mhz, busy.clocks.sm_clock_max_mhz) == (1410, 1980)
+        assert busy.clocks.reasons == ()
+        assert idle.clocks.sm_clock_mhz == idle.clocks.sm_clock_max_mhz == idle.clocks.reasons == UNSUPPORTED
 
     def test_power_cap_is_a_warning_only_far_below_the_highest_clock(self, driver, probe):
         driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1600 1593 1980 2619\n")
-        assert take(probe)[0].clock_reasons == (ClockReason("at its power limit", "info"),)
+        assert take(probe)[0].clocks.reasons == (ClockReason("at its power limit", "info"),)
         driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1500 1593 1980 2619\n")
-        assert take(probe)[0].clock_reasons == (ClockReason("at its power limit", "warning"),)
+        assert take(probe)[0].clocks.reasons == (ClockReason("at its power limit", "warning"),)
 
     def test_hardware_slowdown_counts_when_it_lasts(self, driver, probe):
         driver.play(TWO_GPUS + "reasons 0 48\n")
-        (first,) = take(probe)[0].clock_reasons
+        (first,) = take(probe)[0].clocks.reasons
         assert first.text.startswith("overheating")
-        slowdown, heat = take(probe)[0].clock_reasons
+        slowdown, heat = take(probe)[0].clocks.reasons
         assert (slowdown.level, heat) == ("alarm", first)
         assert slowdown.text.startswith("hardware slowdown")
         driver.play(TWO_GPUS + "reasons 0 0\n")
-        assert take(probe)[0].clock_reasons == ()
+        assert take(probe)[0].clocks.reasons == ()
         driver.play(TWO_GPUS + "reasons 0 8\n")
-        assert take(probe)[0].clock_reasons == ()
+        assert take(probe)[0].clocks.reasons == ()
 
     def test_older_driver(self, load_driver, clock):
         driver = load_driver("-DWITHOUT_EVENT_REASONS", "-DWITHOUT_V3")
@@ -48,8 +49,8 @@ class TestClocks:
         with pytest.raises(pynvml.NVMLError):
             pynvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
         (busy,) = take(NvidiaProbe([BUSY], clock_ns=clock))
-        assert busy.used_by_pid == {4242: 38_000_000_000}
-        (reason,) = busy.clock_reasons
+        assert busy.processes.used_by_pid == {4242: 38_000_000_000}
+        (reason,) = busy.clocks.reasons
         assert reason.level == "warning"
         assert reason.text.startswith("hot")
 
@@ -63,63 +64,63 @@ class TestClocks:
 class TestLink:
     def test_bytes_a_second_from_the_counters(self, driver, probe, clock):
         driver.play(TWO_GPUS + "field 0 197 3 1000000\nfield 0 198 3 5000000\n")
-        assert take(probe)[0].pcie_sent_bytes_per_s == FIRST
+        assert take(probe)[0].traffic.pcie_sent_bytes_per_s == FIRST
         clock.pass_s(2)
         driver.play(TWO_GPUS + "field 0 197 3 3000000\nfield 0 198 3 25000000\n")
         busy, idle = take(probe)
-        assert (busy.pcie_sent_bytes_per_s, busy.pcie_received_bytes_per_s) == (1e6, 1e7)
-        assert busy.pcie_source == "counter"
-        assert (idle.pcie_sent_bytes_per_s, idle.pcie_source) == (UNSUPPORTED, "")
+        assert (busy.traffic.pcie_sent_bytes_per_s, busy.traffic.pcie_received_bytes_per_s) == (1e6, 1e7)
+        assert busy.traffic.source == "counter"
+        assert (idle.traffic.pcie_sent_bytes_per_s, idle.traffic.source) == (UNSUPPORTED, "")
 
     def test_without_counters_a_peek_every_5_s(self, driver, probe, clock):
         driver.play(TWO_GPUS + "pcie 0 200 3000\n")
         busy, _ = take(probe)
-        assert (busy.pcie_sent_bytes_per_s, busy.pcie_received_bytes_per_s) == (2e5, 3e6)
-        assert busy.pcie_source == "20 ms peek"
+        assert (busy.traffic.pcie_sent_bytes_per_s, busy.traffic.pcie_received_bytes_per_s) == (2e5, 3e6)
+        assert busy.traffic.source == "20 ms peek"
         driver.play(TWO_GPUS + "pcie 0 700 3000\n")
         clock.pass_s(4)
-        assert take(probe)[0].pcie_sent_bytes_per_s == 2e5
+        assert take(probe)[0].traffic.pcie_sent_bytes_per_s == 2e5
         clock.pass_s(1)
-        assert take(probe)[0].pcie_sent_bytes_per_s == 7e5
+        assert take(probe)[0].traffic.pcie_sent_bytes_per_s == 7e5
 
     def test_a_low_generation_is_a_warning_under_lasting_load_and_too_few_lanes_always(self, driver, probe, clock):
         driver.play(TWO_GPUS + "link 0 1 4 16 16\nlink 1 1 4 16 16\n")
-        warnings = [[sample.pcie_warning for sample in take(probe)] for _ in range(4)]
+        warnings = [[sample.link.warning for sample in take(probe)] for _ in range(4)]
         assert warnings[:2] == [["", ""], ["", ""]]
         assert warnings[2:] == [["the PCIe link runs at generation 1 of 4 under load", ""]] * 2
         driver.play(TWO_GPUS + "link 1 4 5 4 16\n")
         clock.pass_s(10)
         _, idle = take(probe)
-        assert (idle.pcie_generation, idle.pcie_generation_max) == (4, 5)
-        assert (idle.pcie_width, idle.pcie_width_max) == (4, 16)
-        assert idle.pcie_warning == "the PCIe link has 4 of 16 lanes"
+        assert (idle.link.pcie_generation, idle.link.pcie_generation_max) == (4, 5)
+        assert (idle.link.pcie_width, idle.link.pcie_width_max) == (4, 16)
+        assert idle.link.warning == "the PCIe link has 4 of 16 lanes"
 
 
 class TestShares:
     def test_mean_of_each_process_and_zero_for_one_that_rested(self, driver, probe, clock):
         script = TWO_GPUS + "proc 0 777 1000\nshare 0 4242 100 90\n"
         driver.play(script)
-        assert take(probe)[0].busy_by_pid == FIRST  # samples of before the start do not count
+        assert take(probe)[0].processes.busy_by_pid == FIRST  # samples of before the start do not count
         clock.pass_s(2)
         driver.play(
             script + "share 0 4242 200 40\nshare 0 4242 300 60\nshare 0 9 300 5\nshare 0 0 300 7\n"
             "share 0 4242 310 4000000\n"
         )
-        assert take(probe)[0].busy_by_pid == {4242: 50, 777: 0, 9: 5}
+        assert take(probe)[0].processes.busy_by_pid == {4242: 50, 777: 0, 9: 5}
         driver.play(script + "share 0 4242 500 80\n")
         clock.pass_s(1)
-        assert take(probe)[0].busy_by_pid == {4242: 50, 777: 0, 9: 5}, "read every other tick"
+        assert take(probe)[0].processes.busy_by_pid == {4242: 50, 777: 0, 9: 5}, "read every other tick"
         clock.pass_s(1)
-        assert take(probe)[0].busy_by_pid == {4242: 80, 777: 0}
+        assert take(probe)[0].processes.busy_by_pid == {4242: 80, 777: 0}
 
     def test_a_driver_that_fails_is_not_zero(self, driver, probe, clock):
         driver.play(TWO_GPUS + "share 0 4242 100 5\nret DeviceGetProcessUtilization 4 0\n")
         busy, idle = take(probe)
-        assert idle.busy_by_pid == UNSUPPORTED
-        assert busy.busy_by_pid == Missing("no permission to use the NVIDIA driver")
+        assert idle.processes.busy_by_pid == UNSUPPORTED
+        assert busy.processes.busy_by_pid == Missing("no permission to use the NVIDIA driver")
         clock.pass_s(2)
         driver.play(TWO_GPUS + "share 0 4242 100 5\n")
-        assert take(probe)[0].busy_by_pid == FIRST
+        assert take(probe)[0].processes.busy_by_pid == FIRST
 
 
 class TestFaults:
@@ -156,7 +157,7 @@ class TestFaults:
         lost = "".join(f"ret DeviceGet{name} 15 0\n" for name in ("TotalEnergyConsumption", "PowerUsage"))
         driver.play(TWO_GPUS + "xid 0 79\n" + lost)
         busy, _ = take(probe)
-        assert busy.power_w == Missing("the GPU is lost: it fell off the bus")
+        assert busy.power.power_w == Missing("the GPU is lost: it fell off the bus")
         assert [fault.code for fault in busy.faults] == [79]
 
     @pytest.mark.parametrize("function", ["EventSetCreate", "DeviceRegisterEvents", "EventSetWait"])
@@ -164,4 +165,4 @@ class TestFaults:
         driver.play(TWO_GPUS + f"ret {function} 3\n")
         take(probe)
         busy, _ = take(probe)
-        assert (busy.busy_pct, busy.faults) == (87, ())
+        assert (busy.load.busy_pct, busy.faults) == (87, ())

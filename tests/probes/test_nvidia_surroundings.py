@@ -31,16 +31,16 @@ class TestSplit:
         driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
         whole, idle, one, two = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
         assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_UUID, SECOND_UUID)
-        assert (whole.kind, one.kind, one.part_of, idle.part_of) == ("nvidia", "mig", BUSY.uuid, "")
+        assert (whole.part_of, one.part_of, idle.part_of) == ("", BUSY.uuid, "")
         assert (one.index, one.name) == (0, "NVIDIA Busy MIG 1g.10gb")
-        assert (one.used_bytes, one.total_bytes) == (3 * GB, 10 * GB)
-        assert (two.used_bytes, two.total_bytes) == (0, 20 * GB)
-        assert one.used_by_pid == {4242: 2.5 * GB}
-        assert two.used_by_pid == {}
+        assert (one.memory.used_bytes, one.memory.total_bytes) == (3 * GB, 10 * GB)
+        assert (two.memory.used_bytes, two.memory.total_bytes) == (0, 20 * GB)
+        assert one.processes.used_by_pid == {4242: 2.5 * GB}
+        assert two.processes.used_by_pid == {}
         unknown = Missing("not reported for a GPU that is split up (MIG)")
-        assert whole.busy_pct == one.busy_by_pid == unknown
-        assert one.busy_pct == Missing("the driver does not report the load of an instance (MIG) of this GPU")
-        assert idle.busy_pct == 0
+        assert whole.load.busy_pct == one.processes.busy_by_pid == unknown
+        assert one.load.busy_pct == Missing("the driver does not report the load of an instance (MIG) of this GPU")
+        assert idle.load.busy_pct == 0
         driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
         assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
 
@@ -52,14 +52,14 @@ class TestSplit:
         driver.play(SPLIT.replace("energy 0 7000000", "energy 0 7200000") + "xid 0 94\n")
         whole, one, two = take(probe)
         assert [[fault.code for fault in sample.faults] for sample in (whole, one, two)] == [[94]] * 3
-        assert whole.power_w == one.power_w == two.power_w == pytest.approx(200)
-        assert (one.sm_clock_mhz, one.temperature_c) == (1500, 61)
+        assert whole.power.power_w == one.power.power_w == two.power.power_w == pytest.approx(200)
+        assert (one.clocks.sm_clock_mhz, one.temperature_c) == (1500, 61)
 
     def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
         driver.play(SPLIT)
         chosen = Gpu(index=0, uuid=SECOND_UUID, name="part", physical_gpu=0)
         (sample,) = take(NvidiaProbe([chosen], clock_ns=clock))
-        assert (sample.key, sample.part_of, sample.total_bytes) == (SECOND_UUID, BUSY.uuid, 20 * GB)
+        assert (sample.key, sample.part_of, sample.memory.total_bytes) == (SECOND_UUID, BUSY.uuid, 20 * GB)
 
     def test_an_instance_that_is_gone(self, driver, clock):
         driver.play(SPLIT + "ret DeviceGetTemperatureV 15\nret DeviceGetTemperature 15\n")
@@ -76,10 +76,10 @@ class TestSplit:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_pids_may_be_those_of_the_host_of_a_container(driver, clock, root, put, monkeypatch):
     (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, survives=pytest.fail))  # no WSL2
-    assert (sample.foreign_pids, sample.busy_pct) == (False, 87)
+    assert (sample.processes.foreign_pids, sample.load.busy_pct) == (False, 87)
     file = put("proc/self/ns/pid", "")
     (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root))
-    assert sample.foreign_pids
+    assert sample.processes.foreign_pids
     monkeypatch.setattr("tfmon.probes.machine._FIRST_NAMESPACE", file.stat().st_ino)
     assert not in_pid_namespace(root)
 
@@ -98,11 +98,11 @@ class TestWsl:
         driver.play(TWO_GPUS + "hang DeviceGetComputeRunningProcesses_v3\nhang DeviceGetProcessUtilization\n")
         (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=lambda: True))
         assert (
-            sample.no_processes_reason
-            == sample.busy_by_pid.reason
+            sample.processes.no_list_reason
+            == sample.processes.busy_by_pid.reason
             == "WSL2 does not report which process uses the GPU"
         )
-        assert (sample.used_by_pid, sample.busy_pct) == ({}, 87)
+        assert (sample.processes.used_by_pid, sample.load.busy_pct) == ({}, 87)
 
     @pytest.mark.parametrize(("survives", "words"), [(False, "crashes"), (None, "does not answer")])
     def test_a_library_that_crashes_is_tried_once_and_not_opened(self, driver, clock, windows, survives, words):
@@ -114,7 +114,7 @@ class TestWsl:
 
         probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=rehearse)
         for _ in range(3):
-            assert words in take(probe)[0].busy_pct.reason
+            assert words in take(probe)[0].load.busy_pct.reason
             clock.pass_s(1_000)
         assert tried == [1]
         assert pynvml._nvmlLib_refcount == 0
@@ -143,6 +143,6 @@ def test_a_gpu_without_memory_of_its_own_has_that_of_the_machine(driver, clock, 
     gpu = Gpu(index=0, uuid="GPU-0r10", name=name.replace("_", " "), physical_gpu=0)
     (sample,) = take(NvidiaProbe([gpu], clock_ns=clock))
     unsupported = Missing("not supported by this GPU")
-    assert sample.busy_pct == sample.power_w == unsupported
+    assert sample.load.busy_pct == sample.power.power_w == unsupported
     total = psutil.virtual_memory().total if unified else unsupported
-    assert (sample.total_bytes, sample.unified) == (total, unified)
+    assert (sample.memory.total_bytes, sample.memory.unified) == (total, unified)

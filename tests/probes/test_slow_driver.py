@@ -6,7 +6,7 @@ import pynvml
 import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
-from tfmon.model.readings import SlowReading
+from tfmon.model.gpu import SlowReading
 from tfmon.probes.base import Backoff
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
@@ -43,10 +43,10 @@ def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver, monkeypatch
     asked = slow.calls
     busy, _ = take(probe)
     assert slow.calls == asked
-    assert (busy.busy_pct, round(busy.age_s("load")), busy.age_s("memory")) == (87, 3, 0)
+    assert (busy.load.busy_pct, round(busy.age_s("load")), busy.age_s("memory")) == (87, 3, 0)
     clock.pass_s(one.every_s)
     busy, _ = take(probe)
-    assert (busy.busy_pct, round(busy.age_s("load"))) == (12, 0)
+    assert (busy.load.busy_pct, round(busy.age_s("load"))) == (12, 0)
     slow.took_s = 0
     clock.pass_s(61)
     assert take(probe)[0].slow == (), "a driver that is fast again is asked as before"

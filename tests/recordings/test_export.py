@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from support.events import gpu_sample
 from support.recordings import RECORDED
 
 from tfmon.model.lane_events import KnobApplied, Window
-from tfmon.model.readings import GpuSample, HostSample, Missing
+from tfmon.model.readings import HostSample, Missing
 from tfmon.recordings.reader import Recording
 from tfmon.reports.gather import samples_of, write_json
 
@@ -62,8 +63,8 @@ def test_json_is_one_object_with_header_result_and_numbers(opened):
 
 
 def test_numbers_of_other_events():
-    sample = GpuSample(
-        at_ns=5, key="G", index=1, name="N", busy_pct=50.0, busy_source="", used_bytes=2.0,
+    sample = gpu_sample(
+        "G", 1, at_ns=5, busy_pct=50.0, used_bytes=2.0,
         total_bytes=Missing("no"), power_w=3.0, power_limit_w=4.0, temperature_c=5.0, busy_by_pid={1: 2.0},
     )  # fmt: skip
     found = {(one.subject, one.name): one.value for one in samples_of(sample)}

@@ -156,7 +156,7 @@ def test_it_has_the_documented_keys_whatever_is_known(lanes):
 
 def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_measured(raced):
     told = raced.json()
-    assert (told["schema"], told["tfmon"]) == (6, __version__)
+    assert (told["schema"], told["tfmon"]) == (7, __version__)
     assert told["seconds"] == 2.0, "from the start signal to the last window"
     assert (told["scenario"], told["mode"]) == ("net", "concurrent")
     unknown = ("no_gpu", "boot", "quota_cores", "nice", "python", "tensorflow", "driver")

@@ -63,6 +63,7 @@ class Lane:
         self.progress: object = None
         self.validated = self.bundled = 0
         self.places: list[str] = []
+        self.meter = self.control = self.clock = self
         self.traces = self.waiting = EveryFourth()
         self.traces.count = 0
         self.step_ns = 0.0
@@ -76,7 +77,7 @@ class Lane:
     def end_step(self, *, steps, loss, examples, input_ns, ended_ns):
         assert input_ns >= 0
         self.steps += steps
-        self.updates += watcher.updates
+        self.updates += watcher.step.updates
         self.examples += examples
         self.loss = loss
 

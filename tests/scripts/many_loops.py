@@ -434,7 +434,7 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     def join() -> Lane:
         nonlocal lane
         lane = Lane(LanePipes(metrics.fileno(), knobs, metrics.fileno(), "", "cpu"))
-        lane.slices.paused = False  # nobody is there to resume it
+        lane.control.slices.paused = False  # nobody is there to resume it
         process._lane = lane
         return lane
 
@@ -452,7 +452,7 @@ def known_of(work: Callable[[], Truth]) -> tuple[Truth, LaneState]:
     if lane is not None:
         os._exit = lane._exit
         lane._leave()
-        lane.traces.close()
+        lane.control.traces.close()
     process._lane = None
     os.close(kept)
     state = LaneState(spec=LaneSpec("cpu", name="cpu"), script=ScriptFacts("python"))

@@ -44,19 +44,25 @@ def line_of(name: str, text: str) -> str:
 def test_what_retraces_is_named_with_the_argument_that_changed():
     causes = causes_in("retracing.py")
     value, shape, new = causes["retrace_value"], causes["retrace_shape"], causes["retrace_object"]
-    assert "`step`: 22 → 23" in value["text"] and "by_step was traced 23 times more" in value["text"]
+    assert "`step`: 22 → 23" in value["text"] and "a Python number retraces by_step, 23 times" in value["text"]
     assert value["place"].startswith(line_of("retracing.py", "def by_step"))
     assert "tf.constant(step)" in value["code"][0]
     assert "`x`: (16, 20) → (4, 20), the last batch of an epoch" in shape["text"] and shape["count"] == 1
     assert shape["place"].startswith(line_of("retracing.py", "def by_batch"))
     assert "drop_remainder=True" in shape["code"][0]
-    assert "by_object was traced 7 times more for another object, `config`" in new["text"]
+    assert "a new object retraces by_object, 7 times: `config`" in new["text"]
     xla, made, keras = causes["retrace_xla"], causes["retrace_function"], causes["retrace_keras"]
-    assert "compiled 7 times more for another shape, `x`: (16,) → (17,)" in xla["text"]
+    assert "XLA compiles by_xla for each shape, 7 times: `x`: (16,) → (17,)" in xla["text"]
     assert made["count"] == 7 and line_of("retracing.py", "made(tf").strip() in made["text"]
     assert keras["place"].startswith(line_of("retracing.py", "model.predict"))
-    assert "predict 7 times" in keras["text"]
+    assert "Keras traces predict again and again, 7 times" in keras["text"]
     assert sum(one["share_pct"] for one in causes.values()) <= 100
+
+
+def test_xla_that_compiles_without_a_trace_is_named_with_the_size():
+    again = causes_in("xla_sizes.py")["retrace_xla"]
+    assert "XLA compiles score for each shape, 7 times: (16, 3) → (17, 3), without a trace" in again["text"]
+    assert again["place"].startswith(line_of("xla_sizes.py", "def score"))
 
 
 def test_slow_epochs_are_named():
@@ -73,13 +79,13 @@ def test_small_steps_and_calls_for_one_sample_are_named():
     small, one = causes["steps_small"], causes["one_sample"]
     assert "steps_per_execution=32" in small["code"][0]
     assert small["place"].startswith(line_of("epochs.py", "epochs=150"))
-    assert "`predict` was called 30 times for one sample" in one["text"]
+    assert "`predict` is called for one sample, 30 times" in one["text"]
     assert one["place"].startswith(line_of("epochs.py", "model.predict"))
 
 
 def test_pauses_between_epochs_are_named_by_what_fills_them():
     causes = causes_in("epochs.py", "pauses")
     assert "validation_freq" in causes["epoch_validation"]["code"][0]
-    assert "the callback Reports took" in causes["epoch_callback"]["text"]
+    assert "the callback Reports takes long, 4 times; that took 3." in causes["epoch_callback"]["text"]
     assert causes["epoch_callback"]["cost_s"] == pytest.approx(3.2, abs=1.0)
     assert causes["epoch_batch"]["place"].startswith(line_of("epochs.py", "callbacks=[Reports()]"))

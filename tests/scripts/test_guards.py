@@ -227,7 +227,7 @@ def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
 def test_a_thread_that_only_predicts_beside_the_loop_does_not_touch_the_counts_of_its_optimizers():
     """It set the loop's watcher aside before that had its first step, and came back while it trained."""
     watcher, rebased = StepWatcher(lambda: None), []
-    watcher.updaters = [SimpleNamespace(rebase=lambda: rebased.append(1))]
+    watcher.rounds.updaters.append(SimpleNamespace(rebase=lambda: rebased.append(1)))
     set_aside, goes_on = threading.Event(), threading.Event()
 
     def predict() -> None:

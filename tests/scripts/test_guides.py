@@ -6,15 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from tfmon.analysis.causes import causes_of
+
 from .test_keras import ALL_OF, counted, trained
 
-GUIDES = Path(__file__).parent / "guides"
+GUIDES, PUBLIC = (Path(__file__).parent / name for name in ("guides", "public"))
 OTHERS = ("custom_train_step", "gan_in_fit", "two_models")
 pytestmark = [pytest.mark.tensorflow]
 
 
+TRUE = {"retrace_shape", "epoch_first", "epoch_callback", "epoch_validation"}
+"""What scripts of `public` do: a last batch is smaller, and a callback predicts; a busy machine traces long."""
+
+
 def paths(*names: str) -> list[str]:
     return [str(GUIDES / f"{name}.py") for name in names]
+
+
+def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_that_is_not_theirs(watch, script):
+    race = watch(script(ALL_OF), *map(str, sorted(PUBLIC.glob("*.py"))))
+    assert trained(race) == counted(race)
+    assert {one.id for one in causes_of(race.lane)} <= TRUE
 
 
 @pytest.mark.parametrize(

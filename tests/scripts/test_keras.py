@@ -7,8 +7,11 @@ loading TensorFlow takes longer than most of them.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
@@ -34,6 +37,34 @@ model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(32, activation=
 model.compile(keras.optimizers.SGD(0.01), "mse")
 history = model.fit(x, x.sum(axis=1), batch_size=BATCH, epochs=EPOCHS, verbose=0)
 print(len(history.epoch), len(history.epoch) * COUNT // BATCH, float(model.optimizer.learning_rate))
+"""
+IN_ONE_CALL = """
+import sys
+import keras
+import numpy as np
+
+BATCHES = 30
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).random((BATCHES * 32 - 5, 16)).astype("float32")
+y = x.sum(axis=1)
+layers = [keras.Input((16,)), keras.layers.Dense(8), keras.layers.Dropout(0.1), keras.layers.Dense(1)]
+model = keras.Sequential(layers)
+model.compile(keras.optimizers.SGD(0.01), "mse")
+
+class Own(keras.callbacks.Callback):
+    calls = 0
+    def on_train_batch_end(self, batch, logs=None):
+        Own.calls += 1
+    def on_test_begin(self, logs=None):
+        assert model.steps_per_execution == 1
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = Own.calls < BATCHES * (epoch + 1) - 200 or epoch + 1 == int(sys.argv[1])
+
+done = model.fit(x, y, verbose=0, epochs=100_000, callbacks=[Own()], validation_data=(x[:40], y[:40]))
+assert model.steps_per_execution == 1
+model.fit(x, y, verbose=0)
+weights = float(abs(model.layers[0].kernel).numpy().sum())
+print(len(done.epoch), (len(done.epoch) + 1) * BATCHES, Own.calls, weights)
 """
 STEPS = 6
 SLOW_STEPS = 2 * 3 * 20
@@ -87,6 +118,23 @@ def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script
     slow = [window for window in race.of(Window) if window.step > race.lane.totals.steps - SLOW_STEPS]
     # The batches are made meanwhile, so a busy machine's steps leave less to wait for.
     assert any(window.input_ns > 0.4 * window.span_ns and window.call_ns < 0.6 * window.span_ns for window in slow)
+
+
+def test_several_steps_in_one_call_are_a_knob_and_train_the_same(watch, script):
+    path = script(IN_ONE_CALL)
+    race = watch(path, "0")
+    race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
+    race.lanes.set_knob(race.name, "steps_per_execution", 8)
+    assert race.until_event(KnobApplied).value == 8
+    race.until(lambda: race.lane.end.event is not None, "the end")
+    assert race.lane.phase == DONE, race.lane.end.event.output_tail
+    epochs, steps, calls, weights = race.lane.end.event.output_tail[-1].split()
+    assert race.lane.totals.steps == int(steps) and int(calls) < int(epochs) * 30 - 200
+    assert not [one for one in race.lane.script.causes if one.cause == "retrace_keras"]
+    plain = subprocess.run(
+        [sys.executable, path, epochs], capture_output=True, text=True, timeout=HANGS_S, check=True
+    )
+    assert plain.stdout.split()[-1] == weights
 
 
 def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, tmp_path):

@@ -10,6 +10,8 @@ import pytest
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Window
 from tfmon.script.meter import END, Meter
+from tfmon.trainer.control import LaneControl
+from tfmon.trainer.step_clock import Sampler
 
 
 class FullPipe:
@@ -26,9 +28,14 @@ class FullPipe:
         return False
 
 
+def new_meter() -> Meter:
+    pipe = FullPipe()
+    return Meter(LaneControl(pipe, {}, Sampler(), lambda: (None, None)), pipe)
+
+
 @pytest.fixture
 def meter() -> Meter:
-    meter = Meter(FullPipe(), {})
+    meter = new_meter()
     meter.warm = True
     meter.start_step()
     meter.end_step(steps=5, examples=160)
@@ -44,7 +51,7 @@ def test_the_last_window_is_sent_though_the_pipe_has_no_room(meter):
 
 
 def test_steps_in_no_window_are_reported_if_they_were_the_last(meter):
-    meter.discard_steps()
+    meter.control.discard_steps()
     meter.send_rest()
     (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
@@ -52,24 +59,24 @@ def test_steps_in_no_window_are_reported_if_they_were_the_last(meter):
 
 
 def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
-    meter.discard_steps()
+    meter.control.discard_steps()
     meter.start_step()
     meter.end_step(examples=32)
-    meter.count()
+    meter.clock.count_added(0)
     meter.send_rest()
     (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples) == (6, 1, 32)
 
 
 def test_examples_of_a_window_that_a_pause_cuts_off_are_reported_once(meter):
-    meter.begin_window(time.monotonic_ns())
+    meter.control.begin_window(time.monotonic_ns())
     meter.send_rest()
     (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
 
 
 def test_steps_that_are_told_together_are_measured_as_one_by_one():
-    alone, together = Meter(FullPipe(), {}), Meter(FullPipe(), {})
+    alone, together = new_meter(), new_meter()
     began_ns = time.monotonic_ns()
     for meter in (alone, together):
         meter.clock.done = 1  # the first step ends a window
@@ -82,8 +89,8 @@ def test_steps_that_are_told_together_are_measured_as_one_by_one():
     together.end_steps(ends_ns, loss=losses[-1], examples=6, input_ns=60)
     for meter in (alone, together):
         meter.end_step(loss=0.03, examples=1, ended_ns=ends_ns[-1] + 1_000_000)
-        meter.count()
-    one, other = alone.window(ends_ns[-1], 0.03), together.window(ends_ns[-1], 0.03)
+        meter.clock.count_added(0)
+    one, other = alone.control.window(ends_ns[-1], 0.03), together.control.window(ends_ns[-1], 0.03)
     assert one.histogram == other.histogram
     for name in ("steps", "examples", "step", "input_ns", "call_ns", "longest_ns"):
         assert getattr(one, name) == getattr(other, name), name
@@ -91,9 +98,11 @@ def test_steps_that_are_told_together_are_measured_as_one_by_one():
 
 @pytest.mark.parametrize(("took_s", "traced", "warm"), [(0.4, 0, False), (6.0, 0, True), (6.0, 1, False)])
 def test_one_long_step_that_traced_nothing_is_warm_up_enough(took_s, traced, warm):
-    meter, began_ns = Meter(FullPipe(), {}), time.monotonic_ns() - 10_000_000_000
+    meter, began_ns = new_meter(), time.monotonic_ns() - 10_000_000_000
     meter.start_step(began_ns)
     meter.end_step(ended_ns=began_ns + round(took_s * 1e9))
     meter.clock.traced_steps = traced
+    became_ready = []
+    meter.ready = lambda: became_ready.append(True)
     meter.end_stretch()
-    assert meter.warmed_up == warm
+    assert bool(became_ready) == warm

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tfmon.model.readings import GpuSample, Missing, ProcessName
+from support.events import gpu_sample
+from tfmon.model.gpu import GpuSample, ProcessName
+from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 
 GIB = 2**30
@@ -77,14 +79,13 @@ def samples(
         own = (ours or {}).get(at)
         listed = (*processes, own) if own else processes
         found.append(
-            GpuSample(
+            gpu_sample(
+                GPUS[at].uuid,
+                at,
                 host=host,
                 at_ns=at_ns,
-                key=GPUS[at].uuid,
-                index=at,
                 name=GPUS[at].name,
                 busy_pct=float(min(100, busy + (own[1] if own else 0))),
-                busy_source="samples",
                 used_bytes=float(sum(gib for *_, gib in listed) * GIB),
                 total_bytes=float(TOTAL),
                 power_w=100.0 + 6 * busy,
@@ -98,14 +99,14 @@ def samples(
                 pcie_generation_max=5.0,
                 pcie_width=16.0 if at != 5 else 8.0,
                 pcie_width_max=16.0,
-                pcie_warning="the PCIe link has 8 of 16 lanes" if at == 5 else "",
+                warning="the PCIe link has 8 of 16 lanes" if at == 5 else "",
                 used_by_pid={pid: gib * GIB for pid, _, gib in listed},
                 busy_by_pid={pid: float(share) for pid, share, _ in listed}
                 if at != 6
                 else Missing("not supported"),
-                shares_since_ns=since_ns,
-                shares_until_ns=None if since_ns is None else at_ns,
-                processes={
+                since_ns=since_ns,
+                until_ns=None if since_ns is None else at_ns,
+                names={
                     **{pid: PEOPLE[pid] for pid, *_ in processes if PEOPLE[pid].user},
                     **({own[0]: ProcessName("me", "python -m tfmon", ours=True)} if own else {}),
                 },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 
 from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
+from tfmon.model.gpu import GpuLoad, GpuMemory, GpuPower, GpuSample
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.spec import LaneSpec
 
 MS = 1_000_000
@@ -22,9 +23,16 @@ WINDOW = Window(
 )  # fmt: skip
 """Ten steps of 20 ms."""
 GPU = GpuSample(
-    at_ns=1, key="GPU-a", index=0, name="A GPU", busy_pct=60.0, busy_source="samples", used_bytes=HIDDEN,
-    total_bytes=HIDDEN, power_w=HIDDEN, power_limit_w=HIDDEN, temperature_c=HIDDEN,
+    at_ns=1, key="GPU-a", index=0, name="A GPU", load=GpuLoad(60.0, source="samples"),
+    memory=GpuMemory(HIDDEN, HIDDEN), power=GpuPower(HIDDEN, HIDDEN), temperature_c=HIDDEN,
 )  # fmt: skip
+GROUPS = {
+    part.name: group.name
+    for group in fields(GpuSample)
+    if is_dataclass(getattr(GPU, group.name)) and not isinstance(getattr(GPU, group.name), Missing)
+    for part in fields(getattr(GPU, group.name))
+}
+"""The group of each reading of a GPU."""
 
 
 def window(at_ns: int = SECOND, span_ns: int = 200 * MS, **changes) -> Window:
@@ -32,7 +40,16 @@ def window(at_ns: int = SECOND, span_ns: int = 200 * MS, **changes) -> Window:
 
 
 def gpu_sample(key: str = "GPU-a", index: int = 0, **changes) -> GpuSample:
-    return replace(GPU, key=key, index=index, **changes)
+    return reread(replace(GPU, key=key, index=index), **changes)
+
+
+def reread(sample: GpuSample, **changes) -> GpuSample:
+    """Return the sample with other readings, each by its name in its group, and other fields."""
+    for name, value in changes.items():
+        group = GROUPS.get(name)
+        part = {name: value} if group is None else {group: replace(getattr(sample, group), **{name: value})}
+        sample = replace(sample, **part)
+    return sample
 
 
 def tree_sample(cpu_pct=200.0, pids: tuple[int, ...] = (7, 8), lane: str = "cpu") -> TreeSample:

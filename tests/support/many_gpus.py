@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from support.events import gpu_sample
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import LibrariesLoaded
-from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.spec import LaneSpec
 
 from .ui import Demo
@@ -46,10 +47,10 @@ class ManyGpus(Demo):
             )  # fmt: skip
         for index, busy in enumerate(BUSY):
             self.session.accept(
-                GpuSample(
-                    at_ns=self.clock(), key=f"GPU-{index}", index=index, name="NVIDIA H200",
+                gpu_sample(
+                    f"GPU-{index}", index, at_ns=self.clock(), name="NVIDIA H200",
                     busy_pct=Missing("not supported") if index in self.silent else busy,
-                    busy_source="samples", used_bytes=(32 + index / 2) * 2**30, total_bytes=139.0 * 2**30,
+                    used_bytes=(32 + index / 2) * 2**30, total_bytes=139.0 * 2**30,
                     power_w=600.0 + index, power_limit_w=700.0, temperature_c=61.0 + index,
                     sm_clock_mhz=1_900.0,
                     used_by_pid={4_000: 2 * 2**30, 4_001: (30 + index // 3) * 2**30},

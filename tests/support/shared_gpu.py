@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from support.events import gpu_sample
 from support.ui import SECOND, Demo
-from tfmon.model.readings import Missing, ProcessName
+from tfmon.model.gpu import ProcessName
+from tfmon.model.readings import Missing
 
 ANA = ProcessName("ana", "python train.py --epochs 300")
 GIB = 2**30
@@ -21,8 +22,8 @@ def share(demo: Demo, taken: Sequence[float | None], held_gib: int = 60, **chang
         used = {4_001: 8 * GIB, **({777: held_gib * GIB} if held_gib else {})}
         demo.session.accept(
             gpu_sample(
-                "GPU-1", at_ns=demo.clock(), used_by_pid=used, busy_by_pid=shares, processes={777: ANA},
-                shares_since_ns=since_ns, shares_until_ns=demo.clock(), total_bytes=80.0 * GIB,
+                "GPU-1", at_ns=demo.clock(), used_by_pid=used, busy_by_pid=shares, names={777: ANA},
+                since_ns=since_ns, until_ns=demo.clock(), total_bytes=80.0 * GIB,
                 used_bytes=float(sum(used.values())), name="NVIDIA H200", **changes,
             )
         )  # fmt: skip

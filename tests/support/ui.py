@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from support.events import gpu_sample
 from tfmon.errors import TfmonError
 from tfmon.model import window_sums as histogram
 from tfmon.model.events import (
@@ -18,11 +19,19 @@ from tfmon.model.events import (
     LinkMeasured,
 )
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
-from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
+from tfmon.model.lane_events import (
+    Built,
+    KnobApplied,
+    LaneFailed,
+    LibrariesLoaded,
+    PhaseEntered,
+    SliceEnded,
+    Window,
+)
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import Controls, ExperimentError, RunInfo
 from tfmon.model.race import Machine, Race
-from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample
+from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
 from tfmon.model.series import CrossoverState
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
@@ -193,6 +202,9 @@ class FakeRuns:
             raise TfmonError(self.refusal)
 
 
+WINDOWS_A_SLICE = 3
+
+
 class Demo:
     """A session with a script: each method lets something happen."""
 
@@ -307,9 +319,9 @@ class Demo:
             )  # fmt: skip
         for host in dict.fromkeys(spec.host for spec in self.specs if spec.kind == "gpu"):
             self.session.accept(
-                GpuSample(
-                    host=host, at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
-                    busy_source="samples", used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
+                gpu_sample(
+                    "GPU-1", host=host, at_ns=self.clock(), name="NVIDIA H200", busy_pct=6.0,
+                    used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
                     power_limit_w=700.0, temperature_c=Missing("not read"), used_by_pid={4_001: 612 * 2**20},
                 )
             )  # fmt: skip
@@ -329,17 +341,21 @@ class Demo:
                 assert isinstance(batch, int)
                 marks = ("warm-up",) if self.steps.get(name, 0) == 0 else ()
                 self.train(name, speed, batch / speed * 1e3, self.clock(), marks, self.round if in_turns else None)
+                if in_turns and self.ticks % WINDOWS_A_SLICE == WINDOWS_A_SLICE - 1:
+                    load = SliceLoad(span_ns=1, examples=batch, cpu_ns=1)
+                    self.session.accept(SliceEnded(lane=name, at_ns=self.clock(), round=self.round, load=load))
             self.ticks += 1
         self.sample()
         return self
 
     def _whose_turn(self) -> list[str]:
-        """A slice lasts three windows; on each machine the order turns round with every round."""
+        """A slice has three windows; on each machine the order turns round with every round."""
         of_machines: dict[str, list[str]] = {}
         for spec in self.specs:
             of_machines.setdefault(spec.host, []).append(spec.name)
         slices = max(map(len, of_machines.values()))
-        self.round, place = self.ticks // 3 // slices + 1, self.ticks // 3 % slices
+        self.round, place = divmod(self.ticks // WINDOWS_A_SLICE, slices)
+        self.round += 1
         orders = [names if self.round % 2 else names[::-1] for names in of_machines.values()]
         first, *beside = [names[place] for names in orders if place < len(names)]
         self.session.grant_slice(first, beside)

@@ -153,7 +153,7 @@ async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
         "tfmon.ui.monitor.analyse",
         lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before),
     )
-    for name in ("find_verdict", "find_bottleneck", "shares_of", "advice_for", "curve_of", "gain_of", "best_of"):
+    for name in ("find_verdict", "find_bottleneck", "shares_of", "causes_of", "curve_of", "gain_of", "best_of"):
         for module in ("race", "pane", "readings", "bars", "table"):
             assert name not in vars(__import__(f"tfmon.ui.render.{module}", fromlist=["x"]))
     app = app_of(racing_demo())

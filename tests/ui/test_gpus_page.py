@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.eight_gpus import samples
+from support.events import reread
 from support.shared_gpu import shared_demo
 from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
 
@@ -60,7 +61,7 @@ def test_a_wide_row_has_every_reading():
 
 def test_a_gpu_that_cannot_be_read_says_why_and_one_that_is_stale_since_when():
     demo = eight()
-    lost = replace(
+    lost = reread(
         samples(demo.clock())[2], busy_pct=Missing("the GPU is lost"), used_bytes=Missing("the GPU is lost")
     )
     demo.session.accept(lost)
@@ -76,7 +77,7 @@ def test_each_instance_of_a_split_gpu_is_named_as_a_lane_names_it():
     demo = eight()
     split = samples(demo.clock())[7]
     for begin in ("11111111", "2222ffff"):
-        demo.session.accept(replace(split, key=f"MIG-{begin}-3333", part_of=split.key, kind="mig"))
+        demo.session.accept(replace(split, key=f"MIG-{begin}-3333", part_of=split.key))
     places = [row.place for row in gpus_of(demo.session.snapshot())]
     assert places[-2:] == ["MIG-11111111", "MIG-2222ffff"]
 
@@ -85,7 +86,7 @@ def test_in_a_container_the_reason_stands_for_the_names():
     demo = eight()
     hidden = "hidden by the container (run it with --pid=host)"
     for sample in samples(demo.clock()):
-        demo.session.accept(replace(sample, processes={}, no_names_reason=hidden))
+        demo.session.accept(reread(sample, names={}, no_names_reason=hidden))
     known = demo.session.snapshot()
     assert {entry.cells[-1][0] for entry in process_entries(known, gpus_of(known)) if entry.mark == " "} == {
         hidden

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import pytest
 from support.ui import CPU_MACHINE, WIDTH, Demo, FakeRuns, hosts_demo, racing_demo
+from textual import events
 from textual.binding import Binding
 from textual.command import CommandList, CommandPalette
 from textual.screen import Screen
@@ -116,6 +117,18 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
         await search(pilot, "all the knobs")
         await press(pilot, "enter")
         await until(pilot, lambda: not isinstance(app.screen, CommandPalette) and "Knobs of" in shown(pilot))
+
+
+async def test_text_typed_in_one_go_with_the_key_that_opens_the_palette_is_searched_for():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        for character in ":batch":
+            app.post_message(events.Key("colon" if character == ":" else character, character))
+        await until(pilot, lambda: isinstance(pilot.app.focused, Input))
+        await until(pilot, lambda: options(pilot) and "batch" in options(pilot)[0])
+        assert app.screen.query_one(Input).value == "batch" and not demo.controls.calls
 
 
 SAID = "read only: this screen shows the race and changes nothing"

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.events import reread
 from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
+from tfmon.model.gpu import ClockReason, SlowReading
 from tfmon.model.lane_events import Hello, LibrariesLoaded
 from tfmon.model.lane_state import ProcessInfo
-from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
+from tfmon.model.readings import HostSample, Missing
 from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
 from tfmon.reports.race import to_text
 from tfmon.ui.render.readings import time_parts, time_row
@@ -33,9 +35,9 @@ def page(demo: Demo, lane: str, width: int = 120) -> str:
 
 def test_a_gpu_has_its_readings_with_their_sources_and_what_is_missing_says_why():
     demo = racing_demo()
-    read = replace(
+    read = reread(
         demo.session.snapshot().gpus[0], sm_clock_mhz=1_200.0, sm_clock_max_mhz=1_980.0,
-        clock_reasons=(ClockReason("its power cap holds it down", "warning"),), pcie_warning="4 of 16 lanes",
+        reasons=(ClockReason("its power cap holds it down", "warning"),), warning="4 of 16 lanes",
     )  # fmt: skip
     demo.session.accept(read)
     text = page(demo, "gpu:0")
@@ -67,7 +69,7 @@ def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_
             of_ns=10 * SECOND,
         )
     )  # fmt: skip
-    told = "step was traced 40 times more for a Python value, `n`: 1 → 2; that took 2.0 s, 20 % of the time"
+    told = "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time"
     text = page(demo, "cpu", 160)
     assert told in text and "train.py:7" in text and "step = tf.constant(step)" in text
     report = to_text(analyse(demo.session.snapshot()))
@@ -109,7 +111,7 @@ def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
     assert "last minute" not in page(demo, "gpu:0")
     sample = demo.session.snapshot().gpus[0]
     for second in range(90):
-        demo.session.accept(replace(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
+        demo.session.accept(reread(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
     (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
     assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
     assert len(demo.session.snapshot().hosts[""].gpu_history["GPU-1"]) == 60

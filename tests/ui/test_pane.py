@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from support.events import reread
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
@@ -40,7 +41,7 @@ def test_a_reading_that_is_missing_or_old_says_so_where_it_would_stand():
     text = "\n".join(drawn(demo, "cpu"))
     assert text.count("n/a") == 1 and "n/a (no GPU in this lane)" in text
     gpu = demo.session.snapshot().gpus[0]
-    demo.session.accept(replace(gpu, busy_pct=Missing("hidden by the container")))
+    demo.session.accept(reread(gpu, busy_pct=Missing("hidden by the container")))
     assert line(drawn(demo, "gpu:0"), "gpu ") == "gpu     n/a (hidden by the container)"
     demo.clock.ahead(12)
     assert line(drawn(demo, "gpu:0"), "gpu ") == "gpu     stale: read 12.0 s ago"

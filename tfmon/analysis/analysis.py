@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis import tuning
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.crossover import Curve, curve_of
 from tfmon.analysis.finish import time_to_finish
 from tfmon.analysis.history import HistoryRow, MeasuredPeriod, change_news, earlier_text, history_of, measure
@@ -26,7 +27,7 @@ class LaneAnalysis:
 
     lane: LaneState
     bottleneck: Bottleneck | None
-    """What limits it, with the advice that was not tried yet; None before enough is measured."""
+    """What limits it, with its causes but those that were tried in vain; None before enough is measured."""
     throughput: Throughput
     recent: WindowSums
     """What it did in the last seconds: the throughput that is shown as current."""
@@ -35,6 +36,11 @@ class LaneAnalysis:
     def speed(self) -> Estimate | None:
         """Throughput over its slices in examples/s, with its interval; None from too few slices."""
         return self.throughput.speed
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why it is slow: those of its bottleneck, or what was observed before that is known."""
+        return self.bottleneck.causes if self.bottleneck is not None else causes_of(self.lane)
 
     @property
     def windows(self) -> int:

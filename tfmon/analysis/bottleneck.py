@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.advice import Advice, advice_for
 from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.others import TOLD, contention, gpu_others
 from tfmon.analysis.rules import Evidence, find_kinds, sentence
 from tfmon.analysis.shares import Shares, shares_of
+from tfmon.model.gpu import ALARM, WARNING, GpuSample
 from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.hosts import own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import GpuSample, Missing, known
+from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
+FURTHER_PCT = 10.0
+"""Least share of step time worth an experiment once nothing helps against the bottleneck."""
 BUSY_OTHERS_PCT = 50.0
 """Half a core that other programs keep busy is reported."""
 
@@ -44,21 +46,32 @@ class Bottleneck:
     text: str
     """One sentence with the number behind it."""
     shares: Shares
-    advice: tuple[Advice, ...]
-    """What may help, the likeliest first."""
+    causes: tuple[Cause, ...] = ()
+    """Why, and what mends it: what was observed, the costliest first, then what may help, the likeliest first."""
     also: tuple[str, ...] = ()
     """What else slows the lane down or disturbs the figures."""
-    causes: tuple[Cause, ...] = ()
-    """Why, as the script's process observed it, the costliest first."""
 
     @property
     def line(self) -> str:
-        """The sentence with the costliest cause, for a pane."""
-        return "; ".join((self.text, *(one.brief for one in self.causes[:1])))
+        """The sentence with the costliest cause that was observed, for a pane."""
+        return "; ".join(filter(None, (self.text, self.cause)))
+
+    @property
+    def cause(self) -> str:
+        """The costliest cause that was observed, in a few words; "" for none."""
+        return next((one.brief for one in self.causes[:1]), "")
+
+    @property
+    def help(self) -> str:
+        """What mends the first cause; "" for none."""
+        return next((f"may help: {one.remedy}" for one in self.causes), "")
 
 
-def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
-    """Return the bottleneck of a lane under the settings in effect; None before enough is measured."""
+def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
+    """Return the bottleneck of a lane under the settings in effect; None before enough is measured.
+
+    With `everything`, what may help against the other parts of step time follows.
+    """
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
         return None
@@ -79,7 +92,6 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
             text = sentence(kinds, evidence, _PHRASES)
     if shared := _shared(lane):
         text = f"{text} ({shared})"
-    advice = tuple(one for kind in kinds for one in advice_for(kind, lane, snapshot.race.knobs))
     also = (
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
@@ -88,7 +100,20 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     if lane.spec.devices > 1 and not lane.script.command:  # the windows do not tell it apart
         counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
-    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, also, causes_of(lane))
+    causes = causes_of(lane, (*kinds, *(_further(shares) if everything else ())), snapshot.race.knobs)
+    return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, causes, also)
+
+
+def _further(shares: Shares) -> Iterator[str]:
+    """Yield each part of step time that is worth an experiment, the largest first."""
+    parts = {
+        "input": known(shares.input_pct) or 0.0,
+        "transfer": known(shares.copy_pct) or 0.0,
+        "dispatch": known(shares.dispatch_pct) or 0.0,
+        "compute": known(shares.device_pct) or 0.0,
+        "step": 0.0 if known(shares.device_pct) is not None else shares.step_pct,
+    }
+    yield from (kind for kind in sorted(parts, key=lambda kind: -parts[kind]) if parts[kind] >= FURTHER_PCT)
 
 
 def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
@@ -150,13 +175,13 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
 
 def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str]:
     which = "the GPU" if lane.spec.devices == 1 else f"gpu:{gpu.index}"
-    reasons = () if isinstance(gpu.clock_reasons, Missing) else gpu.clock_reasons
-    lines = [f"{which} runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
-    if gpu.pcie_warning:
-        lines.append(f"{which}'s link is narrow: {gpu.pcie_warning}")
+    lines = [f"{which} runs below full clocks: {text}" for text in gpu.clocks.lowered_by(WARNING, ALARM)]
+    if gpu.link.warning:
+        lines.append(f"{which}'s link is narrow: {gpu.link.warning}")
     if (others := gpu_others(lane, gpu.index)) is not None and others.shown:
         lines.append(f"{others.text}: what may help is best tried when they are gone")
-    held = [] if gpu.foreign_pids else holders(gpu, own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host))
+    own = own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host)
+    held = [] if gpu.processes.foreign_pids else holders(gpu.processes, own)
     if held:
         most = f", {'the most ' if len(held) > 1 else ''}by {process_text(held[0].name)}" if held[0].name else ""
         used = units.memory(sum(one.used_bytes for one in held))

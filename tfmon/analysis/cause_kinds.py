@@ -1,36 +1,32 @@
-"""What a cause is, and those of slow input and of devices that are not used well; see `causes`. Pure."""
+"""The table of causes: why a lane is slow, how that is recognised, and what mends it. Pure.
+
+`docs/causes.md` is made from it.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfmon.model.knobs import KnobValue
-
-LEAST_SHARE = 0.03
-"""A cause is told from this share of the time on."""
+from tfmon.model.knobs import BATCH_SIZE, VARIANT, KnobValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseKind:
-    """A cause that can be observed."""
+    """A cause: observed in the process of a script, or supposed by the bottleneck of a lane (`SUPPOSED`)."""
 
-    id: str
-    """Stays the same from version to version."""
-    title: str
-    """A few words, for one line of a pane."""
-    says: str
-    """Its sentence. {subject}, {what}, {times}, {count}, {cost}, {share} and {place} are filled in."""
+    title: str = ""
+    """A few words about {subject}, for one line of a pane; "" where it is not observed."""
     mends: str
     """What to do about it, in a sentence."""
     code: tuple[str, ...] = ()
-    """The lines to write; those of the knob where there are none."""
-    knob: tuple[str, KnobValue] | None = None
-    """What may be tried while the script trains, where the lane offers it."""
-    recognised: str
-    """How it is observed."""
-    asked: tuple[str, ...] = ()
-    """Public threads of people who had it."""
-    least_share: float = LEAST_SHARE
+    """The lines to write; {value} is that of the knob."""
+    knob: str = ""
+    """What may be tried while the lane trains, where it has that knob."""
+    values: tuple[KnobValue, ...] = ()
+    least_share: float = 0.03
+    """It is told from this share of the time on, and what follows."""
     least_s: float = 0.0
     least_count: int = 1
     of_input: bool = False
@@ -38,175 +34,250 @@ class CauseKind:
     `of_overlap`; and no time of its own."""
 
 
-LEAST_OF_INPUT = 0.1
-"""A line of an input pipeline is told from this share of the lane's time on."""
-_WAITS = "; the lane waits for it {share} of its time"
+_Input = functools.partial(CauseKind, least_share=0.1, of_input=True)
+_Call = functools.partial(CauseKind, least_share=0.05)
+_Gpu = functools.partial(CauseKind, least_share=0.0)
+_ONE_SHAPE = "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch"
 
-INPUT = (
-    CauseKind(
-        id="input_generator",
-        title="{subject} makes the input in Python",
-        says="{subject} makes one example at a time in Python" + _WAITS,
+KINDS: Mapping[str, CauseKind] = {
+    "retrace_value": CauseKind(
+        title="a Python number retraces {subject}",
+        mends="pass a tensor: a Python value makes a new graph for each value",
+        code=("step = tf.constant(step)",),
+        least_count=2,
+    ),
+    "retrace_shape": CauseKind(
+        title="a new shape retraces {subject}",
+        mends="give batches one shape, or let one graph take all sizes",
+        code=(
+            _ONE_SHAPE,
+            "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
+            "@tf.function(reduce_retracing=True)  # TensorFlow finds the sizes that vary",
+        ),
+    ),
+    "retrace_dtype": CauseKind(
+        title="a new dtype retraces {subject}",
+        mends="give it values of one type, in each place that calls it",
+        code=("x = tf.cast(x, tf.float32)",),
+    ),
+    "retrace_object": CauseKind(
+        title="a new object retraces {subject}",
+        mends="make the object once and pass the same one, or pass tensors",
+        code=("config = Config()  # once, before the loop: each new object is a new graph",),
+        least_count=2,
+    ),
+    "retrace_function": CauseKind(
+        title="{subject} is made a tf.function again and again",
+        mends="make the tf.function once, outside of the loop or method: each new one has its own graphs",
+        code=("train_step = tf.function(train_step)  # once, before the loop",),
+    ),
+    "retrace_xla": CauseKind(
+        title="XLA compiles {subject} for each shape",
+        mends="give batches one shape: XLA compiles again for each",
+        code=(
+            _ONE_SHAPE,
+            "x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",
+        ),
+    ),
+    "retrace_keras": CauseKind(
+        title="Keras traces {subject} again and again",
+        mends="build and compile the model once, before the loop, and call it with arrays of one shape",
+        code=(
+            'model.compile("adam", "mse")  # once, before the loop: it forgets what was traced',
+            "y = model(x, training=False)  # in a loop, in place of model.predict(x)",
+        ),
+    ),
+    "epoch_first": _Call(
+        title="the first epoch is slow",
+        mends="that comes once: judge the speed by later epochs; a wait is mostly a `shuffle` buffer or a cache "
+        "that fills",
+        code=(
+            "dataset = dataset.shuffle(1_000).batch(batch_size).prefetch(tf.data.AUTOTUNE)  # a smaller buffer",
+        ),
+        least_s=3.0,
+    ),
+    "epoch_later": CauseKind(
+        title="epochs are slower from the second on",
+        mends="what they read otherwise was not observed; it may be a cache in a file on a slow disk",
+        code=("dataset = dataset.cache()  # in memory; a file is read from its disk in each later epoch",),
+    ),
+    "epoch_batch": CauseKind(
+        title="each epoch waits for its first batch",
+        mends="a smaller buffer of `shuffle` fills sooner; a dataset that repeats goes on without a gap",
+        code=("model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",),
+    ),
+    "epoch_validation": CauseKind(
+        title="validation takes long",
+        mends="validate less often, with larger batches, or on a part of the data",
+        code=("model.fit(..., validation_freq=5, validation_batch_size=1024, validation_steps=50)",),
+        least_share=0.2,
+    ),
+    "epoch_callback": _Call(
+        title="the callback {subject} takes long",
+        mends="call it less often, or have it do its work in another thread",
+        code=("if epoch % 5 == 0:  # in a callback of your own",),
+    ),
+    "epoch_pause": CauseKind(
+        title="a pause between epochs",
+        mends="what is done then was not observed, and a stack (S) shows it; validate and save less often, or "
+        "have longer epochs: Keras makes an iterator for each",
+        code=(
+            "if epoch % 5 == 0:  # validate and save every fifth epoch",
+            "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
+        ),
+        least_share=0.15,
+        least_s=3.0,
+    ),
+    "steps_small": _Call(
+        title="Keras' Python between small steps takes long",
+        mends="run several steps in one call; callbacks of batches are called once for all of them",
+        code=('model.compile("adam", "mse", steps_per_execution={value})',),
+        knob="steps_per_execution",
+        values=(32,),
+    ),
+    "one_sample": _Call(
+        title="`{subject}` is called for one sample",
+        mends="call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
+        code=("y = model(x, training=False)", "y = model.predict(np.stack(samples), batch_size=1024)"),
+        least_count=20,
+    ),
+    "input_generator": _Input(
+        title="{subject} makes one example at a time in Python",
         mends="yield whole batches, and leave out the `batch` after it; or let tf.data read and prepare the data",
         code=(
             "yield x[i : i + 32], y[i : i + 32]  # whole batches; the output_signature begins with None",
-            "dataset = tf.data.Dataset.from_generator(batches, output_signature=...).prefetch(tf.data.AUTOTUNE)",
             "dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)  # or without Python, where it fits",
         ),
-        recognised="The pipeline begins with a Python generator, whose elements are batched later, and tf.data's "
-        "own statistics say how much of its work is in it.",
-        asked=("tensorflow#39494",),
-        least_share=LEAST_OF_INPUT,
-        of_input=True,
     ),
-    CauseKind(
-        id="input_generator_batches",
-        title="{subject} makes the input in Python",
-        says="{subject} makes batches in Python, one after the other" + _WAITS,
+    "input_generator_batches": _Input(
+        title="{subject} makes batches in Python, one after the other",
         mends="compute whole batches with NumPy; or let tf.data do it, or the workers of a PyDataset",
         code=(
             "dataset = tf.data.Dataset.from_tensor_slices(paths).map(read, num_parallel_calls=tf.data.AUTOTUNE)",
             "model.fit(Data(..., workers=4, use_multiprocessing=True))  # a keras.utils.PyDataset",
         ),
-        recognised="The pipeline begins with a Python generator, whose elements are batches, and tf.data's own "
-        "statistics say how much of its work is in it.",
-        asked=("tensorflow#39494", "keras#20032"),
-        least_share=LEAST_OF_INPUT,
-        of_input=True,
     ),
-    CauseKind(
-        id="input_python_function",
-        title="{subject} runs Python for each element",
-        says="{subject} calls {what}, which runs one element at a time, however many parallel calls" + _WAITS,
+    "input_python_function": _Input(
+        title="{subject} runs Python for one element at a time",
         mends="write it in TensorFlow's operations; or call it on whole batches, after `batch`",
-        code=(
-            "x = tf.image.resize(x, (64, 64))  # operations of TensorFlow run in parallel, Python does not",
-            "dataset = dataset.batch(32).map(prepare)  # or Python once for each batch",
-        ),
-        recognised="The function of a `map` has an operation that calls Python, and tf.data's own statistics say "
-        "how much of its work is in that map.",
-        asked=("tensorflow#39494",),
-        least_share=LEAST_OF_INPUT,
-        of_input=True,
+        code=("dataset = dataset.batch(32).map(prepare)  # Python once for each batch",),
     ),
-    CauseKind(
-        id="input_py_dataset",
-        title="{subject} makes its batches one after the other",
-        says="{subject} makes its batches in one thread ({what})" + _WAITS,
+    "input_py_dataset": _Input(
+        title="{subject} makes its batches in one thread",
         mends="give it workers; processes (use_multiprocessing=True) where it computes in Python",
         code=("data = Data(..., workers=4, max_queue_size=16)  # and super().__init__(**kwargs) in its __init__",),
-        recognised="`fit` reads a PyDataset or Sequence without workers, and tf.data's own statistics say how "
-        "much of the work is in it.",
-        asked=("keras#17118", "keras#20032", "keras#20425"),
-        least_share=LEAST_OF_INPUT,
-        of_input=True,
     ),
-    CauseKind(
-        id="input_map_after_cache",
+    "input_map_after_cache": _Input(
         title="{subject} runs again in each epoch",
-        says="{subject} runs again in each epoch, though its data is kept before it and it has nothing random"
-        + _WAITS,
-        mends="cache after it, if its results fit in memory",
+        mends="cache after it, if its results fit in memory: its data is kept before it, and nothing is random",
         code=("dataset = dataset.map(decode).cache().shuffle(1000).batch(32)",),
-        recognised="A `map` whose function has no operation with a state reads from a `cache`, and tf.data's own "
-        "statistics say how much of its work is in that map.",
-        asked=("tensorflow#39494",),
-        least_share=LEAST_OF_INPUT,
-        of_input=True,
     ),
-    CauseKind(
-        id="input_map_before_batch",
+    "input_map_before_batch": _Input(
         title="{subject} is called for each example",
-        says="{subject} is called for each example, and would do the same for a batch of {what} at once" + _WAITS,
-        mends="batch first: its operations work on a batch as on each example",
+        mends="batch first: its operations do the same for a batch as for each example",
         code=("dataset = dataset.batch(32).map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
-        recognised="A `map` before `batch` takes less than 0.2 ms for an example, and has only operations that "
-        "work on each value by itself; tf.data's own statistics say how much of its work is in it.",
-        asked=("tensorflow#39494",),
-        least_share=LEAST_OF_INPUT,
-        of_input=True,
     ),
-    CauseKind(
-        id="input_sequential_map",
+    "input_sequential_map": _Input(
         title="{subject} prepares one element at a time",
-        says="{subject} prepares one element at a time" + _WAITS,
-        mends="let it prepare several at once",
+        mends="prepare several examples at once",
         code=("dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
-        recognised="A `map` has no `num_parallel_calls`, and tf.data runs it in one thread: it does that where "
-        "the function has a state, such as random operations.",
-        asked=("tensorflow#31654",),
-        least_share=LEAST_OF_INPUT,
+        knob="parallel_calls",
+        values=("auto",),
+    ),
+    "input_no_prefetch": CauseKind(
+        title="no batch is made ahead",
+        mends="make batches while the step runs",
+        code=("dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",),
+        knob="prefetch",
+        values=("auto",),
         of_input=True,
     ),
-    CauseKind(
-        id="input_no_prefetch",
-        title="{subject} makes no batch ahead",
-        says="no batch is made while a step runs: {subject} does not end with `prefetch` ({what}); it could hide "
-        "{share} of the time",
-        mends="end it with `prefetch`",
-        code=("dataset = dataset.batch(32).prefetch(tf.data.AUTOTUNE)",),
-        knob=("prefetch", "auto"),
-        recognised="The pipeline ends without `prefetch`, and its options keep tf.data from adding one.",
-        asked=("tensorflow#39494",),
-        least_share=LEAST_OF_INPUT / 2,
-        of_input=True,
-    ),
-    CauseKind(
-        id="input_arrays",
-        title="each `fit` makes its dataset again",
-        says="`fit` made a dataset of its arrays {times} more; that took {cost}, {share} of the time",
+    "input_arrays": CauseKind(
+        title="each `fit` makes a dataset of its arrays",
         mends="make the dataset once, before the loop; or call `fit` once with all epochs",
-        code=(
-            "data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(32)  # once, before the loop",
-            "model.fit(data)",
-        ),
-        recognised="A model is fitted again with arrays; what it took is the time from the call to the beginning "
-        "of the training, from the second call on.",
+        code=("data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(32)", "model.fit(data)"),
         least_count=2,
     ),
-)
-"""Lines of a script that make its input slow."""
-
-GPU = (
-    CauseKind(
-        id="gpu_no_cudnn",
-        title="{subject} does not use cuDNN",
-        says="{subject} runs step by step, as a loop, and not as one kernel of cuDNN: {what}",
+    "input_no_cache": CauseKind(
+        mends="prepare each example only once; its random changes are then the same in each epoch",
+        code=("dataset = dataset.map(prepare).cache()  # before shuffle, repeat and batch",),
+        knob="cache",
+        values=(True,),
+    ),
+    "gpu_no_cudnn": _Gpu(
+        title="{subject} runs step by step, and not as one kernel of cuDNN",
         mends="give it the arguments that cuDNN's kernel has; dropout between layers is possible",
         code=(
             'layers.LSTM(128, activation="tanh", recurrent_activation="sigmoid", use_bias=True, unroll=False)',
             "layers.LSTM(128, dropout=0.2, recurrent_dropout=0.0)",
             "layers.GRU(128, reset_after=True)",
         ),
-        recognised="A model that `fit` trains on a GPU has an LSTM or GRU with an argument that cuDNN's kernel "
-        "does not have, for which Keras falls back without a word; legacy Keras warns.",
-        asked=("keras#19644", "tensorflow#46567"),
-        least_share=0.0,
     ),
-    CauseKind(
-        id="gpu_deterministic",
-        title="{subject} is on",
-        says="{subject} is on: operations use slower kernels that give the same sums each time, and Keras does "
-        "not compile with XLA",
+    "gpu_deterministic": _Gpu(
+        title="{subject} uses slower kernels, and keeps Keras from compiling with XLA",
         mends="turn it off where the same bits are not needed; a seed alone keeps most of it",
         code=(
-            "keras.utils.set_random_seed(1)  # without tf.config.experimental.enable_op_determinism()",
-            "unset TF_DETERMINISTIC_OPS  # in the shell, where it is set",
+            "keras.utils.set_random_seed(1)  # without enable_op_determinism(), and TF_DETERMINISTIC_OPS unset",
         ),
-        recognised="Operations are deterministic (tf.config.experimental.enable_op_determinism) in a lane with a "
-        "GPU, and the model that `fit` trains is not compiled by XLA.",
-        asked=("keras#18456",),
-        least_share=0.0,
     ),
-    CauseKind(
-        id="gpu_weights_on_cpu",
-        title="weights lie on the CPU",
-        says="{what} weights lie in the memory of the CPU, such as {subject}: what changes them runs there",
+    "gpu_weights_on_cpu": _Gpu(
+        title="weights lie on the CPU, such as {subject}",
         mends="make the model outside of tf.device('/CPU:0')",
         code=("model = make_model()  # without a `with tf.device('/CPU:0'):` around it",),
-        recognised="A model that `fit` trains in a lane with a GPU has trainable weights whose device is the CPU.",
-        asked=("tensorflow#5995",),
+    ),
+    "memory_objects": CauseKind(
+        title="Python keeps more and more objects of {subject}",
+        mends="let go of what each step adds; keep numbers, and not the tensors with all that they hold",
+        code=("losses.append(float(loss))",),
         least_share=0.0,
     ),
-)
-"""What keeps a GPU from being used well."""
+    "loss_read": CauseKind(
+        mends="let the device run ahead instead of reading each loss",
+        code=("if step % 100 == 0:", "    print(float(loss))  # no .numpy(), float() or print in every step"),
+        knob="sync_every_step",
+        values=(False,),
+    ),
+    "step_eager": CauseKind(
+        mends="start one graph instead of every operation",
+        code=("@tf.function(input_signature=[...], reduce_retracing=True)", "def train_step(x, y): ..."),
+        knob="graph",
+        values=(True,),
+    ),
+    "step_not_fused": CauseKind(
+        mends="fewer, larger operations",
+        code=("@tf.function(jit_compile=True)  # or model.compile(..., jit_compile=True)",),
+        knob="xla",
+        values=(True,),
+    ),
+    "step_float32": CauseKind(
+        mends="compute in 16 bits, which are half the bytes",
+        code=('keras.mixed_precision.set_global_policy("mixed_{value}")',),
+        knob="mixed_precision",
+        values=("bfloat16", "float16"),
+    ),
+    "batch_small": CauseKind(
+        mends="more work in each step",
+        code=("dataset = dataset.batch({value})  # a larger batch may need another learning rate",),
+        knob=BATCH_SIZE.name,
+    ),
+    "variant": CauseKind(
+        mends="the same work in another way",
+        code=("# as variant {value} of the scenario; tfmon show names its file",),
+        knob=VARIANT.name,
+    ),
+}
+"""Every cause by its id, which stays from version to version; the order is that of the page in the manual."""
+_STEP = ("step_not_fused", "step_float32", "batch_small")
+SUPPOSED: Mapping[str, tuple[str, ...]] = {
+    "input": ("input_sequential_map", "input_no_prefetch", "input_no_cache", "variant"),
+    "transfer": ("input_no_prefetch", "step_float32", "variant"),
+    "sync": ("loss_read",),
+    "all-reduce": ("batch_small",),
+    "eager": ("step_eager", "variant"),
+    "dispatch": ("steps_small", "batch_small", "step_not_fused", "variant"),
+    "compute": _STEP,
+    "step": _STEP,
+    "retracing": ("variant", "retrace_value", "retrace_shape"),
+    "other": ("steps_small", "variant"),
+}
+"""What each bottleneck lets suppose where its knob has another value, the likeliest first."""

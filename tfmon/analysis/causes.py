@@ -1,249 +1,104 @@
-"""Why a script is slow, named: each cause that its process can observe, its sentence, and what mends it. Pure.
+"""Why a lane is slow, and what mends it: observed in its process, or supposed by its bottleneck. Pure.
 
-A cause is named only where it was observed (`CauseSeen`), and where it takes a share of the time that is worth a
-change. `docs/causes.md` is made from this table.
+An observed cause is named where it takes a share of the time that is worth a change. A supposed one is a change
+that often helps against the bottleneck and is not in effect; trying it shows whether it was the cause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tfmon import units
-from tfmon.analysis.advice import Advice, code_for
-from tfmon.analysis.cause_kinds import GPU, INPUT, CauseKind
+from tfmon.analysis.cause_kinds import KINDS, SUPPOSED, CauseKind
+from tfmon.analysis.health import growth_of
 from tfmon.analysis.shares import shares_of
+from tfmon.model.knobs import (
+    BATCH_SIZE,
+    CACHE,
+    LEVERS,
+    STEPS_PER_EXECUTION,
+    VARIANT,
+    Knob,
+    KnobError,
+    KnobValue,
+    short_name,
+    show,
+)
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import known
 from tfmon.model.script_events import CauseSeen
+from tfmon.model.spec import obstacle
 
-CAUSES = (
-    CauseKind(
-        id="retrace_value",
-        title="a Python number retraces {subject}",
-        says="{subject} was traced {times} more for a Python value, {what}; that took {cost}, {share} of the time",
-        mends="pass a tensor: a Python value makes a new graph for each value",
-        code=("step = tf.constant(step)  # a Python number makes a new graph for each value; a tensor does not",),
-        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
-        "is a number or a string of Python; what it took is the trace and the first run.",
-        asked=("tensorflow#34025", "tensorflow#38002"),
-        least_count=2,
-    ),
-    CauseKind(
-        id="retrace_shape",
-        title="a new shape retraces {subject}",
-        says="{subject} was traced {times} more for another shape, {what}; that took {cost}, {share} of the time",
-        mends="give batches one shape, or let one graph take all sizes",
-        code=(
-            "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch",
-            "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
-            "@tf.function(reduce_retracing=True)  # TensorFlow finds the sizes that vary",
-        ),
-        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
-        "has another shape; the last batch of an epoch is told by the end of the data right after it.",
-        asked=("tensorflow#67033", "tensorflow#34025"),
-    ),
-    CauseKind(
-        id="retrace_dtype",
-        title="a new dtype retraces {subject}",
-        says="{subject} was traced {times} more for another type, {what}; that took {cost}, {share} of the time",
-        mends="give it values of one type",
-        code=("x = tf.cast(x, tf.float32)  # before the call, in each place that calls it",),
-        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
-        "has another dtype.",
-        asked=("tensorflow#34025",),
-    ),
-    CauseKind(
-        id="retrace_object",
-        title="a new object retraces {subject}",
-        says="{subject} was traced {times} more for another object, {what}; that took {cost}, {share} of the time",
-        mends="make the object once and pass the same one, or pass tensors",
-        code=("config = Config()  # once, before the loop: each new object is a new graph",),
-        recognised="TensorFlow traces a function again, and the first argument that differs from the trace before "
-        "is another Python object, or has another structure.",
-        asked=("tensorflow#38002",),
-        least_count=2,
-    ),
-    CauseKind(
-        id="retrace_function",
-        title="{subject} is made a tf.function again and again",
-        says="{subject} was made a tf.function and traced {times} more, {what}; that took {cost}, {share} of the "
-        "time",
-        mends="make the tf.function once, outside of the loop or method: each new one has its own graphs",
-        code=("train_step = tf.function(train_step)  # once, before the loop",),
-        recognised="The same Python function is traced for the first time again and again, called from one line: "
-        "a new tf.function is made of it each time.",
-        asked=("tensorflow#67033",),
-    ),
-    CauseKind(
-        id="retrace_xla",
-        title="XLA compiles {subject} for each shape",
-        says="{subject}, which XLA compiles, was compiled {times} more for another shape, {what}; that took "
-        "{cost}, {share} of the time",
-        mends="give batches one shape: XLA compiles again for each",
-        code=(
-            "dataset = dataset.batch(batch_size, drop_remainder=True)  # no smaller batch at the end of an epoch",
-            "x = tf.pad(x, [[0, size - len(x)], [0, 0]])  # or to a few sizes, such as powers of two",
-        ),
-        recognised="TensorFlow traces a function with jit_compile=True again for another shape; what it took is "
-        "the trace and the first run, in which XLA compiles.",
-        asked=("keras#18456", "keras#19809", "keras-cv#2406"),
-    ),
-    CauseKind(
-        id="retrace_keras",
-        title="Keras traces {subject} again and again",
-        says="Keras traced {subject} {times} more, {what}; that took {cost}, {share} of the time",
-        mends="build and compile the model once, before the loop, and call it with arrays of one shape",
-        code=(
-            'model.compile("adam", "mse")  # once, before the loop: it forgets what was traced',
-            "y = model(x, training=False)  # in a loop, in place of model.predict(x)",
-        ),
-        recognised="Keras' own step of `fit`, `evaluate` or `predict` is traced again for another shape, or for "
-        "the first time again and again from one line: the model was made or compiled again.",
-        asked=("tensorflow#34025", "tensorflow#38002", "tensorflow#67033"),
-    ),
-    CauseKind(
-        id="epoch_first",
-        title="the first epoch is slow",
-        says="the first epoch took {cost} more than later ones, {share} of the time: {what}",
-        mends="that comes once: judge the speed by later epochs; a wait is mostly a `shuffle` buffer or a cache "
-        "that fills",
-        code=(
-            "dataset = dataset.shuffle(1_000).batch(batch_size).prefetch(tf.data.AUTOTUNE)  # a smaller buffer",
-            "dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE).cache()  # fills it in parallel",
-        ),
-        recognised="The first epoch took at least 1.5 times as long as as many steps of later epochs; its first "
-        "step, the wait for its first batch and the rest of its waits are compared with theirs.",
-        asked=("tensorflow#60425", "tensorflow#85667"),
-        least_share=0.05,
-        least_s=3.0,
-    ),
-    CauseKind(
-        id="epoch_later",
-        title="epochs are slower from the second on",
-        says="from the second epoch on a step takes {what}; that took {cost}, {share} of the time",
-        mends="what they read otherwise was not observed; it may be a cache in a file on a slow disk",
-        code=(
-            "dataset = dataset.cache()  # in memory; a cache in a file is read from its disk in each later epoch",
-            "dataset = dataset.prefetch(tf.data.AUTOTUNE)  # at its end",
-        ),
-        recognised="In each of three or more later epochs a step took at least 1.3 times as long as in the first, "
-        "without the first step of an epoch, and at least half of that is more waiting for input.",
-        asked=("tensorflow#45114", "tensorflow#44050"),
-    ),
-    CauseKind(
-        id="epoch_batch",
-        title="each epoch waits for its first batch",
-        says="later epochs waited {cost} for their first batches, {share} of the time in {count} epochs",
-        mends="a smaller buffer of `shuffle` fills sooner; a dataset that repeats goes on without a gap",
-        code=(
-            "dataset = dataset.shuffle(1_000)  # a buffer that is filled again at the beginning of each epoch",
-            "model.fit(dataset.repeat(), steps_per_epoch=steps, epochs=epochs)  # one iterator for all epochs",
-        ),
-        recognised="What is waited for input in the first step of each epoch but the first.",
-        asked=("tensorflow#60425",),
-    ),
-    CauseKind(
-        id="epoch_validation",
-        title="validation takes {share}",
-        says="validation took {cost}, {share} of the time, in {count} epochs",
-        mends="validate less often, with larger batches, or on a part of the data",
-        code=(
-            "model.fit(..., validation_freq=5)  # every fifth epoch",
-            "model.fit(..., validation_batch_size=1024, validation_steps=50)",
-        ),
-        recognised="The time between the beginning and the end of Keras' evaluation in `fit`.",
-        asked=("tensorflow#85667",),
-        least_share=0.2,
-    ),
-    CauseKind(
-        id="epoch_callback",
-        title="the callback {subject} takes {share}",
-        says="the callback {subject} took {cost} at the end of {count} epochs, {share} of the time",
-        mends="call it less often, or have it do its work in another thread",
-        code=(
-            "keras.callbacks.ModelCheckpoint(path, save_best_only=True, save_weights_only=True)",
-            "if epoch % 5 == 0:  # in a callback of your own",
-        ),
-        recognised="The time in `on_epoch_end` of each callback that the script gives to `fit`, by its class.",
-        asked=("tensorflow#85667",),
-        least_share=0.05,
-    ),
-    CauseKind(
-        id="epoch_pause",
-        title="a pause between epochs",
-        says="between {count} epochs {cost} passed without a step, {share} of the time; what the script did then "
-        "was not observed",
-        mends="a stack (S) in such a pause shows it; a validation, a checkpoint or a new dataset can be made less "
-        "often",
-        code=("if epoch % 5 == 0:  # validate and save every fifth epoch",),
-        recognised="The time from the last step of an epoch to the next pull, but for what has a name.",
-        asked=("tensorflow#85667",),
-        least_share=0.15,
-    ),
-    CauseKind(
-        id="steps_small",
-        title="small steps: Keras' Python around them takes {share}",
-        says="steps are small, {what}: Keras' Python between the calls took {cost}, {share} of the time",
-        mends="run several steps in one call, and callbacks of batches once for all of them; "
-        "--lane cpu,steps_per_execution=32 beside --lane cpu tries it",
-        code=('model.compile("adam", "mse", steps_per_execution=32)  # callbacks of batches run every 32 steps',),
-        recognised="A step of `fit` takes less than 10 ms with steps_per_execution=1; the time of an epoch "
-        "without the calls of the train function is what is told.",
-        asked=("keras#20451", "tf-keras#593"),
-        least_share=0.05,
-    ),
-    CauseKind(
-        id="one_sample",
-        title="{subject} is called for one sample",
-        says="`{subject}` was called {times} for one sample; that took {cost}, {share} of the time",
-        mends="call the model itself, or collect samples and call it once: a call makes a dataset and callbacks",
-        code=(
-            "y = model(x, training=False)  # in place of model.predict(x) for one sample",
-            "y = model.predict(np.stack(samples), batch_size=1024)  # once for many",
-        ),
-        recognised="`predict` or `train_on_batch` of a Keras model is called with one row, at one line.",
-        asked=("keon/deep-q-learning#28",),
-        least_share=0.05,
-        least_count=20,
-    ),
-    *INPUT,
-    *GPU,
-)
-"""The table; the order is that of the page in the manual."""
-KINDS = {one.id: one for one in CAUSES}
+SMALL_BATCH = 32
+"""Below this a larger batch is supposed first: it is Keras' default, and other changes show their gain only when a
+step has enough work."""
+BATCH_FACTOR = 4
+"""How much larger that batch is, at least `SMALL_BATCH`: a factor of two gains too little for an experiment."""
+SHORT_EPOCH_S = 10.0
+"""A cache works from the second epoch on; where an epoch is at most this long, the cache comes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause that was observed in a lane."""
+    """Why a lane is slow."""
 
     id: str
-    text: str
-    """What was observed, with its figures."""
-    place: str
-    """The user's instruction: file, line and text."""
-    count: int
-    cost_s: float | None
-    """What it took; None where that is not known."""
-    share_pct: float | None
-    """Of the time since TensorFlow was loaded."""
     advice: str
+    """What mends it."""
     code: tuple[str, ...]
-    knob: str | None
-    """What may be tried while it trains, such as "prefetch auto"."""
-    brief: str
+    """The lines to write."""
+    knob: str | None = None
+    """What may be tried while it trains; or only by the code."""
+    value: KnobValue | None = None
+    by_hand: bool = False
+    """True where the lane has no such knob and only the code helps."""
+    effect: str | None = None
+    """What came of trying it, with the interval."""
+    text: str = ""
+    """What was observed, with its figures; for one that is supposed, what may help, or ""."""
+    brief: str = ""
     """It in a few words with the file and the line, for one line of a pane."""
+    place: str = ""
+    """The user's instruction: file, line and text."""
+    count: int = 0
+    """How often it was observed; 0 for one that is supposed."""
+    cost_s: float | None = None
+    """What it took; None where that is not known."""
+    share_pct: float | None = None
+    """Of the time since TensorFlow was loaded."""
+
+    @property
+    def can_try(self) -> bool:
+        """Whether it can be tried while the lane trains, and was not."""
+        return self.knob is not None and not self.by_hand and self.effect is None
+
+    @property
+    def remedy(self) -> str:
+        """What mends it, such as "prefetch auto (make batches while the step runs)"."""
+        return self.advice if self.knob is None else f"{setting_text(self.knob, self.value)} ({self.advice})"
 
 
-def causes_of(lane: LaneState) -> tuple[Cause, ...]:
-    """Return the causes that were observed in a lane and that are worth a change, the costliest first."""
-    told = [_cause(KINDS[one.cause], one) for one in _of_lane(lane) if one.cause in KINDS and _matters(one)]
-    return tuple(sorted(told, key=lambda one: -(one.cost_s or 0.0)))
+def setting_text(knob: str, value: object) -> str:
+    """Return a value of a knob, such as "prefetch auto"."""
+    return f"{short_name(knob)} {show(value)}"
 
 
-def _of_lane(lane: LaneState) -> Iterator[CauseSeen]:
+def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
+    """Return why a lane is slow: what was observed, the costliest first, then what its bottlenecks let suppose."""
+    seen = [one for one in _seen_in(lane) if one.cause in KINDS and _matters(one, lane)]
+    observed = [_observed(one, lane, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
+    explained = {one.id.partition("_")[0] for one in observed}
+    told = {one.id for one in observed}
+    supposed = dict.fromkeys(one for kind in kinds for one in _supposed(kind, lane, knobs))
+    others = (one for one in supposed if one.id not in told)
+    return (*observed, *(one for one in others if not (one.by_hand and one.id.partition("_")[0] in explained)))
+
+
+# ---------------- observed
+
+
+def _seen_in(lane: LaneState) -> Iterator[CauseSeen]:
     """Yield what was observed; what makes input slow with its part of the time that the lane waits for it."""
     shares = shares_of(lane) if lane.script.causes else None
     waits = (known(shares.input_pct) or 0.0) / 100 if shares is not None else 0.0
@@ -253,7 +108,7 @@ def _of_lane(lane: LaneState) -> Iterator[CauseSeen]:
             overlap = min(waits, 1 - waits) * one.figures.get("of_overlap", 0.0)
             share = min(1.0, waits * one.figures.get("of_input", 0.0) + overlap)
             cost_ns, of_ns = round(lane.steady.span_ns * share), lane.steady.span_ns
-            yield replace(one, cost_ns=cost_ns, of_ns=of_ns, count=max(1, one.count))
+            yield replace(one, cost_ns=cost_ns, of_ns=of_ns, count=1)
         else:
             yield one
 
@@ -262,39 +117,141 @@ def _share(seen: CauseSeen) -> float:
     return min(1.0, seen.cost_ns / seen.of_ns) if seen.of_ns else 0.0
 
 
-def _matters(seen: CauseSeen) -> bool:
+def _matters(seen: CauseSeen, lane: LaneState) -> bool:
     kind = KINDS[seen.cause]
+    if kind.knob and lane.settings.get(kind.knob) in kind.values:
+        return False  # it is mended
+    if seen.cause == "memory_objects" and growth_of(lane.tree.memory.points) is None:
+        return False
     costs = seen.cost_ns >= 1e9 * kind.least_s and _share(seen) >= kind.least_share
     return costs and seen.count >= kind.least_count
 
 
-def _cause(kind: CauseKind, seen: CauseSeen) -> Cause:
-    share = units.percent(100 * _share(seen)) if seen.cost_ns else ""
-    words: dict[str, Any] = {
-        **seen.figures,
-        "subject": seen.subject or "a function",
-        "what": seen.what,
-        "place": seen.place,
-        "count": units.count(seen.count),
-        "times": "once" if seen.count == 1 else f"{units.count(seen.count)} times",
-        "cost": units.duration(seen.cost_ns / 1e9),
-        "share": share,
-    }
-    advice = Advice(*kind.knob, kind.mends) if kind.knob is not None else None
-    try:
-        title, text = kind.title.format(**words), kind.says.format(**words)
-    except (KeyError, ValueError, IndexError):
-        title, text = kind.id, kind.id  # another version of tfmon observed it
-    where = seen.place.partition(" ")[0]
+def _observed(seen: CauseSeen, lane: LaneState, knobs: Sequence[Knob]) -> Cause:
+    kind = KINDS[seen.cause]
+    title, text = kind.title.replace("{subject}", seen.subject or "a function"), ""
+    cost_s = share_pct = None
+    if seen.cost_ns:
+        cost_s, share_pct = seen.cost_ns / 1e9, 100 * _share(seen)
+        what = "waiting for it" if kind.of_input else "that"
+        text = f"; {what} took {units.duration(cost_s)}, {units.percent(share_pct)} of the time"
+    times = f", {units.count(seen.count)} times" if seen.count > 1 and seen.cost_ns else ""
+    text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
+    share = units.percent(share_pct) if share_pct is not None else ""
+    where = ", ".join(filter(None, (seen.place.partition(" ")[0], share)))
+    value = kind.values[0] if kind.values else None
+    by_hand = bool(kind.knob) and _find(knobs, kind.knob) is None
     return Cause(
-        id=kind.id,
-        text=text + (f" ({seen.place})" if seen.place else ""),
+        id=seen.cause,
+        text=f"{text} ({seen.place})" if seen.place else text,
+        advice=kind.mends,
+        code=kind.code if value is None else code_of(lane, kind.knob, value, by_hand=by_hand),
+        knob=kind.knob or None,
+        value=value,
+        by_hand=by_hand,
+        brief=title + (f" ({where})" if where else ""),
         place=seen.place,
         count=seen.count,
-        cost_s=seen.cost_ns / 1e9 if seen.cost_ns else None,
-        share_pct=100 * _share(seen) if seen.cost_ns and seen.of_ns else None,
-        advice=kind.mends,
-        code=kind.code or (code_for(advice) if advice is not None else ()),
-        knob=advice.text if advice is not None else None,
-        brief=f"{title} ({', '.join(filter(None, (where, share)))})",
+        cost_s=cost_s,
+        share_pct=share_pct,
     )
+
+
+# ---------------- supposed
+
+
+def _supposed(bottleneck: str, lane: LaneState, knobs: Sequence[Knob]) -> list[Cause]:
+    result = []
+    tensorflow, script = lane.process.versions["tensorflow"], lane.script.command
+    for id in SUPPOSED.get(bottleneck, ()):
+        kind = KINDS[id]
+        knob = _find(knobs, kind.knob)
+        by_hand = knob is None and kind.knob not in (BATCH_SIZE.name, VARIANT.name, STEPS_PER_EXECUTION.name)
+        if knob is None and not (by_hand and tensorflow and (script or not kind.knob)):
+            continue
+        for value in _values(kind, knob, lane):
+            if lane.settings.get(kind.knob) == value or not _makes_sense(lane, kind.knob, value):
+                continue
+            code = code_of(lane, kind.knob, value, by_hand=by_hand) if kind.knob else kind.code
+            result.append(Cause(id, kind.mends, code, kind.knob or None, value if kind.knob else None, by_hand))
+    first, size, trained = [], lane.settings.get(BATCH_SIZE.name), lane.steady
+    if isinstance(size, int) and size < SMALL_BATCH:
+        first.append(BATCH_SIZE.name)
+    if lane.process.data_examples is not None and trained.examples:
+        epoch_ns = lane.process.data_examples / trained.examples * trained.span_ns
+        first += [CACHE.name] if epoch_ns < 1e9 * SHORT_EPOCH_S else []
+    return sorted(result, key=lambda one: first.index(one.knob) if one.knob in first else len(first))
+
+
+def _values(kind: CauseKind, knob: Knob | None, lane: LaneState) -> Iterable[KnobValue]:
+    if kind.knob == VARIANT.name and knob is not None:
+        return knob.remedies
+    if kind.knob == BATCH_SIZE.name and knob is not None:
+        return _larger_batch(knob, lane)
+    return kind.values or (True,)
+
+
+def _makes_sense(lane: LaneState, knob: str, value: KnobValue) -> bool:
+    if knob == "xla" and not lane.settings.get("graph", True):
+        return False
+    if knob != BATCH_SIZE.name and obstacle({**lane.settings, knob: value}, lane.spec.devices):
+        return False
+    # A CPU emulates 16 bits unless it is recent, and float16 nearly always.
+    return not (value == "float16" and lane.spec.kind == "cpu")
+
+
+def _larger_batch(knob: Knob, lane: LaneState) -> tuple[KnobValue, ...]:
+    value = lane.settings.get(BATCH_SIZE.name)
+    if not isinstance(value, int):
+        return ()
+    larger = max(SMALL_BATCH, value * BATCH_FACTOR)
+    if lane.process.data_examples is not None:
+        larger = min(larger, lane.process.data_examples)
+    try:
+        return (knob.check(larger),) if larger > value else ()
+    except KnobError:
+        return ()
+
+
+def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
+    return next((one for one in knobs if one.name == name), None)
+
+
+# ---------------- code
+
+
+def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:
+    """Return the lines of TensorFlow that do in a program what a knob does here.
+
+    Of a script without TensorFlow, and of a knob of its own, it is the line in which it offers the knob.
+    """
+    script = lane is not None and bool(lane.script.command)
+    kind = next((one for one in KINDS.values() if one.knob == knob), CauseKind(mends=""))
+    begin, end = "options = tf.data.Options()", "dataset = dataset.with_options(options)"
+    if lane is not None and script and not lane.process.versions["tensorflow"]:
+        return (f'{knob} = report.knob("{knob}", {value!r})',)
+    if kind.knob and (not kind.values or value in kind.values):
+        place = lane.spec.place if lane is not None else ""
+        lever = by_hand and script and any(one.name == knob for one in LEVERS)
+        more = (f"# to try it: --lane {place} --lane {place},{knob}={show(value)}",) if lever else ()
+        return (*(line.replace("{value}", show(value)) for line in kind.code), *more)
+    match knob:
+        case "prefetch" if value == "off":
+            return begin, "options.experimental_optimization.inject_prefetch = False", f"{end}  # at its end"
+        case "prefetch":
+            return (f"dataset = dataset.prefetch({value})  # at its end",)
+        case "input_threads":
+            threads = 0 if value == "auto" else value
+            return begin, f"options.threading.private_threadpool_size = {threads}", end
+        case "learning_rate":
+            return (f"optimizer.learning_rate = {show(value)}  # or where the optimizer is made",)
+    own = f'{knob} = report.knob("{knob}", {value!r})' if script else f"# {knob} = {show(value)} in the scenario"
+    return (own,)
+
+
+def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each value of a script's lane that is not the script's own, and the lines that set it for good."""
+    for knob in knobs if lane.script.command else ():
+        value = lane.settings.get(knob.name, knob.default)
+        if value != knob.default and knob.name != "stop_after_epoch":
+            yield setting_text(knob.name, value), code_of(lane, knob.name, value)

@@ -206,9 +206,11 @@ def _place(
     *,
     apart: bool,
 ) -> CurvePoint:
+    """Return the figures of whole rounds at a value: slices that run, or were cut off, change nothing."""
     slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
-    ours, theirs = map(Throughput.of, slices)
-    pairs = len({one.round for one in slices[0]} & {one.round for one in slices[1]})
+    whole = set.intersection(*({one.round for one in lane if one.load is not None} for lane in slices))
+    ours, theirs = (Throughput.of(tuple(one for one in lane if one.round in whole)) for lane in slices)
+    pairs = len(whole)
     ratio = statistics.ratio(ours.logs, theirs.logs, prior=prior, apart=apart)
     return CurvePoint(value, ours.speed, theirs.speed, ratio, pairs, refused)
 

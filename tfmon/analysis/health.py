@@ -278,7 +278,7 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
 def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], float]) -> Iterator[Concern]:
     sample, gpu = snapshot.place_of(lane).sample, next(iter(snapshot.gpus_of(lane)), None)
     total, used = (known(sample.memory_total_bytes), known(sample.memory_used_bytes)) if sample else (None, None)
-    of_gpu = known(gpu.total_bytes) if gpu is not None else None
+    of_gpu = known(gpu.memory.total_bytes) if gpu is not None else None
     for course, free, what, where in (
         (lane.tree.memory, total - used if total and used is not None else None, "memory", "the machine's"),
         (lane.gpu_use.allocated, of_gpu, "GPU memory", "the GPU's"),
@@ -301,6 +301,9 @@ def _what_grew(lane: LaneState) -> str:
     traces = sum(one.count for one in lane.script.causes if one.cause.startswith("retrace_"))
     if traces >= MANY_TRACES:
         return f"; {units.count(traces)} graphs were traced again, and each stays in memory"
+    objects = next((one for one in lane.script.causes if one.cause == "memory_objects"), None)
+    if objects is not None:
+        return f"; Python keeps more and more objects: {objects.subject}, {objects.what}"
     if not lane.script.command:
         return ""
     return "; what grows was not observed: tracemalloc names the lines of Python that hold memory"

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import trimmed
-from tfmon.model.gpu_others import Taken, free_bytes, process_text, strangers
+from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
+from tfmon.model.gpu_others import Taken, process_text
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
-from tfmon.model.readings import NO_STOLEN, GpuSample, Missing, ProcessName, Reading, SliceLoad, known
+from tfmon.model.readings import NO_STOLEN, Missing, Reading, SliceLoad, known
 from tfmon.model.session import Snapshot
 
 
@@ -149,22 +150,22 @@ def ranked(samples: Iterable[GpuSample]) -> list[GpuSample]:
 
 
 def _rank(sample: GpuSample) -> tuple[float, ...]:
-    busy, free, total = known(sample.busy_pct), free_bytes(sample), known(sample.total_bytes)
+    busy, free, total = known(sample.load.busy_pct), sample.memory.free_bytes, known(sample.memory.total_bytes)
     unread = free is None and busy is None
     crowded = free is not None and bool(total) and free < CROWDED * (total or 0.0)
     load = LOAD_STEP_PCT * round((busy or 0.0) / LOAD_STEP_PCT)
-    return unread, crowded, bool(strangers(sample)), load, -(free or 0.0), sample.index
+    return unread, crowded, bool(sample.processes.of_others()), load, -(free or 0.0), sample.index
 
 
 def is_free(sample: GpuSample) -> bool:
     """Return whether nobody uses a GPU: no process, no load, no memory."""
-    busy, used, total = known(sample.busy_pct), known(sample.used_bytes), known(sample.total_bytes)
+    busy, memory = known(sample.load.busy_pct), sample.memory
+    used, total = known(memory.used_bytes), known(memory.total_bytes)
     if busy is None and used is None:
         return False
     untold = max(UNTOLD_BYTES, (total or 0.0) / 20)
-    return (
-        not strangers(sample) and (busy or 0.0) < IDLE_PCT and (used is None or sample.unified or used <= untold)
-    )
+    nobodys = used is None or memory.unified or used <= untold
+    return nobodys and (busy or 0.0) < IDLE_PCT and not sample.processes.of_others()
 
 
 def why(chosen: Sequence[GpuSample], of: int) -> str:
@@ -177,10 +178,10 @@ def why(chosen: Sequence[GpuSample], of: int) -> str:
 
 def state(sample: GpuSample, *, named: bool = False) -> str:
     """Say how many are on a GPU, with `named` who, how busy it is, and how much memory is free."""
-    busy, free = known(sample.busy_pct), free_bytes(sample)
+    busy, free = known(sample.load.busy_pct), sample.memory.free_bytes
     if busy is None and free is None:
-        return units.reading(sample.busy_pct, units.percent)
-    said = [_who(sample, named=named)]
+        return units.reading(sample.load.busy_pct, units.percent)
+    said = [_who(sample.processes, named=named)]
     if busy is not None:
         said.append(f"{units.percent(busy)} busy")
     if free is not None:
@@ -188,11 +189,11 @@ def state(sample: GpuSample, *, named: bool = False) -> str:
     return ", ".join(said)
 
 
-def _who(sample: GpuSample, *, named: bool) -> str:
-    pids = strangers(sample)
+def _who(on_it: GpuProcesses, *, named: bool) -> str:
+    pids = on_it.of_others()
     if not pids:
-        return "processes not listed" if sample.no_processes_reason else "no process"
-    users = sorted({name.user for pid in pids if (name := sample.processes.get(pid)) and name.user})
+        return "processes not listed" if on_it.no_list_reason else "no process"
+    users = sorted({name.user for pid in pids if (name := on_it.names.get(pid)) and name.user})
     of = f" of {', '.join(users[:3])}{' and others' if len(users) > 3 else ''}" if users and named else ""
     return f"{len(pids)} process{'es' if len(pids) > 1 else ''}{of}"
 

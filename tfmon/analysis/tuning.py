@@ -10,22 +10,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
-from tfmon.analysis.advice import Advice, advice_for, code_for
 from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
+from tfmon.analysis.causes import Cause, code_of, setting_text
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series import settings_text
-from tfmon.analysis.shares import Shares
 from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import Knob, KnobValue, find
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.periods import KnobChange, Period
 from tfmon.model.ports import ExperimentError
-from tfmon.model.readings import SPENDING, Estimate, known
+from tfmon.model.readings import SPENDING, Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.session import Snapshot
 
@@ -35,51 +34,36 @@ LOOKS_RESTARTING = (6, 12)
 """The same where every change needs a new process."""
 CLEAR = 0.05
 """Gain or loss that decides before the last test, if its interval excludes 0."""
-FURTHER_PCT = 10.0
-"""Least share of step time worth an experiment once nothing helps against the bottleneck."""
 WORTH = 0.01
 """Least gain worth another setting."""
 
 
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck of a lane, without the advice that was tried since the last change that was kept.
+    """Return the bottleneck of a lane, without what was supposed and tried since the last change that was kept.
 
-    After a change that was kept, advice that did not help before is tried again, but not in the same series if it
-    clearly cost throughput. With `everything`, advice against the other parts of step time follows.
+    A cause that was observed stays, with what came of trying it. After a change that was kept, what did not help
+    before is tried again, but not in the same series if it clearly cost throughput.
     """
-    result = find_bottleneck(snapshot, lane)
-    if result is None:
-        return result
-    if everything:
-        result = replace(
-            result, advice=tuple(dict.fromkeys((*result.advice, *_further(snapshot, lane, result.shares))))
-        )
-    if snapshot.tuned is None:
-        return result
+    result = find_bottleneck(snapshot, lane, everything=everything)
     state = snapshot.tuned
+    if result is None or state is None:
+        return result
     series = state.attempts[state.first :] if not state.over else ()
     settled = [
-        one.change for one in series if one.outcome == KEPT or (one.gain is not None and one.gain.high < 1 - CLEAR)
+        one for one in series if one.outcome == KEPT or (one.gain is not None and one.gain.high < 1 - CLEAR)
     ]
     since = itertools.takewhile(
         lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
     )
-    tried = [*settled, *(one.change for one in since)]
-    return replace(result, advice=tuple(one for one in result.advice if {one.knob: one.value} not in tried))
-
-
-def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
-    """Yield what may help against each part of step time worth an experiment, the largest first."""
-    parts = {
-        "input": known(shares.input_pct) or 0.0,
-        "transfer": known(shares.copy_pct) or 0.0,
-        "dispatch": known(shares.dispatch_pct) or 0.0,
-        "compute": known(shares.device_pct) or 0.0,
-        "step": 0.0 if known(shares.device_pct) is not None else shares.step_pct,
-    }
-    for kind in sorted(parts, key=lambda kind: -parts[kind]):
-        if parts[kind] >= FURTHER_PCT:
-            yield from (one for one in advice_for(kind, lane, snapshot.race.knobs) if not one.by_hand)
+    tried = [*settled, *since]
+    causes = []
+    for one in result.causes:
+        attempt = next((attempt for attempt in tried if attempt.change == {one.knob: one.value}), None)
+        if attempt is None:
+            causes.append(one)
+        elif one.count:
+            causes.append(replace(one, effect=attempt_text(lane, attempt)))
+    return replace(result, causes=tuple(causes))
 
 
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
@@ -93,10 +77,11 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
     if lane.over:
         raise ExperimentError(f"{lane.title} does not train any more: start it again first")
     result = advised(snapshot, lane, everything=everything)
-    if result is not None and result.advice and all(one.by_hand for one in result.advice):
-        raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
-    if result is not None and not result.advice:
-        tried = " that was not tried" if find_bottleneck(snapshot, lane) != result else ""
+    if result is not None and not any(one.can_try for one in result.causes):
+        before = find_bottleneck(snapshot, lane)
+        tried = " that was not tried" if before is not None and any(one.can_try for one in before.causes) else ""
+        if result.causes and not tried:
+            raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
         raise ExperimentError(f"no knob{tried} helps {lane.title}: {result.text}")
     attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
     return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
@@ -150,17 +135,18 @@ def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
 
 
 def plan_attempt(
-    lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequence[Knob], choices: int = 1
+    lane: LaneState, cause: Cause, bottleneck: str, knobs: Sequence[Knob], choices: int = 1
 ) -> Attempt:
-    """Return the attempt that tries one of some pieces of advice on a lane as it is set now."""
+    """Return the attempt that tries what mends one of some causes on a lane as it is set now."""
     before = dict(lane.settings)
+    assert cause.knob is not None and cause.value is not None
     return Attempt(
         lane=lane.spec.name,
         before=before,
-        after={**before, advice.knob: advice.value},
+        after={**before, cause.knob: cause.value},
         bottleneck=bottleneck,
-        purpose=advice.purpose,
-        restarts=find(knobs, advice.knob).kind == "restart",
+        purpose=cause.advice,
+        restarts=find(knobs, cause.knob).kind == "restart",
         choices=choices,
     )
 
@@ -227,7 +213,7 @@ def best_of(state: TuneState) -> Best:
     """Return the outcome of a tuning."""
     kept = [attempt for attempt in state.attempts[state.first :] if attempt.outcome == KEPT]
     settings = {knob: value for attempt in kept for knob, value in attempt.change.items()}
-    code = tuple(line for knob, value in settings.items() for line in code_for(Advice(knob, value, "")))
+    code = tuple(line for knob, value in settings.items() for line in code_of(None, knob, value))
     if len(kept) == 1:
         return Best(settings, code, kept[0].gain)
     return Best(settings, code, state.total.gain if state.total is not None else None)
@@ -261,7 +247,7 @@ def news(snapshot: Snapshot) -> str:
 
 def change_text(attempt: Attempt) -> str:
     """Name the change: "prefetch auto"."""
-    return " · ".join(Advice(knob, value, "").text for knob, value in attempt.change.items())
+    return " · ".join(setting_text(knob, value) for knob, value in attempt.change.items())
 
 
 def gain_text(estimate: Estimate) -> str:

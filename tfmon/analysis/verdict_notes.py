@@ -90,8 +90,8 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     unlike = [(lane.title, lane.process.unlike) for lane, _ in lanes]
     notes += [f"{title} is disturbed: {', '.join(reasons)}" for title, reasons in unlike if reasons]
     for reason, host in reasons:
-        own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
-        what = elsewhere.format(host) if host else own
+        own, remote = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
+        what = remote.format(host) if host else own
         notes.append(f"{what} most of the time; the figures include that")
     return notes
 
@@ -101,7 +101,7 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     notes = []
     for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
         samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
-        clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
+        clocks = [clock for clock in (known(sample.clocks.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
@@ -210,7 +210,7 @@ def _quota(machine: Machine) -> str:
 
 def _power_limit(snapshot: Snapshot, lane: LaneState) -> str:
     gpu, limits = next(iter(snapshot.gpus_of(lane)), None), snapshot.machine_of(lane).power_limits_w
-    limit = known(gpu.power_limit_w) if gpu is not None else None
+    limit = known(gpu.power.power_limit_w) if gpu is not None else None
     if limit is None and lane.spec.index < len(limits) and not lane.spec.is_instance:
         limit = limits[lane.spec.index]
     return "" if limit is None else f"{limit:.0f} W"

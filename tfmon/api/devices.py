@@ -10,8 +10,8 @@ from tfmon import units
 from tfmon.analysis.others import is_free, ranked, state, why
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
+from tfmon.model.gpu import GpuSample
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE
-from tfmon.model.readings import GpuSample
 from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch

@@ -18,9 +18,10 @@ from tfmon.lanes.remote.questions import read_differing_answer, read_doctor_answ
 from tfmon.lanes.remote.trouble import no_tensorflow
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
+from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import HostState
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, Reading, known
+from tfmon.model.readings import Reading, known
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tfmon.analysis.analysis import analyse
+from tfmon.api.notify import in_terminal
 from tfmon.api.program import Program
 from tfmon.api.repeat import command_line
 from tfmon.api.run import AnyRun, Interruption, ended
@@ -67,6 +68,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         planned = plan or program.plan(info)
         for line in (*filter(None, [run.beside]), *planned.race.differs, *describe(planned.race.views)):
             say(line)
+        program.say = say
         program.begin(planned)
 
     lanes, run = program.lanes, RaceRun(program)
@@ -80,7 +82,7 @@ def race(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Sc
         stop=lanes.stop,
         end_now=lanes.end_now,
     )
-    return _run(source, screen, run)
+    return _run(source, screen, run, program.session)
 
 
 def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str:
@@ -110,7 +112,7 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         leave=viewer.leave,
         lost=lambda: viewer.died,
     )
-    return _run(source, screen, viewer, viewer.request_end if began_here else None)
+    return _run(source, screen, viewer, viewer.session, viewer.request_end if began_here else None)
 
 
 def _source_of(session: Session, controls: Controls, experiments: Experiments) -> Source:
@@ -153,8 +155,16 @@ def sweep(program: SweepProgram, screen: ScreenSettings) -> str:
     return _run(source, screen, run)
 
 
-def _run(source: Source, screen: ScreenSettings, run: AnyRun, end: Callable[[str], object] | None = str) -> str:
+def _run(
+    source: Source,
+    screen: ScreenSettings,
+    run: AnyRun,
+    session: Session | None = None,
+    end: Callable[[str], object] | None = str,
+) -> str:
     """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
+
+    The terminal tells what happens in the session, if there is one, as the settings say.
 
     A run of another process goes on where the user leaves it, and where the terminal or the screen is gone.
 
@@ -183,6 +193,8 @@ def _run(source: Source, screen: ScreenSettings, run: AnyRun, end: Callable[[str
 
     app = _app(source, screen, take_terminal, suspend_job if has_shell() else None)
     with contextlib.ExitStack() as undo, ended(run, leave, hung_up, quiet=True) as interrupted:
+        if session is not None:
+            undo.enter_context(in_terminal(session, screen.notify, partial(app.request, app.paint)))
         gc.freeze()  # so that the garbage collector does not walk through all modules again and again
         ending = app.run(mouse=screen.mouse)
     if app.broken is not None:

@@ -53,6 +53,10 @@ class RaceOptions:
     """The race ends when half the width of every interval over its ratio is as small as this."""
     fail_on: tuple[str, ...] = ()
     """The race ends, with an exit code of its own, as soon as a lane has one of these concerns."""
+    notify: str = ""
+    """A command that is run when something happens, or one of `tfmon.api.notify.TERMINAL`; empty for none."""
+    metrics: str = ""
+    """Where metrics are given: a port, an address with one, or the path of a file; empty for nowhere."""
     margin: float = MARGIN
     """Lanes whose ratio differs from 1 by less are the same."""
     watched: bool = True
@@ -123,7 +127,7 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
     """Return the options of a race from what the caller gave, by the names of `tfmon.race`; raises UsageError."""
     known = {name: value for name, value in given.items() if value is not None}
     _check(known, info)
-    same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on")
+    same = ("lanes", "seconds", "steps", "until_ci", "margin", "fresh", "fail_on", "metrics")
     record, minutes = known.get("record", True), known.get("wait_idle")
     return RaceOptions(
         **{
@@ -131,6 +135,7 @@ def race_options(given: Mapping[str, Any], info: ScenarioInfo, **more: Any) -> R
             **({"mode": known.get("mode") or str(resolve("mode").value)} if "mode" in given else {}),
             **_of_every_race(given, info.command),
             "in_place": known.get("in_place") or None,
+            **({"notify": str(resolve("notify", given["notify"]).value)} if "notify" in given else {}),
             "record": not known.get("no_record") and record is not False,
             "record_file": None if isinstance(record, bool) else Path(record),
             "wait_idle_s": None if minutes is None else 60 * minutes,

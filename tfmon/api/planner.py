@@ -80,8 +80,8 @@ def plan_race(
         raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
-    if elsewhere := [spec for spec in specs if spec.host]:
-        connect(elsewhere)
+    if remote := [spec for spec in specs if spec.host]:
+        connect(remote)
     no_gpu, as_is = "", False
     if not specs:
         result = search("")

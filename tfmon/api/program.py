@@ -16,10 +16,11 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.health import concerns
 from tfmon.api import state
 from tfmon.api.devices import Idle
+from tfmon.api.notify import TERMINAL, Notifier, run_command
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.repeat import command_line
-from tfmon.api.run import tell_changes
+from tfmon.api.run import say, tell_changes
 from tfmon.api.settings import resolve
 from tfmon.api.state import Tell, Views
 from tfmon.catalog import ScenarioInfo, find_scenario
@@ -36,12 +37,13 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
+from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
 from tfmon.model.race import Race
-from tfmon.model.readings import GpuSample, HostSample
+from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
 from tfmon.probes.gpus import (
@@ -80,12 +82,14 @@ class Program:
     """
 
     def __init__(self, race_options: RaceOptions, tell: Tell | None = None) -> None:
-        """Wire all parts; `tell` takes a line while a GPU is waited for, None for: it is shown on the terminal."""
+        """Wire all parts; `tell` takes a line for the user, None for: it is written to the terminal."""
         self._options = race_options
         self._machine = read_machine()
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
+        self.say: Callable[[str], object] = tell or say
+        """Takes a line for the user while lanes train."""
         self._idle = Idle(self._look, race_options.wait_idle_s, tell or tell_changes())
         charted = race_options.watched or race_options.record
         self.session = Session(self._machine, time.monotonic_ns, charted=charted)
@@ -101,6 +105,15 @@ class Program:
         self._unhealthy = ""
         if race_options.fail_on:
             self.session.listen(self._finish_when_unhealthy)
+        self._notifier: Notifier | None = None
+        if race_options.notify and race_options.notify not in TERMINAL:
+            act = partial(run_command, race_options.notify)
+            self._notifier = Notifier(self.session, act, lambda line: self.say(line))
+        self._end_metrics: Callable[[], None] | None = None
+        if race_options.metrics:
+            from tfmon.api.metrics import give_metrics  # late: few races need it
+
+            self._end_metrics = give_metrics(race_options.metrics, self.session.snapshot)
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
@@ -131,8 +144,8 @@ class Program:
         )
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
-        elsewhere = any(lane.spec.host for lane in plan.lanes)
-        wheel = read_wheel(plan.python) if elsewhere else None
+        remote = any(lane.spec.host for lane in plan.lanes)
+        wheel = read_wheel(plan.python) if remote else None
         machine = with_devices(self._machine, self._search or GpuSearch(), wheel)
         self.session.set_machine(replace(machine, no_gpu=no_gpu))
         if not info.command:
@@ -140,7 +153,7 @@ class Program:
             machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
             between = state.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
-        elif elsewhere and self._hosts is not None:
+        elif remote and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
         plan = self._views.plan(plan, in_place=(race_options or self._options).in_place)
         if plan.race.fresh:
@@ -194,7 +207,10 @@ class Program:
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End every lane, the probes and the recording. Takes 3 s at most, and what a slow disk adds."""
+        """End every lane, the probes and the recording.
+
+        It takes 3 s at most, and what a slow disk and a slow command of `--notify` add.
+        """
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()
@@ -207,6 +223,10 @@ class Program:
             ticker.close()
         if self._recorder is not None:
             self._recorder.close()
+        if self._notifier is not None:
+            self._notifier.close()
+        if self._end_metrics is not None:
+            self._end_metrics()
         if not self._closed:
             self._closed = True
             state.remember_lanes(self.session.snapshot())

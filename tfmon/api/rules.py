@@ -95,10 +95,10 @@ def share(least: float, why: str = "", *, optional: bool = True) -> ValueRule:
     more = f"; {why}" if why else ""
     return ValueRule(
         "percent",
-        f"a share from {least:g} to 1, such as 0.05{more}",
+        f"a share from {least:g} to below 1, such as 0.05{more}",
         read,
         parse=lambda text: float(text.strip().removesuffix("%")) / 100,
-        in_text=f"a percentage from {100 * least:g}% to 100%, such as 5%{more}",
+        in_text=f"a percentage from {100 * least:g}% to below 100%, such as 5%{more}",
         optional=optional,
     )
 
@@ -135,6 +135,12 @@ def text_of(value: Any) -> str:  # noqa: ANN401
     result = os.fspath(value)
     need(isinstance(result, str) and result)
     return str(result)
+
+
+def command_of(value: Any) -> str:  # noqa: ANN401
+    """Return a command of a shell; it may be empty."""
+    need(isinstance(value, str))
+    return str(value)
 
 
 def program_of(value: Any) -> str:  # noqa: ANN401
@@ -201,6 +207,7 @@ LEAST_CI = 0.025
 LEAST_CI_OF_SWEEP = 0.01
 """A narrower interval would take too many processes."""
 PYTHON = ValueRule("path", "a program that can be run; name a Python that has TensorFlow", program_of)
+COMMAND = ValueRule("command", "a command, or bell, osc9 or osc777", command_of)
 SCENARIO = ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", text_of)
 SLICE = number("seconds", "a time in seconds", 0.2, 60)
 RULES = {

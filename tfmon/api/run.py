@@ -94,16 +94,17 @@ def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tel
             say(line)
 
 
+def say(line: str) -> None:
+    """Write a line to standard error, in place of the progress that is shown there."""
+    show_progress("")
+    click.echo(f"tfmon: {line}", err=True)
+
+
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     """Follow a run until it is over or a signal comes, and close it; return why it was interrupted, or "".
 
     Thread: the main thread, for the signals.
     """
-
-    def say(line: str) -> None:
-        show_progress("")
-        click.echo(f"tfmon: {line}", err=True)
-
     tell = show_progress if not quiet and sys.stderr.isatty() else None
     with ended(run, quiet=quiet) as interrupted:
         if run.beside:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from tfmon.api.rules import PYTHON, RULES, SCENARIO, SLICE, YEAR_S, ValueRule, number, one_of, yes_or_no
+from tfmon.api.rules import COMMAND, PYTHON, RULES, SCENARIO, SLICE, YEAR_S, ValueRule, number, one_of, yes_or_no
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
 from tfmon.units import Charset
@@ -91,6 +91,12 @@ SETTINGS = (
         number("MiB", "a whole number", 0),
         "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
     ),
+    Setting(
+        "notify",
+        "",
+        COMMAND,
+        "What is run when something happens to a lane: a command, or bell, osc9, osc777 for your terminal.",
+    ),
     Setting("readonly", False, yes_or_no(), "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -115,6 +121,8 @@ class ScreenSettings:
     """What charts and frames are drawn with; None for what the locale allows."""
     mouse: bool
     readonly: bool
+    notify: str = ""
+    """What the terminal does when something happens to a lane, as `tfmon.api.notify.TERMINAL` says."""
 
 
 def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
@@ -133,7 +141,9 @@ def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> 
     return Resolved(values[name], "file") if name in values else Resolved(setting.default, "default")
 
 
-def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None) -> ScreenSettings:
+def screen_settings(
+    theme: str | None, mouse: bool | None, readonly: bool | None, notify: str | None = None
+) -> ScreenSettings:
     """Return how the screen is to be; the arguments are what flags say, or None; raises UsageError."""
     characters = str(resolve("characters").value)
     return ScreenSettings(
@@ -141,6 +151,7 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
         charset=None if characters == "auto" else cast(Charset, characters),
         mouse=bool(resolve("mouse", mouse).value),
         readonly=bool(resolve("readonly", readonly).value),
+        notify=str(resolve("notify", notify).value),
     )
 
 

@@ -112,6 +112,18 @@ fail_on = click.option(
     metavar="CONCERN,…",
     help=f"End the race with exit code {EXIT_UNHEALTHY} as soon as a lane has one of these: {', '.join(FAIL_ON)}.",
 )
+notify = click.option(
+    "--notify",
+    metavar="COMMAND",
+    help="Run COMMAND when something happens to a lane, such as a stall, a failure or its end. The facts are JSON "
+    "on its standard input. `bell`, `osc9` and `osc777` have the terminal tell it.",
+)
+metrics = click.option(
+    "--metrics",
+    metavar="PORT|FILE",
+    help="Serve OpenMetrics for Prometheus on this port of 127.0.0.1, or on ADDRESS:PORT; or write them to FILE "
+    "every few seconds.",
+)
 wait_idle = click.option(
     "--wait-idle",
     type=RULES["wait_idle"],

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 )
 @options.in_place
 @options.fail_on
+@options.notify
+@options.metrics
 @options.record
 @click.option(
     "--no-spare",
@@ -86,6 +89,8 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
 @options.one_lane
 @options.seconds
 @options.fail_on
+@options.notify
+@options.metrics
 @options.record
 @options.wait_idle
 @options.headless
@@ -123,19 +128,21 @@ def _start(
     theme: str | None,
     mouse: bool | None,
     readonly: bool | None,
+    notify: str | None,
     **_: object,
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn.
 
     A user's command on the screen, and what is detached, runs in a process of its own, which outlives the screen.
     """
+    from tfmon.api.notify import in_terminal
     from tfmon.api.options import unwatched
     from tfmon.api.program import Program
     from tfmon.api.run import run_until_over
     from tfmon.api.runs import RaceRun, pass_on, plan_race
     from tfmon.model.views import describe
 
-    screen = configured.screen_settings(theme, mouse, readonly)
+    screen = configured.screen_settings(theme, mouse, readonly, notify)
     headless = headless or as_json
     if detach and headless:
         raise UsageError("--detach excludes --headless and --json", "leave one of them out")
@@ -163,7 +170,9 @@ def _start(
         passes_output = bool(plan.command) and len(plan.lanes) == 1
         if passes_output:
             program.lanes.pass_output(pass_on(sys.stderr if as_json else sys.stdout))
-        interrupted = run_until_over(RaceRun(program, plan), quiet=passes_output)
+        shows = screen.notify if sys.stderr.isatty() else ""
+        with in_terminal(program.session, shows, partial(click.echo, nl=False, err=True)):
+            interrupted = run_until_over(RaceRun(program, plan), quiet=passes_output)
     else:
         from tfmon.api import live
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tfmon.model.readings import GpuSample
+from tfmon.model.gpu import GpuSample
 from tfmon.model.views import View
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import conclude

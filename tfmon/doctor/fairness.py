@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfmon.doctor.facts import FAIRNESS, KERNEL, NVIDIA, Check, Facts, Finding, check, not_applicable, ok, warning
 from tfmon.doctor.nvidia import visible_devices_of
-from tfmon.model.readings import GpuSample, Missing, known
+from tfmon.model.gpu import ALARM, WARNING, GpuSample
+from tfmon.model.readings import Missing, known
 from tfmon.model.views import COPY, IN_PLACE, OVERLAY
-from tfmon.probes.nvidia.power import INFO
 from tfmon.units import cores, memory, percent
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3
@@ -131,9 +131,10 @@ def gpu_free(facts: Facts) -> Finding:
     if not seen:
         return not_applicable(_NONE)
     for one in seen:
-        if one.used_by_pid and set(facts.own_pids).issuperset(one.used_by_pid):
+        listed = one.processes.used_by_pid
+        if listed and set(facts.own_pids).issuperset(listed):
             continue  # only the lanes of this race use it
-        busy, used, total = known(one.busy_pct), known(one.used_bytes), known(one.total_bytes)
+        busy, used, total = known(one.load.busy_pct), known(one.memory.used_bytes), known(one.memory.total_bytes)
         uses = []
         if busy is not None and busy >= BUSY_PCT:
             uses.append(f"busy {percent(busy)}")
@@ -141,7 +142,7 @@ def gpu_free(facts: Facts) -> Finding:
             uses.append(f"{memory(used)} of {memory(total)} used")
         if uses:
             result = f"GPU {one.index} {one.name}: {', '.join(uses)}"
-            processes = f"processes: {' '.join(map(str, one.used_by_pid)) or one.no_processes_reason or 'none'}"
+            processes = f"processes: {' '.join(map(str, listed)) or one.processes.no_list_reason or 'none'}"
             return warning(result, "a GPU that no other program uses", _freeing(facts, one), processes)
     return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in seen))
 
@@ -166,20 +167,18 @@ def gpu_power(facts: Facts) -> Finding:
 @check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
 def gpu_clocks(facts: Facts) -> Finding:
     """Judge whether heat or the power supply lowers the clocks at this moment, or the link lacks lanes."""
-    seen = [one for one in _samples(facts) if not isinstance(one.clock_reasons, Missing)]
+    seen = [one for one in _samples(facts) if not isinstance(one.clocks.reasons, Missing)]
     if not seen:
         return not_applicable(_unknown(facts))
     for one in seen:
-        reasons = () if isinstance(one.clock_reasons, Missing) else one.clock_reasons
-        lowered = [reason.text for reason in reasons if reason.level != INFO]
-        if lowered:
+        if lowered := one.clocks.lowered_by(WARNING, ALARM):
             celsius = known(one.temperature_c)
             warm = "" if celsius is None else f", {celsius:.0f} °C"
             fix = "cool it, or wait until it has cooled down"
             return warning(f"GPU {one.index}: {lowered[0]}{warm}", "full clocks", fix)
-        if one.pcie_warning:
+        if one.link.warning:
             fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
-            return warning(f"GPU {one.index}: {one.pcie_warning}", "all lanes", fix)
+            return warning(f"GPU {one.index}: {one.link.warning}", "all lanes", fix)
     return ok("not lowered, and all lanes of the link")
 
 
@@ -210,13 +209,13 @@ def _unknown(facts: Facts) -> str:
 
 
 def _use(sample: GpuSample) -> str:
-    busy, used = known(sample.busy_pct), known(sample.used_bytes)
+    busy, used = known(sample.load.busy_pct), known(sample.memory.used_bytes)
     text = "busy n/a" if busy is None else f"busy {percent(busy)}"
     return text if used is None else f"{text}, {memory(used)} used"
 
 
 def _freeing(facts: Facts, sample: GpuSample) -> str:
-    others = [one for one in facts.samples if one.key != sample.key and (known(one.busy_pct) or 0) < BUSY_PCT]
+    others = [one for one in facts.samples if one.key != sample.key and (known(one.load.busy_pct) or 0) < BUSY_PCT]
     if others:
         return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].key}"
     return "end what runs there, or wait for it; `nvidia-smi` lists it"

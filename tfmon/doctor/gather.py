@@ -93,7 +93,7 @@ def gather(
         machine=interpreter.machine or platform.machine,
     )
     folder = roots.folder or Path.cwd()
-    elsewhere = home is None or folder.resolve() != home.resolve()
+    separate = home is None or folder.resolve() != home.resolve()
     facts = Facts(
         python=interpreter,
         visibility=visibility,
@@ -104,7 +104,7 @@ def gather(
         home="" if home is None else str(home),
         build=build,
         shadows=hidden,
-        local_shadows=find_shadows(folder, alone=home is None) if elsewhere else (),
+        local_shadows=find_shadows(folder, alone=home is None) if separate else (),
         driver=read_driver_files(roots.root),
         samples=tuple(look(visibility.physical_gpus)),
     )

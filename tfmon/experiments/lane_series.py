@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.advice import Advice
+from tfmon.analysis.causes import Cause
 from tfmon.analysis.crossover import Curve, curve_of, next_value, pairs_left
 from tfmon.analysis.tuning import (
     LOOKS,
@@ -54,7 +54,7 @@ class Tuning:
         driver.controls.set_exclusive(lane)
         driver.wait_until_racing([lane])
         start = dict(driver.lane(lane).settings)
-        while (result := self._next_advice()) is not None:
+        while (result := self._next_cause()) is not None:
             if driver.snapshot().race.fresh and len(self.state.attempts) > self.state.first:
                 self._renew()
             self._try(*result)
@@ -67,9 +67,9 @@ class Tuning:
         """Let the other lanes train again; what was tried last is settled by then."""
         self._driver.controls.set_exclusive("")
 
-    def _next_advice(self) -> tuple[Advice, str, int] | None:
+    def _next_cause(self) -> tuple[Cause, str, int] | None:
         """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
-        result: list[tuple[Advice, str, int]] = []
+        result: list[tuple[Cause, str, int]] = []
         tried = len(self.state.attempts) - self.state.first
 
         def known() -> bool:
@@ -78,7 +78,7 @@ class Tuning:
             bottleneck = advised(self._driver.snapshot(), lane, everything=self.state.everything)
             if bottleneck is None or lane.steady.span_ns < STEADY_NS:
                 return False
-            can_try = [one for one in bottleneck.advice if not one.by_hand]
+            can_try = [one for one in bottleneck.causes if one.can_try]
             choices = tried + len(can_try) if self.state.everything else 1
             result.extend((one, bottleneck.kind, choices) for one in can_try[:1])
             return True
@@ -94,8 +94,8 @@ class Tuning:
         self._driver.wait(lambda: self._lane().process.number > before, "the lane was not started again")
         self._driver.wait_until_racing([lane])
 
-    def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
-        attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs, choices)
+    def _try(self, cause: Cause, bottleneck: str, choices: int) -> None:
+        attempt = plan_attempt(self._lane(), cause, bottleneck, self._driver.snapshot().race.knobs, choices)
         earlier = self.state.attempts
 
         def tell(attempt: Attempt) -> None:

@@ -150,7 +150,7 @@ class Children:
         return process
 
     def take(self, lanes: Sequence[str] | None = None) -> list[LaneProcess]:
-        """Take the processes of some lanes, or of all, out of the race: nothing they say is heard any more."""
+        """Take the processes of some lanes, or of all, out of the race: their events are ignored from then on."""
         names = list(self._processes) if lanes is None else [name for name in lanes if name in self._processes]
         taken = [self._processes.pop(name) for name in names]
         self._ending = [process for process in self._ending if not process.ended] + taken

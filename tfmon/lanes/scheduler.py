@@ -124,7 +124,7 @@ class Scheduler:
         self._stopped(lane)
 
     def ended(self, lane: str) -> None:
-        """Note that a lane will not train any more."""
+        """Record that a lane has stopped training."""
         self._ended.add(lane)
         self._training.discard(lane)
         self._unresponsive.discard(lane)
@@ -210,7 +210,7 @@ class Scheduler:
         self._change_over(before)
 
     def _change_over(self, interleaved_before: bool) -> None:
-        """Go over to slices when no lane trains any more, or to training at once."""
+        """Go over to slices when no lane trains, or to training at once."""
         if self._interleaved != interleaved_before:
             self._order.break_off()
             if not self._interleaved:

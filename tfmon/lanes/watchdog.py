@@ -103,7 +103,7 @@ class Watchdog:
         start_thread("tfmon-watchdog", self.run, failed)
 
     def run(self) -> None:
-        """Check the lanes until closed; what took long before the start, such as a connection, is no gap."""
+        """Check the lanes until closed; a long wait before the start, such as for a connection, is not a gap."""
         self._beat_ns, self._slept_ns = self._clock_ns(), self._asleep_ns()
         while not self._closed.wait(BEAT_S):
             self.beat()

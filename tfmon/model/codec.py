@@ -297,7 +297,7 @@ def _read_counts(
 
 def _read_choice(choices: tuple[object, ...], value: object) -> object:
     if value not in choices:
-        raise CodecError(f"{cut(value)} is none of {', '.join(map(str, choices))}")
+        raise CodecError(f"{cut(value)} is not one of {', '.join(map(str, choices))}")
     return value
 
 

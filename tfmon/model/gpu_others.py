@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from tfmon.model.readings import GpuSample, Missing, ProcessName, known
+from tfmon.model.gpu import GpuProcesses, GpuSample, ProcessName
+from tfmon.model.readings import Missing, known
 
 TAKEN_PCT = 5.0
 """Share of a GPU's time from which on what others take is counted."""
@@ -36,37 +37,17 @@ class Taken:
         return self.pct >= TAKEN_PCT
 
 
-def strangers(sample: GpuSample, own: Collection[int] = ()) -> list[int]:
-    """Return the pids on a GPU that neither this tfmon started nor are in `own`."""
-    pids = set(sample.used_by_pid)
-    if not isinstance(sample.busy_by_pid, Missing):
-        pids |= {pid for pid, share in sample.busy_by_pid.items() if share}
-    named = sample.processes
-    return sorted(pid for pid in pids if pid not in own and not (pid in named and named[pid].ours))
-
-
-def free_bytes(sample: GpuSample) -> float | None:
-    """Return the memory that is not used; None where that is not known."""
-    used, total, reserved = (known(one) for one in (sample.used_bytes, sample.total_bytes, sample.reserved_bytes))
-    return None if used is None or total is None else max(0.0, total - used - (reserved or 0.0))
-
-
-def taken(sample: GpuSample, own: Collection[int], *, own_listed: bool) -> Taken | None:
+def taken(on_it: GpuProcesses, own: Collection[int]) -> Taken | None:
     """Return the use of a GPU by others since its shares were read before; None where that is not known."""
-    shares = sample.busy_by_pid
-    if isinstance(shares, Missing) or sample.shares_since_ns is None or sample.shares_until_ns is None:
+    since_ns, until_ns, shares = on_it.since_ns, on_it.until_ns, on_it.busy_by_pid
+    if isinstance(shares, Missing) or since_ns is None or until_ns is None:
         return None
-    if sample.foreign_pids and not own_listed:
+    if on_it.foreign_pids and on_it.used_by_pid.keys().isdisjoint(own):
         return None
-    theirs = {pid: shares[pid] for pid in strangers(sample, own) if shares.get(pid)}
+    theirs = {pid: shares[pid] for pid in on_it.of_others(own) if shares.get(pid)}
     most = max(theirs, key=lambda pid: theirs[pid], default=None)
-    return Taken(
-        sample.shares_since_ns,
-        sample.shares_until_ns,
-        min(100.0, sum(theirs.values())),
-        len(theirs),
-        None if most is None else sample.processes.get(most),
-    )
+    first = None if most is None else on_it.names.get(most)
+    return Taken(since_ns, until_ns, min(100.0, sum(theirs.values())), len(theirs), first)
 
 
 def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ...]:
@@ -85,19 +66,16 @@ class Holder:
     name: ProcessName | None
 
 
-def holders(sample: GpuSample, own: Collection[int] = ()) -> list[Holder]:
+def holders(on_it: GpuProcesses, own: Collection[int] = ()) -> list[Holder]:
     """Return the others that hold memory of a GPU, the largest first."""
-    result = [
-        Holder(pid, used, sample.processes.get(pid))
-        for pid in strangers(sample, own)
-        if (used := sample.used_by_pid.get(pid))
-    ]
+    of_others = on_it.of_others(own)
+    result = [Holder(pid, used, on_it.names.get(pid)) for pid in of_others if (used := on_it.used_by_pid.get(pid))]
     return sorted(result, key=lambda one: (-one.used_bytes, one.pid))
 
 
 def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
     """Say who else holds the memory of a GPU, where that explains that none is left; else ""."""
-    result, total = holders(sample, own), known(sample.total_bytes)
+    result, total = holders(sample.processes, own), known(sample.memory.total_bytes)
     held = sum(one.used_bytes for one in result)
     if not total or held < HELD * total:
         return ""
@@ -120,13 +98,13 @@ def process_text(name: ProcessName | None) -> str:
 
 
 def with_names(
-    before: tuple[ProcessName, ...], sample: GpuSample, own: Collection[int]
+    before: tuple[ProcessName, ...], on_it: GpuProcesses, own: Collection[int]
 ) -> tuple[ProcessName, ...]:
     """Return the names with those of the others on a GPU; what is handed on must not tell them."""
-    new = [name for pid in strangers(sample, own) if (name := sample.processes.get(pid)) and name not in before]
+    new = [name for pid in on_it.of_others(own) if (name := on_it.names.get(pid)) and name not in before]
     return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
 
 
 def names_in(samples: Iterable[GpuSample]) -> set[ProcessName]:
     """Return who is on GPUs, tfmon's own processes without."""
-    return {replace(name, ours=False) for one in samples for name in one.processes.values() if not name.ours}
+    return {replace(name, ours=False) for one in samples for name in one.processes.names.values() if not name.ours}

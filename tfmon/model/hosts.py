@@ -11,12 +11,13 @@ from typing import TypeAlias
 
 from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
+from tfmon.model.gpu import ALARM, GpuSample, ProcessName
 from tfmon.model.gpu_others import Taken
 from tfmon.model.lane_measuring import disturbed, marked
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, STARTING, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, HostSample, Missing, ProcessName, known
+from tfmon.model.readings import HostSample, known
 
 HISTORY_SAMPLES = 60
 """Samples of a GPU or of a machine that are kept: a minute at one a second."""
@@ -43,7 +44,7 @@ class HostState:
     """The latest sample of each GPU, by its index."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     """The last samples of each GPU by its key, oldest first."""
-    strangers: tuple[ProcessName, ...] = ()
+    gpu_users: tuple[ProcessName, ...] = ()
     """Who else was on the GPUs of lanes while they raced: what is handed on must not tell them."""
     connected_ns: int | None = None
     """When another machine was connected last; None before, and for the monitor's own."""
@@ -133,8 +134,8 @@ def _after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Ho
     lanes = tuple(take_gpu_sample(lane, sample, only_lane=only_lane) for lane in lanes)
     own = own_pids(hosts, lanes, sample.host)
     if on_it:
-        state = replace(state, strangers=gpu_others.with_names(state.strangers, sample, own))
-        more = gpu_others.taken(sample, own, own_listed=any(pid in sample.used_by_pid for pid in own))
+        state = replace(state, gpu_users=gpu_others.with_names(state.gpu_users, sample.processes, own))
+        more = gpu_others.taken(sample.processes, own)
         names = {one.spec.name for one in on_it}
         lanes = tuple(take_others(lane, sample.index, more) if lane.spec.name in names else lane for lane in lanes)
     if before is None:
@@ -178,9 +179,9 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     use = replace(use, parts=known_ones).with_part(sample.key, part, count, racing=racing)
     return replace(
         state,
-        measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
+        measurements=state.measurements.with_sample(sample.at_ns, gpu_busy_pct=sample.load.busy_pct),
         gpu_use=use.with_activity(sample.activity) if racing and only_lane else use,
-        speed=state.speed.read(clock_mhz=known(sample.sm_clock_mhz)),
+        speed=state.speed.read(clock_mhz=known(sample.clocks.sm_clock_mhz)),
     )
 
 
@@ -253,5 +254,4 @@ def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
 
     A power cap is not one: at full load most GPUs reach it.
     """
-    reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
-    return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()
+    return (GPU_THROTTLED,) if sample.clocks.lowered_by(ALARM) else ()

@@ -105,7 +105,7 @@ class LossCurve:
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step whose loss was read and is no number, since the last one that was; 0 for none."""
+    """The first step whose loss was read and is not a number, since the last one that was; 0 for none."""
 
     def plus(self, step: int, loss: float | None) -> LossCurve:
         """Return the curve with the loss of a step; the same one for None."""

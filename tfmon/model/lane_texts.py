@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.gpu import GpuSample
 from tfmon.model.gpu_others import held_text
 from tfmon.model.knobs import PYTHON, Knob, not_offered, show
 from tfmon.model.lane_events import (
@@ -37,7 +38,6 @@ from tfmon.model.lane_state import (
     LogLine,
     Trouble,
 )
-from tfmon.model.readings import GpuSample
 from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500

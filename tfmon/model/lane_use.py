@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from tfmon.model.gpu import GpuActivity, GpuProcesses, GpuSample
 from tfmon.model.gpu_others import Taken
-from tfmon.model.readings import NOT_SAMPLED, GpuActivity, GpuSample, Missing, Reading, TreeSample, known, summed
+from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, TreeSample, known, summed
 from tfmon.model.speed import MemoryCourse
 from tfmon.model.window_sums import Mean
 
@@ -18,7 +19,7 @@ LEAST_NS = 50_000_000
 """CPU time is counted in steps of 10 ms, which would make a shorter slice's share too coarse."""
 MOST_DEATHS = 16
 ORDERLY = (1, 2, 13, 15)
-"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is no concern."""
+"""Signals by which a parent ends its children (SIGHUP, SIGINT, SIGPIPE, SIGTERM): such an end is not a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,33 +154,33 @@ def used_bytes_of_lane(
     than before the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount
     says nothing: newer drivers list a container's own numbers that way.
     """
-    own = [amount for pid in pids if (amount := sample.used_by_pid.get(pid))]
+    used, on_it = sample.memory.used_bytes, sample.processes
+    own = [amount for pid in pids if (amount := on_it.used_by_pid.get(pid))]
     if own:
         return float(sum(own)), DRIVER
-    listed = [amount for amount in sample.used_by_pid.values() if amount]
-    if sample.foreign_pids and only_lane and len(listed) == len(sample.used_by_pid) == 1:
+    listed = [amount for amount in on_it.used_by_pid.values() if amount]
+    if on_it.foreign_pids and only_lane and len(listed) == len(on_it.used_by_pid) == 1:
         return float(listed[0]), ONLY_PROCESS
     if peak_bytes:
         return float(peak_bytes), ALLOCATOR
-    used = sample.used_bytes
     if only_lane and before_bytes is not None and not isinstance(used, Missing) and used > before_bytes:
         return used - before_bytes, DEVICE_CHANGE
-    if sample.no_processes_reason:
-        return Missing(sample.no_processes_reason), ""
-    return (HIDDEN if sample.foreign_pids else NOT_LISTED), ""
+    if on_it.no_list_reason:
+        return Missing(on_it.no_list_reason), ""
+    return (HIDDEN if on_it.foreign_pids else NOT_LISTED), ""
 
 
-def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Reading:
+def busy_pct(on_it: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> Reading:
     """Return the share of the GPU's time that a lane's processes took, in percent."""
-    shares = sample.busy_by_pid
+    shares = on_it.busy_by_pid
     if isinstance(shares, Missing):
         return shares
     own = [shares[pid] for pid in pids if pid in shares]
     if own:
         return sum(own)
-    if sample.foreign_pids and only_lane and len(shares) == 1:
+    if on_it.foreign_pids and only_lane and len(shares) == 1:
         return next(iter(shares.values()))
-    return HIDDEN if sample.foreign_pids else NO_SHARE
+    return HIDDEN if on_it.foreign_pids else NO_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class GpuPart:
         """Return the use after a sample, `before` the lane opened the GPU or not."""
         first = self.used_before
         if first is None and before:
-            first = known(sample.used_bytes)
+            first = known(sample.memory.used_bytes)
         used, source = used_bytes_of_lane(
             sample,
             pids,
@@ -216,8 +217,8 @@ class GpuPart:
             peak_bytes=peak_bytes,
             before_bytes=None if sample.part_of else first,
         )
-        lane_busy = busy_pct(sample, pids, only_lane=only_lane)
-        return GpuPart(sample.busy_pct, lane_busy, used, source, first)
+        lane_busy = busy_pct(sample.processes, pids, only_lane=only_lane)
+        return GpuPart(sample.load.busy_pct, lane_busy, used, source, first)
 
 
 @dataclass(frozen=True, slots=True)

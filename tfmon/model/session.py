@@ -23,6 +23,7 @@ from tfmon.model.events import (
     SliceGranted,
     UserRequested,
 )
+from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import (
     Hosts,
     HostState,
@@ -44,7 +45,7 @@ from tfmon.model.lanes_together import explained as by_collision
 from tfmon.model.lanes_together import named
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
-from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import KnobOffered, PathsUsed
 from tfmon.model.series import Experiment, TuneState
 from tfmon.model.spec import LaneSpec

@@ -205,8 +205,8 @@ def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> s
     values = {**spec.settings, **settings}
     shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
     parts = [value if value.endswith("float16") else f"{name} {value}" for name, value in shown]
-    elsewhere = spec.kind == "gpu" or spec.host or spec.devices > 1
-    parts = [spec.place, *parts] if elsewhere or not parts else parts
+    not_local_cpu = spec.kind == "gpu" or spec.host or spec.devices > 1
+    parts = [spec.place, *parts] if not_local_cpu or not parts else parts
     return ", ".join(parts) + (f" #{spec.number}" if spec.number else "")
 
 

@@ -58,12 +58,17 @@ class StepBlock:
     @property
     def logs(self) -> tuple[float, float]:
         """The logarithms of the mean and the median step time in nanoseconds."""
-        return math.log(self.span_ns / self.steps), math.log(self.median_ns)
+        return math.log(self.mean_ns), math.log(self.median_ns)
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean step time."""
+        return self.span_ns / self.steps
 
     @property
     def closed(self) -> StepBlock:
         """The block with its median in the place of its step times."""
-        median_ns = quantile_ns(self.histogram, 0.5) or self.span_ns / self.steps
+        median_ns = quantile_ns(self.histogram, 0.5) or self.mean_ns
         return replace(self, median_ns=median_ns, histogram={})
 
     def joined(self, later: StepBlock) -> StepBlock:
@@ -130,9 +135,10 @@ class BlockScale:
             return replace(self, open=block)
         block, bets = block.closed, (Bet(0.0, self.number + 1),) * len(BETS)
         if len(self.known) >= LEAST_BLOCKS:
-            before, now = [one.logs for one in self.known], block.logs
+            before = [one.mean_ns for one in self.known], [one.median_ns for one in self.known]
+            now = block.mean_ns, block.median_ns
             bets = tuple(
-                bet.after(_share([sign * one[which] for one in before], sign * now[which] - margin), self.number)
+                bet.after(_rank(before[which], now[which] * math.exp(-sign * margin), sign), self.number)
                 for bet, (which, sign) in zip(self.bets, BETS, strict=True)
             )
         pending, known, seen, every = (*self.pending, block), self.known, self.seen, self.every
@@ -266,6 +272,7 @@ class MemoryCourse:
         return MemoryCourse(points, every, self.seen + 1, (at_ns, value))
 
 
-def _share(before: Sequence[float], now: float) -> float:
-    """Return the rank of a value, as the share of those before it that are at least as large, itself included."""
-    return (1 + sum(one >= now for one in before)) / (1 + len(before))
+def _rank(before: Sequence[float], now: float, sign: int) -> float:
+    """Return the share of values, with `now`, that are at least as large as it; with a sign of -1 as small."""
+    beyond = [one >= now for one in before] if sign > 0 else [one <= now for one in before]
+    return (1 + sum(beyond)) / (1 + len(before))

@@ -6,15 +6,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tfmon.model.events import Event
-from tfmon.model.readings import NOT_READ, GpuFault, GpuSample, Missing, Reading, SlowReading
+from tfmon.model.gpu import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
+from tfmon.model.readings import Missing, Reading
 from tfmon.model.threads import start_thread
 
 Readings: TypeAlias = dict[str, Any]
-"""Readings by the name of their field in `GpuSample` or `HostSample`: a name is the same from source to screen."""
+"""Readings by the name of their field in `HostSample`: a name is the same from source to screen."""
 
 T = TypeVar("T")
 
@@ -22,10 +23,6 @@ FIRST_SAMPLE = Missing("first sample")
 TOO_SOON = Missing("sampled again too soon")
 SHORTEST_NS = 100_000_000
 """Shortest time between two samples of a counter. CPU time is counted in steps of 10 ms."""
-
-_ALWAYS = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
-_READINGS = (*_ALWAYS, *(one.name for one in fields(GpuSample) if one.default is NOT_READ))
-_KINDS = {"GPU": "nvidia", "MIG": "mig", "AMD": "amd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +83,18 @@ def within(timeout_s: float, work: Callable[[], T]) -> T | None:
         return None
 
 
-def absent_gpu(
-    gpu: Gpu, at_ns: int, reason: str, *, part_of: str = "", faults: Sequence[GpuFault] = ()
-) -> GpuSample:
+def absent_gpu(gpu: Gpu, at_ns: int, reason: str, faults: Sequence[GpuFault] = ()) -> GpuSample:
     """Return a sample of a GPU in which every reading is missing for one reason."""
-    readings: Readings = dict.fromkeys(_READINGS, Missing(reason))
-    return GpuSample(
+    sample = GpuSample(
         at_ns=at_ns,
         key=gpu.uuid,
         index=gpu.index,
         name=gpu.name,
-        kind=kind_of(gpu),
-        part_of=part_of,
-        busy_source="",
-        no_processes_reason=reason,
+        part_of=gpu.part_of,
+        processes=GpuProcesses(no_list_reason=reason),
         faults=tuple(faults),
-        **readings,
     )
-
-
-def kind_of(gpu: Gpu) -> str:
-    """Return the kind of a GPU, as in `GpuSample.kind`."""
-    return _KINDS.get(gpu.uuid.partition("-")[0], "apple")
+    return unread(sample, Missing(reason))
 
 
 class CounterRate:
@@ -142,7 +129,7 @@ _AGAIN_NS = 15_000_000_000
 
 @dataclass(slots=True)
 class _Kept:
-    value: Readings
+    value: Any
     at_ns: int
     took_ns: int
 
@@ -159,11 +146,12 @@ class Backoff:
         self._kept: dict[str, _Kept] = {}
         self._slow_at_ns: dict[str, int] = {}
 
-    def read(self, name: str, read: Callable[[], Readings]) -> Readings:
-        """Return the readings of a name; those of before while a slow one is not due again."""
+    def read(self, name: str, read: Callable[[], T]) -> T:
+        """Return what `read` returns, by the name of it; what it returned before while a slow one is not due."""
         begun_ns, kept = self._clock_ns(), self._kept.get(name)
         if kept is not None and begun_ns - kept.at_ns < kept.every_s * 1e9:
-            return kept.value
+            before: T = kept.value
+            return before
         value = read()
         took_ns = self._clock_ns() - begun_ns
         if took_ns <= SLOW_NS:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.gpu import GpuSample
 from tfmon.model.limits import read_text
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample
-from tfmon.probes.base import Gpu, Probe, absent_gpu, kind_of, within
+from tfmon.probes.base import Gpu, Probe, absent_gpu, within
 from tfmon.probes.host import HostProbe
 from tfmon.probes.interpreter import Wheel, read_wheel
 from tfmon.probes.nvidia.nvml import (
@@ -245,7 +245,7 @@ def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None
         return None
     if gpus[0].uuid.startswith(("GPU-", "MIG-")):
         return NvidiaProbe(gpus, before_s=before_s)
-    if kind_of(gpus[0]) == "amd":
+    if gpus[0].uuid.startswith("AMD-"):
         return AmdProbe(gpus)
     return AppleProbe(gpus[0])
 

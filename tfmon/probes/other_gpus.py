@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
+from tfmon.model.gpu import GpuFault, GpuLoad, GpuProcesses, GpuSample
 from tfmon.model.limits import read_text
-from tfmon.model.readings import GpuFault, GpuSample, Missing, Reading
+from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.machine import memory_bytes
 from tfmon.probes.obstacles import is_number
@@ -85,18 +86,16 @@ class AppleProbe(_Probe):
         statistics: Node = device["PerformanceStatistics"]
         self._note_resets(_number(statistics, "recoveryCount"), begun_ns)
         busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
+        without = absent_gpu(self._gpu, begun_ns, "macOS reports it to root only", faults=self._faults)
+        # "Alloc system memory" is address space, and may exceed the memory of the machine.
+        used = _number(statistics, "In use system memory")
         yield replace(
-            absent_gpu(self._gpu, begun_ns, "macOS reports it to root only", faults=self._faults),
+            without,
             name=_name(device) or self._gpu.name,
             every_s=self._every_s,
-            busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),
-            busy_source="" if isinstance(busy, Missing) else "ioreg",
-            # "Alloc system memory" is address space, and may exceed the memory of the machine.
-            used_bytes=_number(statistics, "In use system memory"),
-            total_bytes=float(memory_bytes()),
-            unified=True,
-            busy_by_pid=Missing(NO_PROCESSES),
-            no_processes_reason=NO_PROCESSES,
+            load=_load(without, busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)), "ioreg"),
+            memory=replace(without.memory, used_bytes=used, total_bytes=float(memory_bytes()), unified=True),
+            processes=GpuProcesses(no_list_reason=NO_PROCESSES, busy_by_pid=Missing(NO_PROCESSES)),
         )
 
     def _device(self) -> Node | Missing:
@@ -201,17 +200,20 @@ class AmdProbe(_Probe):
         sensors = next(iter(sorted((folder / "hwmon").glob("hwmon*"))), folder / "hwmon/none")
         average = sensors / "power1_average"
         power = _number_in(average if average.exists() else sensors / "power1_input", 1e-6)
+        limit, source = _number_in(sensors / "power1_cap", 1e-6), "" if isinstance(power, Missing) else "driver"
+        used, total = _number_in(folder / "mem_info_vram_used"), _number_in(folder / "mem_info_vram_total")
+        without = absent_gpu(gpu, self._clock_ns(), NOT_READ)
         return replace(
-            absent_gpu(gpu, self._clock_ns(), NOT_READ),
-            busy_pct=busy,
-            busy_source="" if isinstance(busy, Missing) else "sysfs",
-            used_bytes=_number_in(folder / "mem_info_vram_used"),
-            total_bytes=_number_in(folder / "mem_info_vram_total"),
-            power_w=power,
-            power_source="" if isinstance(power, Missing) else "driver",
-            power_limit_w=_number_in(sensors / "power1_cap", 1e-6),
+            without,
+            load=_load(without, busy, "sysfs"),
+            memory=replace(without.memory, used_bytes=used, total_bytes=total),
+            power=replace(without.power, power_w=power, power_limit_w=limit, source=source),
             temperature_c=_number_in(sensors / "temp1_input", 1e-3),
         )
+
+
+def _load(without: GpuSample, busy: Reading, source: str) -> GpuLoad:
+    return replace(without.load, busy_pct=busy, source="" if isinstance(busy, Missing) else source)
 
 
 def _number_in(path: Path, scale: float = 1.0) -> Reading:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
+from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.race import RecordingState
-from tfmon.model.readings import GpuSample, HostSample
+from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 from tfmon.recordings import library

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from tfmon.model import codec
 from tfmon.model.events import Event, LanePrinted, LinkMeasured
+from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import Window
-from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import Progressed
 from tfmon.model.session import Snapshot
 from tfmon.model.window_sums import joined

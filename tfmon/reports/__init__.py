@@ -14,10 +14,11 @@ from tfmon import units
 from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
 from tfmon.model.events import LinkMeasured
+from tfmon.model.gpu import ProcessName
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lanes_together import collision_lines
 from tfmon.model.race import Machine
-from tfmon.model.readings import Estimate, ProcessName
+from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.views import describe
 from tfmon.recordings.header import SCHEMA

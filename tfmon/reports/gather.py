@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -15,12 +15,13 @@ from tfmon.analysis.speed_changes import changes_of
 from tfmon.model import codec
 from tfmon.model import window_sums as histogram
 from tfmon.model.events import Event, LanePrinted, LaneStarted, RecordingChanged, Suspended
+from tfmon.model.gpu import GpuSample
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import LATEST
 from tfmon.model.race import RecordingState
-from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings import writer
@@ -237,7 +238,7 @@ def _rows(recording: Recording, event: Event) -> Iterator[dict[str, Any]]:
 
 WITHOUT_NUMBERS = (Progressed, LanePrinted)
 """Events that come often and have none."""
-_NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "shares_since_ns", "shares_until_ns")
+_NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "since_ns", "until_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,12 +262,12 @@ def samples_of(event: Event) -> Iterator[ExportedSample]:
         case Window():
             yield from _of_window(event)
         case TreeSample():
-            yield from _of_fields(event, event.lane)
+            yield from _of_fields(event, event.at_ns, event.lane)
         case HostSample():
-            yield from _of_fields(event, f"{event.host}/machine" if event.host else "machine")
+            yield from _of_fields(event, event.at_ns, f"{event.host}/machine" if event.host else "machine")
         case GpuSample():
             which = f"{'hidden ' if event.hidden else ''}gpu:{event.index}"
-            yield from _of_fields(event, f"{event.host}/{which}" if event.host else which)
+            yield from _of_fields(event, event.at_ns, f"{event.host}/{which}" if event.host else which)
         case LaneStarted():
             for knob, value in event.settings.items():
                 yield ExportedSample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
@@ -291,14 +292,17 @@ def _of_window(window: Window) -> Iterator[ExportedSample]:
             yield ExportedSample(window.at_ns, window.lane, name, value, window.step, "; ".join(window.marks))
 
 
-def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iterator[ExportedSample]:
-    kind: type = type(event)
-    for name in _numeric(kind):
-        value = getattr(event, name)
+def _of_fields(parts: object, at_ns: int, subject: str) -> Iterator[ExportedSample]:
+    """Yield what is a number in a sample, or in one of its groups."""
+    kind: type = type(parts)
+    for name in _measured(kind):
+        value = getattr(parts, name)
         if type(value) in (int, float):
-            yield ExportedSample(event.at_ns, subject, name, value)
+            yield ExportedSample(at_ns, subject, name, value)
+        elif is_dataclass(value):
+            yield from _of_fields(value, at_ns, subject)
 
 
 @functools.cache
-def _numeric(kind: type) -> list[str]:
+def _measured(kind: type) -> list[str]:
     return [part.name for part in fields(kind) if part.name not in _NOT_MEASURED]

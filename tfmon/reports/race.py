@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns
 from tfmon.analysis.history import HEADS
@@ -173,14 +172,15 @@ def _limits(snapshot: Snapshot, analysis: LaneAnalysis, text: str) -> Iterator[s
     if bottleneck is not None:
         yield f"{name}: {bottleneck.text}"
         yield from (f"{name}: {line}" for line in bottleneck.also)
-        yield from (f"{name}: may help: {one.text} ({one.purpose})" for one in bottleneck.advice[:1])
+        yield from (f"{name}: {bottleneck.help}" for one in bottleneck.causes[:1] if not one.count)
 
 
 def _causes(analysis: Analysis) -> Iterator[Block]:
-    """Yield why each lane of a script is slow, and the lines to write."""
+    """Yield why each lane was seen to be slow, and the lines to write."""
     for one in analysis.lanes:
-        for cause in causes_of(one.lane):
-            yield Note(f"{analysis.snapshot.called(one.lane)}: {cause.text}; {cause.advice}:")
+        for cause in (cause for cause in one.causes if cause.count):
+            told = (cause.text, cause.advice, *([cause.effect] if cause.effect else []))
+            yield Note(f"{analysis.snapshot.called(one.lane)}: {'; '.join(told)}:")
             yield Code("\n".join(cause.code))
 
 

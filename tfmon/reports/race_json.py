@@ -8,18 +8,18 @@ from typing import Any, TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
-from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.health import concerns, waits_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.verdict import Verdict
 from tfmon.analysis.verdict_notes import HERE
 from tfmon.model import codec
+from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.lanes_together import collisions
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.figures import MeasuredLane, RaceFigures
 from tfmon.recordings.header import Header, raced_s
@@ -150,7 +150,7 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     gpus = snapshot.gpus_of(lane)
-    no_load = next((one.busy_pct.reason for one in gpus if isinstance(one.busy_pct, Missing)), "not sampled")
+    no_load = next((busy.reason for one in gpus if isinstance(busy := one.load.busy_pct, Missing)), "not sampled")
     script: dict[str, Any] = {}
     if lane.script.command:
         script = {
@@ -206,7 +206,9 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", unexplained),
         "waits": asdict(waits) if (waits := waits_of(lane)) else named("waits", None, no_step),
         "concerns": [asdict(one) for one in concerns(snapshot, lane)],
-        "causes": [asdict(one) for one in causes_of(lane)],
+        "causes": [
+            {**asdict(one), "text": one.text or one.remedy, "code": list(one.code)} for one in analysis.causes
+        ],
         "time_pct": {
             part: number(f"time_pct.{part}", getattr(shares, f"{part}_pct", None), unexplained) for part in _PARTS
         },
@@ -229,13 +231,13 @@ def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
         "index": gpu.index,
         "uuid": gpu.key,
         "name": gpu.name,
-        "busy_pct": known(gpu.busy_pct),
+        "busy_pct": known(gpu.load.busy_pct),
         "lane_busy_pct": known(part.lane_busy_pct),
-        "used_bytes": known(gpu.used_bytes),
+        "used_bytes": known(gpu.memory.used_bytes),
         "lane_used_bytes": known(part.used_bytes),
         "lane_used_source": part.source or None,
-        "total_bytes": known(gpu.total_bytes),
-        "power_w": known(gpu.power_w),
+        "total_bytes": known(gpu.memory.total_bytes),
+        "power_w": known(gpu.power.power_w),
         "activity": {name: mean.value for name, mean in lane.gpu_use.racing_activity.items()} or None,
     }
 

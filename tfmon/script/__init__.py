@@ -12,14 +12,15 @@ starts, imports, trains and ends as it would without tfmon.
   inherit. The lock survives `exec`, is not passed on by `fork`, and ends with its process, so that the next one to
   train can become the lane. All other processes train unwatched; their CPU and memory count all the same.
 - **Hooks** (`hooking`) replace methods of TensorFlow (`tf_hooks`, `tf_eager`) and Keras (`keras_watch`). They
-  tell a `StepWatcher` (`steps`, `sources`) of pulls and updates, and it tells where steps begin and end. It
-  follows one thread, and stands aside while Keras trains (`followed`), which `keras_fit` follows. Steps that are
-  all alike are only noted while they run, and told some hundred at a time (`bundle`).
-- **Steps** (`meter`). The script calls `begin_step` and `end_step`, through hooks or `tfmon.report`. What the lane
-  does between them is `trainer.control.LaneControl`, which is also what the loop of a scenario does around its
-  steps. Windows of the warm-up are sent, marked as such.
-- **What is no step.** During validation, callbacks at the end of an epoch and other work of the script, the clock
-  of the window is stopped; the time appears only in `Progressed`. A lane that trains no step in its slice is
+  tell a `StepWatcher` (`steps`) of pulls and updates, and it tells where steps begin and end: from what was read
+  and given for each (`sources`), and from which updates make one (`rounds`). What the lane is told of them is in
+  `loop_report`. It follows one thread, and stands aside while Keras trains, which `keras_fit` follows. Steps that
+  are all alike are only noted while they run, and told some hundred at a time (`bundle`).
+- **Steps.** The script calls `begin_step` of the `lane` and `end_step` of its `meter`, through hooks or
+  `tfmon.report`. What the lane does between them is `trainer.control.LaneControl`, which is also what the loop of
+  a scenario does around its steps. Windows of the warm-up are sent, marked as such.
+- **What is not a step.** During validation, callbacks at the end of an epoch and other work of the script, the
+  window's clock is stopped; the time appears only in `Progressed`. A lane that trains no step in its slice is
   suspended after some seconds, so that others train, and goes on later (`lanes.scheduler`).
 - **The end.** The monitor judges the exit code. `Stop`, and the end of the monitor, are a Ctrl+C in the main
   thread; `lanes.guard` ends what is left.

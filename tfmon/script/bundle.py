@@ -14,11 +14,11 @@ import weakref
 from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
-from tfmon.script.followed import LoopReport
 from tfmon.script.looking import path_to
+from tfmon.script.loop_report import LoopReport
 from tfmon.script.marks import MARK
 from tfmon.script.rounds import Rounds, Updater
-from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Sources, nothing
+from tfmon.script.sources import OTHER_ROWS, BatchSource, Given, Sources, Step, nothing
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -72,7 +72,7 @@ class Bundle:
         mark = getattr(function, MARK, None)
         ranks = (one.shape.rank for one in function.inputs) if mark else ()
         self.at = next((at for at, rank in enumerate(ranks) if rank), None)
-        self.until_ns = lane.alike_until()
+        self.until_ns = lane.meter.alike_until()
         if path is None or (self.at is None and mark) or not self.until_ns:
             return
         self.source, self.pull = source, source.ref
@@ -80,8 +80,8 @@ class Bundle:
         self.rows_path, self.loss, self.updater = path, loss, updater
         self.begun_ns, self.rows, self.given, self.waits_ns = [], [rows], [rows], [source.wait_ns]
         self.thread = threading.get_ident()
-        self.waiting: Sized = lane.waiting
-        traces: Any = lane.traces
+        self.waiting: Sized = lane.meter.waiting
+        traces: Any = lane.control.traces
         self.traces, self.traced = traces, traces.count
         self.next_pull, self.next_function = source.ref, nothing
 
@@ -109,18 +109,26 @@ class Bundle:
         if self.given != rows[: len(self.given)]:
             report.doubt(OTHER_ROWS, "examples")
         loss, examples = self.loss_before if updated else self.loss, report.examples(sum(rows[:steps]))
-        lane.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
+        lane.meter.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
         self.source.steps += steps
         self.source.pulls += steps
         return steps
 
-    def hand_on(self, sources: Sources) -> None:
-        """Have it known what was read for the step under way, as of a step that is not noted."""
-        source = self.source
-        source.began_ns = source.first_ns = self.begun_ns[-1]
+    def step_under_way(self, sources: Sources, number: int) -> Step:
+        """Return the step under way, and have it known what was read for it, as of one that is not noted."""
+        source, step = self.source, Step()
+        step.begun, step.began_ns = True, self.begun_ns[-1]
+        source.began_ns = source.first_ns = step.began_ns
         if self.received:
             sources.pulled[source, frozenset(self.rows[-1:])] = 1
             source.wait_ns = self.waits_ns[-1]
+        if self.updated:
+            step.fed = sources.feed(number)
+            step.updates = step.due = 1
+            step.mark, step.updated_ns, step.loss = self.mark, self.updated_ns, self.loss
+        if len(self.given) > len(self.begun_ns):
+            step.given[self.given[-1],] = 1
+        return step
 
     @property
     def updated(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tfmon.script.causes import Observation
 from tfmon.script.hooking import FILES
 from tfmon.script.looking import LIBRARIES, line_at, users_frame
 
@@ -55,28 +56,13 @@ class PipelineStage:
     """Whether it may use several threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class InputCause:
-    """A line of the script that makes its input slow."""
-
-    id: str
-    place: str
-    """File and line in the script, or ""."""
-    subject: str
-    """What the line does, such as `map(prepare)`."""
-    share: float
-    """Part of the time of all stages that this one takes; 0 for what makes the lane wait for all of them."""
-    what: str = ""
-    """What else is known, such as how many workers there are."""
-
-
 def made(dataset: Any) -> None:  # noqa: ANN401
     """Note on a dataset which line of the script is making it."""
     frame = users_frame()
     setattr(dataset, MADE_AT, (frame.f_code.co_filename, frame.f_lineno))
 
 
-def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause] | None:  # noqa: ANN401
+def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[Observation] | None:  # noqa: ANN401
     """Return the causes of an iterator's slow input, where they are sure; None where it is too early or late.
 
     Args:
@@ -93,8 +79,10 @@ def causes_of(iterator: Any, dataset: Any, prefetch: object) -> list[InputCause]
     if prefetch == "off" and not _has_own_workers(dataset):
         before = [one for one in _users(dataset) if type(one).__name__ == "_PrefetchDataset"]
         last = before[0] if before else next(_users(dataset), None)
-        what = "its prefetch stands before other work" if before else "it has none"
-        result.append(InputCause("input_no_prefetch", place_of(last), "the pipeline", 0.0, what))
+        what = "prefetch stands before other work" if before else "the pipeline does not end with prefetch"
+        result.append(
+            Observation("input_no_prefetch", place_of(last), "the pipeline", what, figures={"of_overlap": 1.0})
+        )
     return result
 
 
@@ -144,7 +132,7 @@ def _users(dataset: Any) -> Iterator[Any]:  # noqa: ANN401
             yield one
 
 
-def _of_generators(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
+def _of_generators(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[Observation]:  # noqa: ANN401
     """Yield what comes from Python generators."""
     every = list(chain_of(dataset))
     sources = [one for one in every if _is_generator(one)]
@@ -152,23 +140,24 @@ def _of_generators(dataset: Any, stages: list[PipelineStage], total_ns: float) -
     if len(sources) != len(counted):
         return
     for source, stage in zip(sources, counted, strict=True):
-        share = stage.busy_ns / total_ns
+        share = {"of_input": stage.busy_ns / total_ns}
         generator = _generator_of(source)
         adapter = getattr(generator, "__self__", None)
         data = getattr(adapter, "py_dataset", None)
         if data is not None:
-            more = f"workers={data.workers}"
-            kind = type(data)
-            yield InputCause("input_py_dataset", _place_of_code(kind), kind.__name__, share, more)
+            kind, what = type(data), f"workers={data.workers}"
+            yield Observation("input_py_dataset", _place_of_code(kind), kind.__name__, what, figures=share)
             continue
         name = str(getattr(generator, "__name__", ""))
         own = str(getattr(generator, "__module__", "")).partition(".")[0] not in LIBRARIES
         cut = any(type(one).__name__ in _BATCHES for one in every[: every.index(source)])
         what = f"from_generator({name})" if own and name.isidentifier() else "a generator given to fit"
-        yield InputCause("input_generator" if cut else "input_generator_batches", place_of(source), what, share)
+        yield Observation(
+            "input_generator" if cut else "input_generator_batches", place_of(source), what, figures=share
+        )
 
 
-def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[InputCause]:  # noqa: ANN401
+def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iterator[Observation]:  # noqa: ANN401
     """Yield which maps are slow, and why; for each the reason whose remedy helps most."""
     every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
     maps = [one for one in every if type(one).__name__ in _MAPS]
@@ -189,7 +178,7 @@ def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iter
             why = "input_python_function"
             more = "tf.py_function" if "EagerPyFunc" in kinds else "tf.numpy_function"
         elif size > 1 and each_ns < CHEAP_NS and kinds <= _BY_ELEMENT:
-            why, more = "input_map_before_batch", str(size)
+            why, more = "input_map_before_batch", f"in batches of {size}"
         elif kept and not any(_has_state(one) for one in operations):
             why = "input_map_after_cache"
         elif not stage.parallel and type(each).__name__ == "_MapDataset":
@@ -198,7 +187,8 @@ def _of_maps(dataset: Any, stages: list[PipelineStage], total_ns: float) -> Iter
             continue
         name = str(getattr(each._map_func._func, "__name__", ""))
         what = f"map({name})" if name.isidentifier() else "map(lambda)"
-        yield InputCause(why, place_of(each), what, stage.busy_ns / total_ns, more)
+        share = {"of_input": stage.busy_ns / total_ns}
+        yield Observation(why, place_of(each), what, more, figures=share)
 
 
 def _batch_after(later: list[Any]) -> int:

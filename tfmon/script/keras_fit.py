@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfmon.model.knobs import Knob
+from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob, KnobValue
 from tfmon.model.script_events import Progressed
 from tfmon.script import device_causes, watched
 from tfmon.script.causes import causes
@@ -27,6 +29,7 @@ from tfmon.script.knobs import offer_rate
 from tfmon.script.lane import Lane
 from tfmon.script.levers import levers, resolved, steps_in_call
 from tfmon.script.looking import line_of, users_frame
+from tfmon.script.retracing import retracing
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
 if TYPE_CHECKING:
@@ -78,12 +81,16 @@ class Watcher:
 
     fit: ClassVar[Watcher | None] = None
     """The `fit` under way, of which the callbacks are timed."""
+    steps: ClassVar[int | None] = None
+    """The steps in a call that were requested last; None for those of the script."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:  # noqa: ANN401
         """Watch nothing yet; `shown`: a callback shows the script the graph of the train function."""
         self._keras, self._lane, self._doing = keras, lane, doing
         self._model: Callable[[], Any] = weakref.ref(model)
-        self._shown, self._per_call = shown, 1
+        self._shown, self._per_call, self._own_per_call = shown, 1, 1
+        self._by_steps: dict[int, Any] = {}
+        """The train functions that were made, by how many steps a call has."""
         self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
@@ -115,9 +122,9 @@ class Watcher:
         if isinstance(own, Timed):  # a callback of a `fit` fits the same model
             own = own._own
         if self._keras.backend.backend() == "tensorflow":
-            lane.feed = self._feed = the_feed()
+            lane.meter.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
-            lane.samples_steps = True
+            lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
             if lane.device == "gpu":
                 device_causes.see(causes, model, line_of(users_frame()))
@@ -127,7 +134,10 @@ class Watcher:
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         levers.offer(lane, lane.device)
-        self._per_call = steps_in_call(model)
+        self._per_call = self._own_per_call = steps_in_call(model)
+        self._by_steps = {self._per_call: own}
+        if iterator_of_fit(model) is not None and STEPS_PER_EXECUTION.name not in levers.requested:
+            lane.offer(replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"), self._takes_steps)
         self._timed = model.train_function = Timed(own, self)
         self._updater = watched.updater_of(model.optimizer)
 
@@ -136,6 +146,8 @@ class Watcher:
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
             self._own_function = model.train_function
+            if self._own_function not in self._by_steps.values():
+                self._by_steps = {self._per_call: self._own_function}
             self._timed = model.train_function = Timed(self._own_function, self)
         updater = self._updater
         missed = 0 if updater is None else updater.missed()  # a train step may use another optimizer
@@ -155,21 +167,49 @@ class Watcher:
         if self._feed is not None:
             self._feed.follows = 0
         if failed:
-            self._lane.cancel_step()
+            self._lane.meter.cancel_step()
             return
         if self._updater is not None:
             self._updater.made += self._per_call
         most = self._per_call if self._batches is None else self._batches - self._batch
         steps = max(1, min(self._per_call, most))
         self._batch += steps
-        self._lane.end_step(steps=steps, loss=loss)
+        self._lane.meter.end_step(steps=steps, loss=loss)
         if self._batch == steps:
-            self._epochs_seen.first_step(self._lane.all_waits_ns)
-            self._called_ns = self._lane.called_ns
+            self._epochs_seen.first_step(self._lane.meter.all_waits_ns)
+            self._called_ns = self._lane.control.clock.called_ns
+
+    def _takes_steps(self, steps: KnobValue) -> bool:
+        """Return whether so many steps in a call take effect later: at the next epoch."""
+        return steps != self._per_call
+
+    def _set_steps(self) -> None:
+        """Have the calls of the next epoch run as many steps as was requested.
+
+        The model has that number while it trains; an evaluation has the script's own.
+        """
+        name, model = STEPS_PER_EXECUTION.name, self._model()
+        iterator = iterator_of_fit(model)
+        if iterator is None or self._batches is None:
+            return
+        requested = self._lane.begin_pending([name]).get(name)
+        Watcher.steps = steps = int(requested) if requested is not None else Watcher.steps
+        if steps is None:
+            return
+        model.steps_per_execution = iterator.steps_per_execution = steps
+        if steps == self._per_call:
+            return
+        self._per_call = steps
+        if steps not in self._by_steps:
+            retracing.expected = True
+            model.make_train_function(force=True)
+            self._by_steps[steps] = model.train_function
+        model.train_function = self._by_steps[steps]
 
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
-        gap_ns = self._lane.start_clock()
+        self._set_steps()
+        gap_ns = self._lane.meter.start_clock()
         self._epochs_seen.begins()
         self._in_epoch = True
         if self._epochs_done:
@@ -199,10 +239,12 @@ class Watcher:
 
     def _end_steps(self) -> None:
         """Stop the clock after the last step of an epoch: before its validation, or its end."""
-        self._lane.stop_clock()
+        self._lane.meter.stop_clock()
+        if self._per_call != self._own_per_call:
+            self._model().steps_per_execution = self._own_per_call
         if self._in_epoch:
-            called_ns = self._lane.called_ns - self._called_ns if self._per_call == 1 else None
-            self._epochs_seen.ends(self._batch, self._lane.all_waits_ns, called_ns)
+            called_ns = self._lane.control.clock.called_ns - self._called_ns if self._per_call == 1 else None
+            self._epochs_seen.ends(self._batch, self._lane.meter.all_waits_ns, called_ns)
         self._in_epoch = False
 
     @property
@@ -234,10 +276,12 @@ class Watcher:
         Watcher.fit = None if Watcher.fit is self else Watcher.fit
         model = self._model()
         if self._timed is not None and model.train_function is self._timed:
-            model.train_function = self._own_function
-        self._own_function = self._timed = None
+            model.train_function = self._by_steps.get(self._own_per_call)
+        if self._per_call != self._own_per_call:
+            model.steps_per_execution = self._own_per_call
+        self._own_function, self._timed, self._by_steps = None, None, {}
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
-        self._lane.stop_clock()
+        self._lane.meter.stop_clock()
         self._now = ""
         self._lane.report_progress(self._progress)
 
@@ -256,6 +300,19 @@ class Watcher:
             restored=_restored[0] if _restored else 0,
             backup=_restored[1] if _restored else "",
         )
+
+
+def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
+    """Return what the `fit` that calls this takes its batches from, where its steps in a call can be changed.
+
+    Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call, and its train functions end
+    with the data since they take optional batches.
+    """
+    frame = sys._getframe(1) if hasattr(model, "_autoconvert_optionals") and not model.run_eagerly else None
+    while frame is not None and not (frame.f_code.co_name == "fit" and "epoch_iterator" in frame.f_locals):
+        frame = frame.f_back
+    iterator = frame.f_locals["epoch_iterator"] if frame is not None else None
+    return iterator if hasattr(iterator, "steps_per_execution") else None
 
 
 def loss_of(result: Any) -> Any:  # noqa: ANN401

@@ -33,25 +33,23 @@ from tfmon.script.hooking import hooks
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.levers import defaults, levers
 from tfmon.script.meter import Meter
+from tfmon.script.object_causes import ObjectWatch
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
-from tfmon.trainer.slices import WINDOW_NS
-from tfmon.trainer.step_clock import TraceWatch
+from tfmon.trainer.control import LaneControl
+from tfmon.trainer.step_clock import Sampler, TraceWatch
 
 ENDING = "ending"
 """Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""
-LEAST_WINDOW_NS = WINDOW_NS // 4
-"""A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
-
 EXIT_S = 0.5
 """How long `os._exit` of a script may take longer than without tfmon."""
 
 
-class Lane(Meter):
-    """Measures the steps of the thread that made it.
+class Lane:
+    """The lane that is this process: `meter` measures the steps of the thread that made it.
 
-    Thread: `start_step`, `end_step`, `stop_clock` and `start_clock` are that thread's, and `measures_this_thread`
-    tells it from others.
+    Thread: `begin_step`, `obey` and the methods of `meter` are that thread's, and `measures_this_thread` tells it
+    from others.
     """
 
     def __init__(self, pipes: LanePipes) -> None:
@@ -59,20 +57,24 @@ class Lane(Meter):
         self.device = pipes.kind
         self.knobs = OfferedKnobs()
         self._mailbox: Mailbox[Request] = Mailbox()
-        reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
-        super().__init__(
-            reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
+        self.reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
+        self.control = LaneControl(
+            self.reporter, self.knobs.settings, Sampler(), lambda: libraries.gpu_memory(self.device)
         )
+        self.control.beside_window = self._beside_window
+        self.meter = Meter(self.control, self.reporter, self._mailbox.waiting)
+        self.meter.ready, self.control.window_sent = self._ready, self._window_sent
         self._granted: RunSlice | None = None
-        """The slice that was granted last, until its end is reported."""
+        """The slice that was granted last."""
         self._thread = threading.get_ident()
-        self._clock_stopped_ns, self._ends, self._pid = 0, False, os.getpid()
+        self._ends, self._pid = False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.finish: Callable[[], object] = list
         """Ends the step under way."""
         self.look: Callable[[], object] = list
         """Sees what makes the script's input slow."""
+        self._objects = ObjectWatch()
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         atexit.register(hooks.guard(self._leave))
@@ -95,9 +97,9 @@ class Lane(Meter):
         if missing:
             self.fail("device_absent", missing)
         send(loaded)
-        self.enter(WARMING_UP)
+        self.control.enter(WARMING_UP)
         if loaded.tensorflow:
-            self.traces = TraceWatch()
+            self.control.traces = TraceWatch()
         levers.offer(self, self.device)
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
@@ -154,74 +156,44 @@ class Lane(Meter):
             )
         return value
 
-    def forget_start(self) -> None:
-        """Measure from the next step on: the one that was begun is reported in another way."""
-        self.cancel_step()
-        if self.clock.done:
-            self.stop_clock()
-        else:
-            self.clock.last_end_ns = 0
-
     def begin_step(self, at_ns: int | None = None) -> bool:
         """Begin a step, now or at `at_ns`, as soon as the lane may train; return whether it was paused before."""
-        if self._clock_stopped_ns:
-            self.start_clock(at_ns)
+        if self.meter.stopped_ns:
+            self.meter.start_clock(at_ns)
         paused = at_ns is None and self.obey()
-        self.start_step(at_ns)
+        self.meter.start_step(at_ns)
         return paused
 
     def obey(self) -> bool:
         """Do what was requested, and wait while the lane is paused; return whether it was paused."""
-        paused = self.slices.paused and self.warm
+        paused = self.control.slices.paused and self.meter.warm
         if paused or self._mailbox.waiting:
             self._handle_requests()
         return paused
 
-    def stop_clock(self) -> None:
-        """Stop measuring: no step follows for a while, and the time until the next one belongs to no step."""
-        if self._clock_stopped_ns or not self.clock.last_end_ns:
-            return
-        self.finish_capture()
-        if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
-            self.end_stretch()
-        else:
-            self.count()
-        self._clock_stopped_ns = time.monotonic_ns()
-
-    def start_clock(self, at_ns: int | None = None) -> int:
-        """Measure again, from `at_ns` or now; return the nanoseconds since `stop_clock`, 0 if it was running."""
-        if not self._clock_stopped_ns:
-            return 0
-        now_ns = at_ns or time.monotonic_ns()
-        gap_ns, self._clock_stopped_ns = now_ns - self._clock_stopped_ns, 0
-        self.skip_to(max(now_ns, self.clock.last_end_ns))
-        return gap_ns
-
-    def end_stretch(self) -> None:
-        """Wait for the device, close the window if it is time, and become ready after the warm-up."""
-        super().end_stretch()
-        if self.warm or not self.warmed_up:
-            return
+    def _ready(self) -> None:
+        """Become ready after the warm-up."""
         if unknown := self.knobs.not_offered:
             self.fail("scenario", *not_offered(unknown, self.knobs.settings))
-        self.warm = True
+        self.meter.warm = True
         self.reporter.send(DefaultsResolved(at_ns=time.monotonic_ns(), values=defaults()))
-        self.become_ready()
+        self.control.become_ready()
 
-    def beside_window(self) -> Iterable[Progressed]:
+    def _beside_window(self) -> Iterable[Progressed]:
         """Return how far the script is."""
         return () if self._progress is None else (self._progress(),)
 
-    def window_sent(self) -> None:
+    def _window_sent(self) -> None:
         """Report what is new since the last window; mark the next one where the script is ending."""
-        super().window_sent()
         if self._ends:
-            self.clock.marks.add(ENDING)
+            self.meter.clock.marks.add(ENDING)
         self._report_uses()
         self.look()
+        self._objects.look(self.meter.clock.done)
         causes.tell(self.reporter)
-        while self.feed is not None and self.feed.unknown:
-            self.cannot_know(*self.feed.unknown.popitem())
+        feed = self.meter.feed
+        while feed is not None and feed.unknown:
+            self.cannot_know(*feed.unknown.popitem())
 
     def _report_uses(self) -> None:
         """Report which files and ports the script has begun to use."""
@@ -246,49 +218,45 @@ class Lane(Meter):
         while True:
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
-                    self.handle(request)
-            if not (self.slices.paused and self.warm) or self._ends or self.reporter.closed:
+                    self._handle(request)
+            paused = self.control.slices.paused and self.meter.warm
+            if not paused or self._ends or self.reporter.closed:
                 return  # where nobody can resume it, a lane trains on
             began_ns = time.monotonic_ns()
             self._mailbox.wait()
             causes.paused_ns += time.monotonic_ns() - began_ns
 
-    def handle(self, request: Request) -> None:
+    def _handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
-        if isinstance(request, Run | RunSlice | Pause) and not self.warm:
+        if isinstance(request, Run | RunSlice | Pause) and not self.meter.warm:
             return  # it was meant for the process that was the lane before
         if isinstance(request, SetKnob):
             self._set_knob(request)
         else:
-            super().handle(request)
+            self.control.handle(request)
 
     def _set_knob(self, request: SetKnob) -> None:
         """Set one of the script's knobs, or have it wait for `begin_pending`, or refuse the request."""
         try:
             waits = self.knobs.set(request.knob, request.value)
         except KnobError as error:
-            self.refuse_knob(request, str(error))
+            self.control.refuse_knob(request, str(error))
             return
         earlier = self._pending.pop(request.knob, None)
         if earlier is not None:
-            self.refuse_knob(earlier, f"{show(request.value)} was requested after it")
+            self.control.refuse_knob(earlier, f"{show(request.value)} was requested after it")
         if waits:
             self._pending[request.knob] = request
         else:
-            self.knob_changed(request)
+            self.control.knob_changed(request)
 
-    def begin_pending(self) -> dict[str, KnobValue]:
-        """Put the requested values in effect that wait for a new beginning, and return them."""
-        pending, self._pending = self._pending, {}
+    def begin_pending(self, names: Iterable[str]) -> dict[str, KnobValue]:
+        """Put the requested values of some knobs in effect that wait for a new beginning, and return them."""
+        pending = {name: self._pending.pop(name) for name in names if name in self._pending}
         for request in pending.values():
             self.knobs.settings[request.knob] = request.value
-            self.knob_changed(request)
+            self.control.knob_changed(request)
         return {name: request.value for name, request in pending.items()}
-
-    def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
-        """Report the end of a slice."""
-        self._granted = None
-        super().slice_ended(ended, at_ns)
 
     def _leave(self) -> None:
         """Send what is left of the last window, and let the other lanes train."""
@@ -296,15 +264,17 @@ class Lane(Meter):
             return
         with hooks:
             self.finish()
-        self.stop_clock()
+        self.meter.stop_clock()
         with self.reporter.lock:
-            self.send_rest()
+            self.meter.send_rest()
             self._report_uses()
             causes.tell(self.reporter, all_of_them=True)
-        if (unfinished := self.slices.current or self._granted) is not None:
-            super().slice_ended(unfinished, time.monotonic_ns())
-        elif not self.slices.paused:
-            self.enter(PAUSED)
+        control = self.control
+        granted = None if self._granted is control.reported else self._granted
+        if (unfinished := control.slices.current or granted) is not None:
+            control.slice_ended(unfinished, time.monotonic_ns())
+        elif not control.slices.paused:
+            control.enter(PAUSED)
         self.reporter.close()
 
     def _exit_at_once(self, status: int) -> NoReturn:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from array import array
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from operator import sub
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.knobs import KnobValue
 from tfmon.model.requests import TakeProfile
 from tfmon.script.reporting import ScriptReporter
 from tfmon.script.tf_feed import TensorFlowFeed
 from tfmon.trainer.capture import Capture, CaptureError
-from tfmon.trainer.control import WARM_UP, GpuMemory, LaneControl
-from tfmon.trainer.step_clock import CAPACITY, Sampler, Samples
+from tfmon.trainer.control import WARM_UP, LaneControl
+from tfmon.trainer.slices import WINDOW_NS
+from tfmon.trainer.step_clock import CAPACITY, Samples
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
 """A script's lane is warm after this time and this many steps, or after one that is as long and traced nothing;
 the windows before are sent, marked `WARM_UP`."""
+LEAST_WINDOW_NS = WINDOW_NS // 4
+"""A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
 MOST = 1_024
 """Most steps that are noted before the lane is told of them."""
 END = "end"
@@ -29,23 +30,21 @@ END = "end"
 NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
 
 
-class Meter(LaneControl):
-    """Times steps, and makes windows of them.
+class Meter:
+    """Times steps, and has windows made of them.
 
     Thread: the one that trains; `clock.last_end_ns` may be read by others.
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
-    def __init__(
-        self,
-        reporter: ScriptReporter,
-        settings: Mapping[str, KnobValue],
-        waiting: Sized = (),
-        gpu_memory: GpuMemory = lambda: (None, None),
-    ) -> None:
+    def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
         """Measure from the first step on."""
-        super().__init__(reporter, settings, Sampler(), gpu_memory)
-        self.reporter = reporter
+        self.control, self.reporter, self.clock = control, reporter, control.clock
+        control.before_window, control.new_marks = self.take_feed, self._new_marks
+        self.ready: Callable[[], object] = list
+        """Is called after the warm-up, and sets `warm`."""
+        self.stopped_ns = 0
+        """When the clock was stopped; 0 while it runs."""
         self.feed: TensorFlowFeed | None = None
         """What counts the input of functions that read it inside of their graphs."""
         self.warm = False
@@ -56,14 +55,9 @@ class Meter(LaneControl):
         """Whether steps may be sampled between barriers: reading their loss waits for the device."""
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
-        self._uncounted = self._seen_traces = 0
-        self._feed_totals = 0, 0
+        self._seen_traces, self._feed_totals = 0, (0, 0)
         self._loss: Any = None
         self._sampling = False
-        self.called_ns = self.waited_ns = 0
-        """What the steps took in all: in their calls, and waiting for input that the feed does not count."""
-        self._owed = 0
-        """Examples that were told and taken back."""
         self.confirm: Callable[[], int] = int
         """Returns how many more steps the optimizers have counted than were told since the last call."""
         self._capture: tuple[Capture, TakeProfile] | None = None
@@ -71,13 +65,13 @@ class Meter(LaneControl):
 
     def start_step(self, at_ns: int | None = None) -> None:
         """Begin a step, now or at `at_ns`; a sampled or profiled one if that is due."""
-        clock = self.clock
-        in_window = self._uncounted or self._sampling or self._capture is not None
-        if not in_window and clock.last_end_ns and self.steady:
-            if self.profile_request is not None:
-                request, self.profile_request = self.profile_request, None
+        clock, control = self.clock, self.control
+        in_window = clock.added or self._sampling or self._capture is not None
+        if not in_window and clock.last_end_ns and control.steady:
+            if control.profile_request is not None:
+                request, control.profile_request = control.profile_request, None
                 self._begin_capture(request)
-            elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
+            elif self.samples_steps and self.warm and control.sampler.due(time.monotonic_ns()):
                 self._sampling = True
                 self.take_feed()
         if self._capture is not None:
@@ -85,7 +79,8 @@ class Meter(LaneControl):
         self._began_ns = at_ns or time.monotonic_ns()
         if not clock.last_end_ns:
             self.skip_feed()
-            self.begin_window(self._began_ns)
+            self._warm_up_began_ns = self._warm_up_began_ns or self._began_ns
+            control.begin_window(self._began_ns)
 
     def cancel_step(self) -> None:
         """Forget the step that was begun: the data had ended."""
@@ -111,16 +106,17 @@ class Meter(LaneControl):
         now_ns = ended_ns or time.monotonic_ns()
         if self._capture is not None:
             self.cancel_step()
-        clock = self.clock
+        clock, control = self.clock, self.control
         if call_ns is None:
             call_ns = now_ns - self._began_ns - input_ns
         self._call_ns = call_ns
         took_ns = now_ns - clock.last_end_ns
-        if self.traces is not None and self.traces.count != self._seen_traces:
-            self._seen_traces = self.traces.count
+        if control.traces is not None and control.traces.count != self._seen_traces:
+            self._seen_traces = control.traces.count
             clock.traced_steps += 1
             clock.traced_ns += call_ns
-        self._add([took_ns // steps] * steps, now_ns, loss, examples, input_ns, call_ns)
+        clock.add([took_ns // steps] * steps, now_ns, examples, input_ns, call_ns)
+        self._loss = loss
         if ended_ns is not None:
             now_ns = self.skip_to(time.monotonic_ns())
         if self._sampling:
@@ -128,84 +124,49 @@ class Meter(LaneControl):
         elif self._capture is not None:
             if self._capture[0].steps >= self._capture[1].steps:
                 self.finish_capture()
-        elif self.unconfirmed:
-            self.confirm_knobs(now_ns, took_ns)
-        full = clock.kept + self._uncounted >= CAPACITY
-        if self.waiting or full or clock.done == steps or now_ns >= self.slices.due_ns(self.stretch_began_ns):
+        elif control.unconfirmed:
+            control.confirm_knobs(now_ns, took_ns)
+        full = clock.kept + clock.added >= CAPACITY
+        due = now_ns >= control.slices.due_ns(control.stretch_began_ns)
+        if due or full or self.waiting or clock.done == steps:
             self.end_stretch()
 
     # ------------------------------------------------------------ steps that are alike
 
     def alike_until(self) -> int:
         """Return until when steps like the last one may be told together; 0 for not at all."""
-        traced = self.traces is None or self.traces.count != self._seen_traces
-        alone = self._sampling or self._capture is not None or self.unconfirmed or self.waiting or traced
-        if alone or self.clock.room - self._uncounted <= MOST:
+        control = self.control
+        traced = control.traces is None or control.traces.count != self._seen_traces
+        alone = self._sampling or self._capture is not None or control.unconfirmed or self.waiting or traced
+        if alone or self.clock.room <= MOST:
             return 0
-        return self.slices.due_ns(self.stretch_began_ns)
+        return control.slices.due_ns(control.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
         """End the step that was begun and those right after it; the loss is the last one's, the rest are sums."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
-        self._add(times_ns, ends_ns[-1], loss, examples, input_ns, call_ns)
-        self._began_ns = ends_ns[-1]
-
-    def _add(
-        self, times_ns: list[int], end_ns: int, loss: object, examples: int, input_ns: int, call_ns: int
-    ) -> None:
-        """Add steps that ended at `end_ns` to the window."""
-        clock = self.clock
-        paid = min(self._owed, examples)
-        self._owed -= paid
-        clock.examples += examples - paid
-        clock.input_ns += input_ns
-        clock.call_ns += call_ns
-        self.called_ns += call_ns
-        self.waited_ns += input_ns
-        written = clock.kept + self._uncounted
-        kept = array("q", times_ns[: CAPACITY - written])
-        clock.times[written : written + len(kept)] = kept
-        self._uncounted += len(kept)
-        clock.done += len(times_ns)
-        clock.last_end_ns = end_ns
-        self._loss = loss
+        self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
+        self._began_ns, self._loss = ends_ns[-1], loss
 
     def skip_to(self, at_ns: int) -> int:
         """Have the last step end at `at_ns`, and the window begin as much later; return `at_ns`."""
         by_ns = at_ns - self.clock.last_end_ns
         self.clock.began_ns += by_ns
         self.clock.last_end_ns += by_ns
-        self.stretch_began_ns += by_ns
+        self.control.stretch_began_ns += by_ns
         self._began_ns += by_ns
         return at_ns
-
-    def count(self) -> None:
-        """Count the times of the last steps into the window; a sampled step may be the only one that is new."""
-        clock, seen, missed = self.clock, self._uncounted, self.confirm()
-        clock.done += missed
-        if missed and seen:
-            written, steps = clock.kept, max(0, min(seen + missed, clock.room))
-            each_ns = sum(clock.times[written : written + seen]) // max(1, steps)
-            clock.times[written : written + steps] = array("q", [each_ns] * steps)
-            self._uncounted = steps
-        clock.count(self._uncounted)
-        self._uncounted = 0
 
     def count_untimed(self, examples: int, loss: object) -> None:
         """Count a step that ended before anything was measured."""
         self.clock.done += 1
-        self.sampler.sums.examples += examples
+        self.control.sampler.sums.examples += examples
         self.clock.marks.add(WARM_UP)
         self._loss = loss
         with self.reporter.lock:
-            self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
-            self.sampler.sums = Samples()
-
-    def take_back(self, steps: int, examples: int) -> None:
-        """Count fewer steps and examples than were told: they were parts of others."""
-        self.clock.done -= steps
-        self._owed += examples
+            self.reporter.send(self.control.window(time.monotonic_ns(), self.read_loss()))
+            self.control.sampler.sums = Samples()
 
     def read_loss(self) -> float | None:
         """Return the last step's loss, None if it is not a number; reading it waits for the device."""
@@ -218,10 +179,14 @@ class Meter(LaneControl):
             return None
 
     def end_stretch(self) -> None:
-        """Wait for the device, and close the window if it is time; do nothing while a profile is taken."""
-        if self._capture is not None:
-            return
-        self.count()
+        """Wait for the device, close the window if it is time, and be ready after the warm-up."""
+        if self._capture is None:
+            self._close_stretch()
+        if not self.warm and self._warmed_up:
+            self.ready()
+
+    def _close_stretch(self) -> None:
+        self.clock.count_added(self.confirm())
         if not self.clock.steps:
             return
         if not self.warm:
@@ -230,26 +195,16 @@ class Meter(LaneControl):
         synced_ns = time.monotonic_ns()
         self.take_feed()
         with self.reporter.lock:
-            self.finish_stretch(synced_ns, loss)
+            self.control.finish_stretch(synced_ns, loss)
             # The wait for the device and the report are no part of the next step.
             self.clock.last_end_ns = time.monotonic_ns()
 
-    def begin_window(self, at_ns: int) -> None:
-        """Begin a window; the steps of the current one count as trained, and are in no window."""
-        self.take_feed()
-        super().begin_window(at_ns)
-        self._uncounted = 0
-        if not self.warm:
-            self._warm_up_began_ns = self._warm_up_began_ns or at_ns
-            self.clock.marks.add(WARM_UP)
-
-    def window_sent(self) -> None:
-        """Mark the next window while the lane is not warm."""
-        if not self.warm:
-            self.clock.marks.add(WARM_UP)
+    def _new_marks(self) -> Iterable[str]:
+        """Return the mark of windows before the lane is warm."""
+        return () if self.warm else (WARM_UP,)
 
     @property
-    def warmed_up(self) -> bool:
+    def _warmed_up(self) -> bool:
         """Whether the lane trained long enough to be ready."""
         warm_ns = self.clock.last_end_ns - self._warm_up_began_ns
         return warm_ns > WARM_UP_NS and (self.steady_step or self.clock.done >= WARM_UP_STEPS)
@@ -258,18 +213,18 @@ class Meter(LaneControl):
         """Send what is left of the last window; one without steps reports the examples of steps in no window."""
         if self.clock.steps:
             self.take_feed()
-            self.reporter.send(self.window(self.clock.last_end_ns, self.read_loss()))
-        elif self.sampler.sums.examples or self.sampler.sums.steps:
+            self.reporter.send(self.control.window(self.clock.last_end_ns, self.read_loss()))
+        elif self.control.sampler.sums.examples or self.control.sampler.sums.steps:
             self.clock.marks.add(END)
-            self.reporter.send(self.window(time.monotonic_ns(), self.read_loss()))
+            self.reporter.send(self.control.window(time.monotonic_ns(), self.read_loss()))
 
     def skip_feed(self) -> None:
         """Leave what the feed counted since the last time out of the window."""
         self._feed_totals = (self.feed and self.feed.totals()) or self._feed_totals
 
     def all_waits_ns(self) -> int:
-        """Return what was waited for input in all, as far as that is known."""
-        return self.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
+        """Return the whole wait for input so far, in nanoseconds."""
+        return self.clock.waited_ns + (self.feed.waits_ns() if self.feed is not None else 0)
 
     def take_feed(self) -> None:
         """Add to the window what the feed counted since the last time."""
@@ -280,12 +235,42 @@ class Meter(LaneControl):
         self.clock.call_ns = max(0, self.clock.call_ns - input_ns)
         self.clock.examples += examples
 
+    # ------------------------------------------------------------ time in no step
+
+    def forget_start(self) -> None:
+        """Measure from the next step on: the one that was begun is reported in another way."""
+        self.cancel_step()
+        if self.clock.done:
+            self.stop_clock()
+        else:
+            self.clock.last_end_ns = 0
+
+    def stop_clock(self) -> None:
+        """Stop measuring: no step follows for a while, and the time until the next one belongs to no step."""
+        if self.stopped_ns or not self.clock.last_end_ns:
+            return
+        self.finish_capture()
+        if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
+            self.end_stretch()
+        else:
+            self.clock.count_added(self.confirm())
+        self.stopped_ns = time.monotonic_ns()
+
+    def start_clock(self, at_ns: int | None = None) -> int:
+        """Measure again, from `at_ns` or now; return the nanoseconds since `stop_clock`, 0 if it was running."""
+        if not self.stopped_ns:
+            return 0
+        now_ns = at_ns or time.monotonic_ns()
+        gap_ns, self.stopped_ns = now_ns - self.stopped_ns, 0
+        self.skip_to(max(now_ns, self.clock.last_end_ns))
+        return gap_ns
+
     # ------------------------------------------------------------ steps in no window
 
     def _finish_sample(self) -> None:
         """End a step between two barriers; the barrier before it is the end of the window before."""
         self._sampling = False
-        clock = self.clock
+        clock, control = self.clock, self.control
         called_ns = clock.last_end_ns
         self.read_loss()
         done_ns = time.monotonic_ns()
@@ -297,19 +282,19 @@ class Meter(LaneControl):
             call_ns=max(0, self._call_ns - clock.input_ns),
             tail_ns=done_ns - called_ns,
         )
-        self.sampler.add(sample, done_ns, done_ns - self._began_ns - self.step_ns)
+        control.sampler.add(sample, done_ns, done_ns - self._began_ns - control.step_ns)
         clock.examples = 0
-        self.begin_window(done_ns)
+        control.begin_window(done_ns)
 
     def _begin_capture(self, request: TakeProfile) -> None:
         if "tensorflow" not in sys.modules:
-            self.report_profile_failure(request, NO_TENSORFLOW)
+            self.control.report_profile_failure(request, NO_TENSORFLOW)
             return
         capture = Capture(Path(request.folder))
         try:
             capture.start()
         except CaptureError as error:
-            self.report_profile_failure(request, str(error))
+            self.control.report_profile_failure(request, str(error))
         else:
             self._capture = capture, request
 
@@ -319,10 +304,5 @@ class Meter(LaneControl):
             return
         (capture, request), self._capture = self._capture, None
         self.read_loss()
-        try:
-            path = capture.stop()
-        except CaptureError as error:
-            self.report_profile_failure(request, str(error))
-        else:
-            self.report_profile(request, path)
-        self.discard_steps()
+        self.control.report_profile(request, capture.stop)
+        self.control.discard_steps()

@@ -174,8 +174,8 @@ class Pipeline:
             seen.figures, seen.changed = {}, True  # unless this pipeline is so, too
         self._slow = []
         for one in result:
-            seen = causes.saw(one.id, one.place, subject=one.subject, what=one.what, count=0)
-            seen.figures = {"of_input": one.share} if one.share else {"of_overlap": 1.0}
+            seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
+            seen.figures = one.figures
             self._slow.append(seen)
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
@@ -216,7 +216,7 @@ class Pipeline:
         trains = self.reads.trains_from(dataset, place)
         begins = trains or (trains is None and not self._loop.sources.reads)
         if begins and lane is not None and lane.measures_this_thread:
-            for name, value in lane.begin_pending().items():
+            for name, value in lane.begin_pending(knob.name for knob in BY_TFMON).items():
                 self._values[name] = value
                 if value == self._own.get(name):
                     del self._values[name]

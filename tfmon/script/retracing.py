@@ -12,17 +12,18 @@ import inspect
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic_ns
 from types import CodeType
 from typing import Any
 
 from tfmon.script.causes import Observation, causes
-from tfmon.script.hooking import Hooks, Watching, hidden, hooks
+from tfmon.script.hooking import FILES, Hooks, Watching, hidden, hooks, unseen
 from tfmon.script.looking import LIBRARIES, line_at, line_of, users_frame
 
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
+FILES.add(__file__)
 MADE_OFTEN = 5
 """A function that was made so often by the same line, and traced each time, is one that is made in a loop."""
 MOST_FUNCTIONS = 512
@@ -49,6 +50,8 @@ class Retraces:
         """Where what its first run takes is added."""
         self.smaller: Observation | None = None
         """A trace for a smaller batch, until the next batch or the end of the epoch."""
+        self.expected = False
+        """Whether tfmon has made Keras' step again: its trace is no fault of the script."""
 
     def install(self, hooks: Hooks) -> None:
         """Replace TensorFlow's method that traces; do nothing where there is none."""
@@ -63,18 +66,18 @@ class Retraces:
         function = yield hidden()
         with hooks:
             self._fresh, self._seen = weakref.ref(function), self._saw(now, options, monotonic_ns() - began_ns)
+            if (options.attributes or {}).get("_XlaMustCompile") and _is_users(options.python_function):
+                _watch_shapes(function, code_of(options.python_function))
 
     def _saw(self, now: Any, options: Any, took_ns: int) -> Observation | None:  # noqa: ANN401
         code = code_of(options.python_function)
         before = _types_in(options.function_cache)
         scope = getattr(options.scope_type, "name", "")
-        own = str(getattr(options.python_function, "__module__", "")).partition(".")[0] not in LIBRARIES
         if code is None or (scope == "NO_VARIABLE_CREATION" and not before):
             return None
-        if not own:
+        if not _is_users(options.python_function):
             return self._of_keras(before, now, code, took_ns)
-        name = str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
-        place = place_of(code)
+        name, place = _name_of(code), place_of(code)
         if not before:
             return self._made_again(NEW_FUNCTION, code, place, name, took_ns, "called at {}")
         kind, what, smaller = difference(before, now)
@@ -88,7 +91,8 @@ class Retraces:
 
     def _of_keras(self, before: list[Any], now: Any, code: CodeType, took_ns: int) -> Observation | None:  # noqa: ANN401
         method, place = keras_call()
-        if not method or not code.co_name.startswith(KERAS_STEPS):
+        if not method or not code.co_name.startswith(KERAS_STEPS) or self.expected:
+            self.expected = False
             return None
         if not before:
             return self._made_again(KERAS, code, place, method, took_ns, "the model was made or compiled again")
@@ -128,6 +132,44 @@ class Retraces:
         if seen is not None and not seen.what.endswith(LAST_BATCH):
             seen.what += LAST_BATCH
             seen.changed = True
+
+
+def _is_users(function: Any) -> bool:  # noqa: ANN401
+    return str(getattr(function, "__module__", "")).partition(".")[0] not in LIBRARIES
+
+
+def _name_of(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
+
+
+def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
+    """See the calls of one graph that takes several shapes and that XLA compiles for each.
+
+    A call within another graph is not seen: TensorFlow keeps its count of compilations from Python.
+    """
+    if code is None or not any(_shape(one) is None or None in (_shape(one) or ()) for one in function.inputs):
+        return
+    known: list[Any] = []
+    kept, kind, name, place = weakref.ref(function), type(function), _name_of(code), place_of(code)
+
+    def call(tensor_inputs: Any, captured_inputs: Any) -> Any:  # noqa: ANN401
+        try:
+            began_ns = monotonic_ns()
+            result = kind._call_flat(kept(), tensor_inputs, captured_inputs)
+            with hooks:
+                shapes = [one._shape_tuple() for one in tensor_inputs]
+                if shapes not in known and sys.modules["tensorflow"].executing_eagerly():
+                    if known:
+                        was, now = next(pair for pair in zip(known[-1], shapes, strict=True) if pair[0] != pair[1])
+                        what = f"{_written(was)} → {_written(now)}, without a trace"
+                        causes.saw(XLA, place, subject=name, what=what, cost_ns=monotonic_ns() - began_ns)
+                    known[:] = [*known[-MOST_COMPARED:], shapes]
+        except BaseException as error:
+            unseen(error)
+            raise
+        return result
+
+    function._call_flat = call
 
 
 def code_of(function: Any) -> CodeType | None:  # noqa: ANN401
@@ -234,7 +276,7 @@ def _shape(kind: Any) -> list[Any] | None:  # noqa: ANN401
         return None  # of unknown rank
 
 
-def _written(shape: list[Any] | None) -> str:
+def _written(shape: Iterable[Any] | None) -> str:
     sizes = [str(one) for one in shape or ()]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 

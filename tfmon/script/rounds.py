@@ -7,11 +7,12 @@ round of all: as many as the optimizer makes that updates once in each round.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import sub
 from typing import Any
 
 from tfmon.script.looking import logs_operations
+from tfmon.script.sources import Past
 
 SETTLED = 16
 """After so many updates of one optimizer in a row it trains by itself, and in no round with another."""
@@ -103,7 +104,33 @@ class Rounds:
         """Whether no step can be told."""
         self.runs: list[list[Any]] = []
         """Updaters of the round under way, each with its updates in a row."""
+        self.updaters: list[Updater] = []
+        """All that have updated weights."""
+        self.cut = False
+        """Whether an update was interrupted: the optimizer may have counted it."""
+        self.past = Past()
+        """The steps of which it is not known whether they are parts of a round."""
         self._others = self._since = 0
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is known what a step is."""
+        return self.settled or self.leader is not None
+
+    def missed(self) -> Iterator[tuple[Updater, int]]:
+        """Yield those of which the optimizers have counted more or fewer updates than were seen, and how many."""
+        for updater in self.updaters:
+            more = updater.missed()
+            if more == 1 and self.cut:
+                self.cut = False
+            elif more:
+                self.unsteady |= self.leader is not None or updater.every > 1
+                yield updater, more
+
+    def take_past(self) -> Past:
+        """Return the steps that were one round, and forget them."""
+        past, self.past = self.past, Past()
+        return past
 
     @property
     def settled(self) -> bool:

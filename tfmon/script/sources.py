@@ -14,6 +14,7 @@ Given = tuple[int, ...]
 OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
 NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
 NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen"
+LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
@@ -38,6 +39,41 @@ class BatchSource:
     def open(self) -> bool:
         """Whether it may still be pulled from."""
         return not self.over and self.ref() is not None
+
+
+class Step:
+    """What was seen of a step. Units: nanoseconds of `time.monotonic_ns`."""
+
+    __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",
+                 "updates")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.begun = self.in_graph = False
+        """Whether the lane knows that it has begun, and whether its batches are read inside of a graph."""
+        self.began_ns = self.updated_ns = 0
+        self.fed: list[BatchSource] = []
+        """What its first update was fed by."""
+        self.given: Counter[Given] = Counter()
+        self.updates = self.due = 0
+        """Updates that were seen, and how many steps are complete with them."""
+        self.loss: Any = None
+        self.mark: object = None
+        """What made its last update."""
+        self.alike: object = None
+        """What made the update of the step before, if that was one that may be noted."""
+
+    def examples(self, pulled: Counter[Pull]) -> int | str:
+        """Return the examples that no graph has counted, or why they are not known; `pulled` is what was read."""
+        if self.in_graph:
+            return 0
+        return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
+
+    def of_one_batch(self, pulled: Counter[Pull]) -> object:
+        """Return what made its one update, if it read one batch, of the size that it was given; or None."""
+        read, given = [*pulled.elements()], [*self.given.elements()]
+        if self.in_graph or not self.updates == self.due == len(read) == len(self.fed) == len(given) == 1:
+            return None
+        return self.mark if given[0] and read[0][1] == {given[0][0]} else None
 
 
 class Past:

@@ -96,7 +96,7 @@ class EagerHooks:
     @property
     def _optimized(self) -> bool:
         """Whether an optimizer has updated weights."""
-        return any(not updater.by_hand for updater in self.watcher.updaters)
+        return any(not updater.by_hand for updater in self.watcher.rounds.updaters)
 
     def _apply(self, own: Any) -> Any:  # noqa: ANN401
         """Return an optimizer's method that notes the update which the bundle expects; others are watched."""
@@ -165,7 +165,7 @@ class EagerHooks:
         if not self._eager() or self._depth:
             return
         updater = self.updater_of([], "assign_sub" if adds else "assign")
-        others = any(one is not updater for one in self.watcher.updaters)
+        others = any(one is not updater for one in self.watcher.rounds.updaters)
         if not self._optimized if adds else not others:
             yield from self._update(updater, updater)
         elif adds and self.watcher.here:

@@ -100,7 +100,7 @@ class TensorFlowHooks(EagerHooks):
                     raise
                 with hooks:
                     if first_ns:
-                        step_ns = watcher.lane.step_ns if watcher.lane is not None else 0
+                        step_ns = watcher.lane.control.step_ns if watcher.lane is not None else 0
                         retracing.has_run(function, monotonic_ns() - first_ns, round(step_ns))
                     self._call_ends(function, mark, result, tensor_inputs)
                 return result
@@ -128,7 +128,7 @@ class TensorFlowHooks(EagerHooks):
         if not mark.trains:
             self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:
-                watcher.lane.take_feed()
+                watcher.lane.meter.take_feed()
             return True
         if mark.updater is None:
             mark.updater = self.updater_of(list(mark.optimizers), mark.by_hand)
@@ -136,12 +136,12 @@ class TensorFlowHooks(EagerHooks):
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
         watcher, loss, updater = self.watcher, mark.loss_in(result), mark.updater
-        if own := bool(mark.sources) or (mark.trains and not watcher.given):
+        if own := bool(mark.sources) or (mark.trains and not watcher.step.given):
             watcher.gradient(() if mark.pulls else rows_in(tensor_inputs))
         if not mark.trains:
             self._target = loss
             if mark.pulls and watcher.lane is not None:
-                watcher.lane.skip_feed()
+                watcher.lane.meter.skip_feed()
             return
         assert updater is not None
         calls = mark.per_call

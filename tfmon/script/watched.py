@@ -30,11 +30,11 @@ def _join() -> Lane | None:
     if lane is None or not lane.measures_this_thread:
         return None
     if tensorflow is not None:
-        lane.samples_steps = True
-        lane.feed = the_feed()
+        lane.meter.samples_steps = True
+        lane.meter.feed = the_feed()
     if pipeline is not None:
         pipeline.joined(lane)
-    lane.finish, lane.confirm = watcher.finish, watcher.confirm
+    lane.finish, lane.meter.confirm = watcher.finish, watcher.confirm
     return lane
 
 

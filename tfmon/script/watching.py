@@ -64,11 +64,11 @@ def loaded(module: Any) -> None:  # noqa: ANN401
 
 
 def let_report() -> None:
-    """Watch no loop any more: the script reports its steps itself."""
+    """Stop watching loops: the script reports its steps itself."""
     lane = process.joined()
     watched.watcher.retire(reported=True)
     if lane is not None and watched.watcher.lane is not None:
-        lane.forget_start()
+        lane.meter.forget_start()
 
 
 def _all_seen() -> None:
@@ -92,8 +92,8 @@ def _unseen() -> None:
         return
     if watched.tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
-    elif watched.watcher.given:
-        times = watched.watcher.given.total()
+    elif given := watched.watcher.step.given:
+        times = given.total()
         _not_reported(f"gradients were computed {times} times, and no update was seen that uses them. {REPORT}")
 
 

@@ -171,12 +171,15 @@ def exit_now(code: int) -> NoReturn:
     """End the process at once; the interpreter's own exit takes most of a second in a TensorFlow process.
 
     AutoGraph writes generated code into temporary files and leaves their removal to that exit, so they are removed
-    here.
+    here, with their bytecode, which it leaves behind.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("__autograph_generated_file") and module.__file__:
+            bytecode = Path(module.__cached__ or module.__file__)
             with contextlib.suppress(OSError):
                 Path(module.__file__).unlink()
+                bytecode.unlink()
+                bytecode.parent.rmdir()  # unless there are others
     os._exit(code)
 
 

@@ -1,7 +1,7 @@
 """What every lane does around its steps, whoever calls them: windows, slices, pauses, samples, knob confirmations.
 
-`LaneControl` is the one place with these rules. `trainer.loop.Loop` extends it and calls the steps of a scenario;
-`script.meter.Meter` extends it and is called by a user's script before and after each step.
+`LaneControl` is the one place with these rules. `trainer.loop.Loop` has one and calls the steps of a scenario;
+`script.meter.Meter` has one and is called by a user's script before and after each step.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_state import PAUSED, RACING, READY
 from tfmon.model.lane_statistics import SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
+from tfmon.trainer.capture import CaptureError
 from tfmon.trainer.slices import CpuMeter, Slices
 from tfmon.trainer.step_clock import (
     COMPILING,
@@ -53,7 +54,7 @@ class EventSink(Protocol):
 
 
 class LaneControl:
-    """Closes windows, obeys slices and pauses, and confirms knobs; a subclass trains the steps or watches them.
+    """Closes windows, obeys slices and pauses, and confirms knobs; its owner trains the steps or watches them.
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
 
@@ -82,6 +83,18 @@ class LaneControl:
         """The profile that is to be taken before the next window that may have one."""
         self.unconfirmed: list[SetKnob] = []
         """Knob changes whose first step has not been trained yet."""
+        self.before_window: Callable[[], object] = tuple
+        """Does what belongs to the steps before a window that begins without one being sent."""
+        self.new_marks: Callable[[], Iterable[str]] = tuple
+        """Returns the marks that each window begins with."""
+        self.beside_window: Callable[[], Iterable[FromLane]] = tuple
+        """Returns the events that are sent with each window."""
+        self.window_sent: Callable[[], object] = tuple
+        """Does what belongs to the report of a window; its time is reporting time."""
+        self.own_figures: Callable[[], dict[str, Any]] = dict
+        """Returns the fields of a window that only the owner knows; it may add marks before."""
+        self.reported: RunSlice | None = None
+        """The last slice whose end was reported."""
         self._sink = sink
         self._gpu_memory = gpu_memory
         self.measured_steps = 0
@@ -102,7 +115,7 @@ class LaneControl:
         self.enter(READY)
 
     def handle(self, request: Request) -> None:
-        """Do what the monitor requests, between two steps; the subclass knows how to set a knob."""
+        """Do what the monitor requests, between two steps; the owner knows how to set a knob."""
         match request:
             case Run():
                 self.slices.current = None
@@ -172,8 +185,9 @@ class LaneControl:
 
     def begin_window(self, at_ns: int) -> None:
         """Begin a window; the steps of the current one count as trained, and are in no window."""
+        self.before_window()
         self.sampler.sums.examples += self.clock.examples
-        self.clock.reset(at_ns)
+        self.clock.reset(at_ns, self.new_marks())
         self.stretch_began_ns = self.clock.last_end_ns = at_ns
 
     def discard_steps(self) -> None:
@@ -212,7 +226,7 @@ class LaneControl:
         if ended is not None or sent:
             self._examples_reported += window.examples + window.sampled_examples
             self.measured_steps += 0 if window.marks else window.steps
-            clock.reset(at_ns)
+            clock.reset(at_ns, self.new_marks())
             self.sampler.sums = Samples()
             self.window_sent()
         clock.report_ns += time.monotonic_ns() - at_ns
@@ -222,23 +236,13 @@ class LaneControl:
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
         """Report the end of a slice, and who used the CPU in it."""
+        self.reported = ended
         load = self._cpu.end(self._examples_trained - self._examples_before)
         self._sink.send(SliceEnded(at_ns=at_ns, round=ended.round, load=load))
 
     @property
     def _examples_trained(self) -> int:
         return self._examples_reported + self.clock.examples + self.sampler.sums.examples
-
-    def beside_window(self) -> Iterable[FromLane]:
-        """Return the events that are sent with each window."""
-        return ()
-
-    def window_sent(self) -> None:
-        """Do what belongs to the report of a window; its time is reporting time."""
-
-    def own_figures(self) -> dict[str, Any]:
-        """Return the fields of a window that only the subclass knows; it may add marks before."""
-        return {}
 
     def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
         """Return the window that ends at `at_ns`, in the slice that ends with it or else in the present one."""
@@ -278,13 +282,15 @@ class LaneControl:
             **own,
         )
 
-    def report_profile(self, request: TakeProfile, path: Path, note: str = "") -> None:
-        """Read a profile and report what it says; `note` is said of it as well."""
+    def report_profile(self, request: TakeProfile, take: Callable[[], Path], note: str = "") -> None:
+        """Report what the profile says that `take` returns, or why there is none; `note` is said of it as well."""
         from tfmon.profile.breakdown import read_profile
         from tfmon.profile.trace import TraceError
 
         try:
-            profile = read_profile(path, on_gpu=request.on_gpu, note=note, chrome=request.chrome)
+            profile = read_profile(take(), on_gpu=request.on_gpu, note=note, chrome=request.chrome)
+        except CaptureError as error:
+            self.report_profile_failure(request, str(error))
         except TraceError as error:
             self.report_profile_failure(request, error.message)
         else:

@@ -10,6 +10,7 @@ import threading
 import time
 from array import array
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +55,18 @@ class StepClock:
         """Steps of all windows, and those in none."""
         self.last_end_ns = 0
         """When the last step ended; 0 before the first."""
+        self.called_ns = self.waited_ns = 0
+        """What the steps given to `add` took in all: in their calls, and waiting for input."""
+        self._owed = 0
+        """Examples that were added and taken back."""
         self.reset(time.monotonic_ns())
 
-    def reset(self, at_ns: int) -> None:
-        """Begin a window."""
+    def reset(self, at_ns: int, marks: Iterable[str] = ()) -> None:
+        """Begin a window with these marks."""
         self.began_ns = at_ns
         self.steps = 0
-        self.kept = 0
+        self.kept = self.added = 0
+        """Step times that are not in the histogram yet: of steps that are counted, and of those since."""
         self.examples = 0
         self.input_ns = 0
         self.call_ns = 0
@@ -68,9 +74,41 @@ class StepClock:
         self.report_ns = 0
         self.traced_steps = 0
         self.traced_ns = 0
-        self.marks: set[str] = set()
+        self.marks = set(marks)
         self._histogram: Counter[int] = Counter()
         self._longest_ns = 0
+
+    def add(self, times_ns: list[int], end_ns: int, examples: int, input_ns: int, call_ns: int) -> None:
+        """Add steps that ended at `end_ns`, which `count_added` counts; what has no room has no time."""
+        paid = min(self._owed, examples)
+        self._owed -= paid
+        self.examples += examples - paid
+        self.input_ns += input_ns
+        self.call_ns += call_ns
+        self.called_ns += call_ns
+        self.waited_ns += input_ns
+        written = self.kept + self.added
+        kept = array("q", times_ns[: CAPACITY - written])
+        self.times[written : written + len(kept)] = kept
+        self.added += len(kept)
+        self.done += len(times_ns)
+        self.last_end_ns = end_ns
+
+    def count_added(self, missed: int) -> None:
+        """Count the steps that were added, and `missed` more: they took a part of their time."""
+        seen, self.added = self.added, 0
+        self.done += missed
+        if missed and seen:
+            written, steps = self.kept, max(0, min(seen + missed, self.room))
+            each_ns = sum(self.times[written : written + seen]) // max(1, steps)
+            self.times[written : written + steps] = array("q", [each_ns] * steps)
+            seen = steps
+        self.count(seen)
+
+    def take_back(self, steps: int, examples: int) -> None:
+        """Count fewer steps and examples than were added: they were parts of others."""
+        self.done -= steps
+        self._owed += examples
 
     def count(self, steps: int) -> None:
         """Count steps into the window, whose times the caller has written behind those that are kept."""
@@ -82,7 +120,7 @@ class StepClock:
     @property
     def room(self) -> int:
         """How many more step times can be written."""
-        return CAPACITY - self.kept
+        return CAPACITY - self.kept - self.added
 
     @property
     def histogram(self) -> dict[int, int]:

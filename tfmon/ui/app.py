@@ -160,6 +160,12 @@ class MonitorApp(TerminalApp[Ending]):
         if isinstance(screen, MonitorScreen) and screen.monitor is owner and screen.is_mounted:
             screen.redraw()
 
+    def on_key(self, event: events.Key) -> None:
+        """Give the input of a new screen what was typed while the screen before still had the keys."""
+        type_early = getattr(self.screen, "type_early", None) if self.screen_stack else None
+        if type_early is not None and event.is_printable:
+            type_early(event.character)
+
     async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
         """Run what a key does; the message of the key before goes."""
         monitor = next(self._monitors())

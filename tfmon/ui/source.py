@@ -269,11 +269,11 @@ def no_knob(snapshot: Snapshot, name: str) -> str:
 
 
 def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
-    """Return the lane to try advice on: one that trains, with advice, and a GPU's rather than a CPU's."""
+    """Return the lane to help: one that trains, with something to try, and a GPU's rather than a CPU's."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
-        bottleneck = analysis.lane(lane.spec.name).bottleneck
-        return lane.over, bottleneck is None or not bottleneck.advice, lane.spec.kind == "cpu"
+        causes = analysis.lane(lane.spec.name).causes
+        return lane.over, not any(one.can_try for one in causes), lane.spec.kind == "cpu"
 
     return min(lanes, key=rank).spec.name if lanes else None
 

@@ -36,6 +36,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_pipes import differences
+from tfmon.model.readings import SliceLoad
 from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer.channel import Mailbox, Reporter, exit_now, start_inbox
 
@@ -160,7 +161,7 @@ class FakeTrainer:
             exit_now(0)
         if self.turn is not None and time.monotonic_ns() >= self.turn_ends_ns:
             number, self.turn, self.racing = self.turn.round, None, False
-            self.say(SliceEnded, round=number)
+            self.say(SliceEnded, round=number, load=SliceLoad(span_ns=1, examples=STEPS, cpu_ns=1))
 
 
 if __name__ == "__main__":

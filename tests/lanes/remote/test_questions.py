@@ -161,6 +161,6 @@ class TestWhoIsOnTheGpus:
         driver.play(TWO_GPUS.replace("4242", str(os.getppid())))
         found = ask("look", gpus=plain((BUSY, IDLE)))
         busy, idle = questions.read_look_answer(found, "gpu2")
-        assert (busy.host, busy.busy_pct, idle.busy_pct) == ("gpu2", 87, 0)
+        assert (busy.host, busy.load.busy_pct, idle.load.busy_pct) == ("gpu2", 87, 0)
         assert [sample.key for sample in ranked([busy, idle])] == [IDLE.uuid, BUSY.uuid]
-        assert busy.processes.keys() == {os.getppid()} or busy.no_names_reason
+        assert busy.processes.names.keys() == {os.getppid()} or busy.processes.no_names_reason

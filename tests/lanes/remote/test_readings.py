@@ -9,20 +9,22 @@ from collections import deque
 from dataclasses import replace
 
 import pytest
+from support.events import reread
 from support.waiting import wait_for
 
 from tfmon.lanes.remote.questions import Readings, decode
 from tfmon.model.codec import CodecError, encode
 from tfmon.model.events import Interrupted
-from tfmon.model.readings import ClockReason, GpuFault, GpuSample, HostSample, Missing, TreeSample
+from tfmon.model.gpu import ClockReason, GpuFault, GpuSample, SlowReading
+from tfmon.model.readings import HostSample, Missing, TreeSample
 from tfmon.probes.base import Gpu, absent_gpu
 
 GPU = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", physical_gpu=3, power_limit_w=700.0)
-SAMPLE = replace(
+SAMPLE = reread(
     absent_gpu(GPU, 2**62 + 1, "broken"),
     busy_pct=float("nan"),
     power_w=0.1 + 0.2,
-    clock_reasons=(ClockReason("hot", "warning"),),
+    reasons=(ClockReason("hot", "warning"),),
     faults=(GpuFault(7, 79, "the GPU fell off the bus (XID 79)"),),
     used_by_pid={4242: None, 4243: 10**11},
     busy_by_pid={4242: 12.5},
@@ -54,9 +56,9 @@ def test_a_sample_is_the_same_on_both_sides_to_the_digit():
 
 
 def test_a_host_cannot_pass_for_another_nor_steer_a_terminal():
-    sent = encode(replace(SAMPLE, host="gpu9", name="\x1b[31mH200\x07", busy_pct=Missing("\x9b2Jno")))
+    sent = encode(reread(SAMPLE, host="gpu9", name="\x1b[31mH200\x07", busy_pct=Missing("\x9b2Jno")))
     found = decode(sent, "gpu2")
-    assert (found.host, found.name, found.busy_pct) == ("gpu2", "H200", Missing("no"))
+    assert (found.host, found.name, found.load.busy_pct) == ("gpu2", "H200", Missing("no"))
 
 
 def test_only_samples_are_taken_and_what_a_newer_agent_adds_is_ignored():
@@ -65,3 +67,12 @@ def test_only_samples_are_taken_and_what_a_newer_agent_adds_is_ignored():
     for line in (encode(Interrupted(at_ns=1, reason="no")), b"{}", b"\xff", b'{"type":"HostSample"}'):
         with pytest.raises(CodecError):
             decode(line, "gpu2")
+
+
+def test_all_stamps_of_a_sample_are_put_on_the_monitors_clock():
+    sample = reread(SAMPLE, at_ns=30, since_ns=10, until_ns=20, slow=(SlowReading("load", 60.0, 6.0, 25),))
+    moved = sample.on_clock(lambda there_ns: there_ns + 1_000)
+    assert (moved.at_ns, moved.processes.since_ns, moved.processes.until_ns) == (1_030, 1_010, 1_020)
+    assert (moved.slow[0].at_ns, moved.faults[0].at_ns) == (1_025, 1_007)
+    assert moved.age_s("load") == sample.age_s("load")
+    assert SAMPLE.on_clock(lambda there_ns: 0).processes.since_ns is None

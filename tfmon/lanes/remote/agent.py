@@ -28,7 +28,7 @@ SILENCE_S = 10.0
 WAITING_BYTES = 262_144
 """No more is read of the metric pipes while so much waits for the link: windows grow longer then, none is lost."""
 TERM_S, KILL_S = 0.45, 0.4
-"""How long lanes get to end after SIGTERM and SIGKILL, when nobody listens any more."""
+"""How long lanes get to end after SIGTERM and SIGKILL, when the monitor is gone."""
 FILES_GUARD = """
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit

@@ -1,7 +1,7 @@
 """What the Python of a host runs first, as text on its command line: its first word, then tfmon's code, the agent.
 
 Any Python 3 can read it, so that one that is too old can say so. It is told the marker, a word that begins each of
-its lines: whatever else is printed there, by a login shell or a sitecustomize, is none of its words.
+its lines: whatever else is printed there, by a login shell or a sitecustomize, is ignored.
 """
 
 import json

@@ -53,7 +53,7 @@ class HostedLane(Child):
             self.kill(signal.SIGCONT)
 
     def end(self) -> None:
-        """Have the child end soon: nobody listens any more."""
+        """Have the child end soon: its monitor is gone."""
         self._end_requests()
         self.kill(signal.SIGCONT)
         self.kill(signal.SIGTERM)

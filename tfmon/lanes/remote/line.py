@@ -24,9 +24,9 @@ from tfmon.lanes.remote.trouble import HostError
 from tfmon.lanes.remote.wire import Wire
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event, HostLost
+from tfmon.model.gpu import GpuSample
 from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
-from tfmon.model.readings import GpuSample
 from tfmon.model.requests import Assign, Request, TakeProfile
 from tfmon.model.threads import start_thread
 
@@ -279,7 +279,5 @@ class HostLine:
         except CodecError:  # a newer agent may say more
             return
         here = self.link.here
-        event = replace(event, at_ns=here(event.at_ns))
-        if isinstance(event, GpuSample):
-            event = replace(event, faults=tuple(replace(one, at_ns=here(one.at_ns)) for one in event.faults))
-        self._tell_of_host(event)
+        moved = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
+        self._tell_of_host(moved)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import CodecError, encode, parse, plain, read
+from tfmon.model.gpu import GpuSample
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.views import View, default_base, settle, sweep
 from tfmon.probes.base import Gpu, Ticker
 from tfmon.probes.gpus import GpuSearch, choose_probes, find_gpus, look, with_devices

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from tfmon.model.gpu import GpuFault, GpuLoad, GpuProcesses, GpuSample, ProcessName, unread
 from tfmon.model.lane_use import HIDDEN
-from tfmon.model.readings import GpuSample, Missing
-from tfmon.probes.base import Backoff, Gpu, Readings, absent_gpu, kind_of
+from tfmon.model.readings import Missing
+from tfmon.probes.base import Backoff, Gpu, absent_gpu
 from tfmon.probes.nvidia.activity import ActivityMeter
 from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceFailedError, Nvml, NvmlFailure, Paced
 from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
-from tfmon.probes.nvidia.usage import NO_MAXIMUM, BusyMeter, LinkMeter, MemoryMeter, has_own_memory, load
+from tfmon.probes.nvidia.usage import NO_MAXIMUM, BusyMeter, LinkMeter, MemoryMeter, has_own_memory
 from tfmon.probes.process_names import ProcessNames
 
 NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 WSL = Missing("WSL2 does not report which process uses the GPU")
-_NO_FAULTS: Readings = {"faults": ()}
 ECC_EVERY_S = 60.0
 _UNCORRECTED, _VOLATILE = 1, 0  # since the driver was loaded
 
@@ -66,8 +66,6 @@ class NvidiaDevice:
         """Why the whole device cannot be read; it is not read again until it is attached again."""
         self.split = False
         """True for a GPU whose instances (MIG) are devices of their own."""
-        self.part_of = ""
-        """For an instance the UUID of its GPU."""
         self._meters: _Meters | None = None
         self._context = DriverContext()
 
@@ -78,13 +76,12 @@ class NvidiaDevice:
         context: DriverContext,
         *,
         whole: Any = None,  # noqa: ANN401 - opaque
-        part_of: str = "",
     ) -> None:
         """Read through this handle from now on, and restart all rates; `whole` is an instance's GPU."""
         self.close()
         own = DeviceCalls(nvml, handle)
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), context)
-        self._context, self.failure, self.part_of = context, None, part_of
+        self._context, self.failure = context, None
 
     def detach(self, failure: NvmlFailure) -> None:
         """Return no readings until the device is attached again."""
@@ -96,7 +93,7 @@ class NvidiaDevice:
         if self._meters is not None:
             self._meters.activity.close()
 
-    def sample(self, at_ns: int, faults: Readings = _NO_FAULTS) -> GpuSample:
+    def sample(self, at_ns: int, faults: tuple[GpuFault, ...] = ()) -> GpuSample:
         """Return one sample. Units, Source: as the meter of each reading."""
         if self._meters is not None and self.failure is None:
             try:
@@ -105,65 +102,65 @@ class NvidiaDevice:
                 self.failure = error.failure
         return self.absent(at_ns, NOT_ATTACHED if self.failure is None else self.failure.reason, faults)
 
-    def absent(self, at_ns: int, reason: str, faults: Readings = _NO_FAULTS) -> GpuSample:
+    def absent(self, at_ns: int, reason: str, faults: tuple[GpuFault, ...] = ()) -> GpuSample:
         """Return a sample without any reading, for one reason."""
-        return replace(absent_gpu(self.gpu, at_ns, reason, part_of=self.part_of), **faults)
+        return absent_gpu(self.gpu, at_ns, reason, faults)
 
-    def _sample(self, meters: _Meters, at_ns: int, faults: Readings) -> GpuSample:
+    def _sample(self, meters: _Meters, at_ns: int, faults: tuple[GpuFault, ...]) -> GpuSample:
         read = self._backoff.read
-        readings = dict(faults)
-        readings |= read("power", lambda: meters.power.read(at_ns))  # first: it belongs to the time of the sample
-        readings |= read("load", lambda: self._load(meters, at_ns))
-        readings |= read("memory", meters.memory.read)
-        readings |= read("processes", lambda: self._processes(meters, at_ns))
-        readings |= read("clocks", lambda: meters.clocks.read(at_ns))
-        readings |= read("activity", lambda: {"activity": SPLIT if self.split else meters.activity.read(at_ns)})
-        readings |= read("link", lambda: meters.link.link(at_ns, readings["busy_pct"]))
-        readings |= read("errors", lambda: {"ecc_errors": meters.ecc_errors.at(at_ns)})
-        readings |= read("temperature", lambda: {"temperature_c": meters.power.celsius()})
-        readings |= read("traffic", lambda: meters.link.traffic(at_ns))  # last: it may wait for 40 ms
+        power = read("power", lambda: meters.power.read(at_ns))  # first: it belongs to the time of the sample
+        load = read("load", lambda: self._load(meters, at_ns))
         return GpuSample(
             at_ns=at_ns,
             key=self.gpu.uuid,
             index=self.gpu.index,
             name=self.gpu.name,
-            kind=kind_of(self.gpu),
-            part_of=self.part_of,
+            part_of=self.gpu.part_of,
+            power=power,
+            load=load,
+            memory=read("memory", meters.memory.read),
+            processes=read("processes", lambda: self._processes(meters, at_ns)),
+            clocks=read("clocks", lambda: meters.clocks.read(at_ns)),
+            activity=read("activity", lambda: SPLIT if self.split else meters.activity.read(at_ns)),
+            link=read("link", lambda: meters.link.link(at_ns, load.busy_pct)),
+            ecc_errors=read("errors", lambda: meters.ecc_errors.at(at_ns)),
+            temperature_c=read("temperature", meters.power.celsius),
+            traffic=read("traffic", lambda: meters.link.traffic(at_ns)),  # last: it may wait for 40 ms
             slow=self._backoff.slow,
-            foreign_pids=self._context.foreign_pids,
-            **readings,
+            faults=faults,
         )
 
-    def _load(self, meters: _Meters, at_ns: int) -> Readings:
+    def _load(self, meters: _Meters, at_ns: int) -> GpuLoad:
         if meters.is_instance:
             busy = meters.activity.load(at_ns)
-            return load(busy) if isinstance(busy, Missing) else load(busy, NO_MAXIMUM, "gpm")
-        if self.split:
-            return load(SPLIT)
-        return meters.busy.read()
+            return unread(GpuLoad(), busy) if isinstance(busy, Missing) else GpuLoad(busy, NO_MAXIMUM, "gpm")
+        return unread(GpuLoad(), SPLIT) if self.split else meters.busy.read()
 
-    def _processes(self, meters: _Meters, at_ns: int) -> Readings:
+    def _processes(self, meters: _Meters, at_ns: int) -> GpuProcesses:
         """Return memory and share of time by process."""
         used = WSL if self._context.wsl else meters.memory.by_pid()
         if self._context.wsl:
             busy: dict[int, float] | Missing = WSL
-        elif self.split or self.part_of:
+        elif self.split or self.gpu.part_of:
             busy = SPLIT
         else:
             busy = meters.busy.by_pid(at_ns, () if isinstance(used, Missing) else tuple(used))
-        reason = used.reason if isinstance(used, Missing) else ""
-        return {
-            "used_by_pid": {} if reason else used,
-            "no_processes_reason": reason,
-            "busy_by_pid": busy,
-            "shares_since_ns": meters.busy.shares_since_ns,
-            "shares_until_ns": meters.busy.shares_until_ns,
-            **self._names([pid for one in (used, busy) if not isinstance(one, Missing) for pid in one]),
-        }
+        pids = [pid for one in (used, busy) if not isinstance(one, Missing) for pid in one]
+        names, no_names_reason = self._names(pids)
+        return GpuProcesses(
+            used_by_pid={} if isinstance(used, Missing) else used,
+            no_list_reason=used.reason if isinstance(used, Missing) else "",
+            busy_by_pid=busy,
+            since_ns=meters.busy.shares_since_ns,
+            until_ns=meters.busy.shares_until_ns,
+            names=names,
+            no_names_reason=no_names_reason,
+            foreign_pids=self._context.foreign_pids,
+        )
 
-    def _names(self, pids: Collection[int]) -> Readings:
-        """Return who runs processes. A number that may be the host's names another process here."""
+    def _names(self, pids: Collection[int]) -> tuple[dict[int, ProcessName], str]:
+        """Return who runs processes, and why that is hidden: the host's number names another process here."""
         if self._context.foreign_pids:
-            return {"processes": {}, "no_names_reason": HIDDEN.reason}
+            return {}, HIDDEN.reason
         names = self._context.names
-        return {"processes": names.of(pids) if names is not None else {}, "no_names_reason": ""}
+        return ({} if names is None else names.of(pids)), ""

@@ -7,8 +7,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
-from tfmon.model.readings import ClockReason, GpuFault, Missing, Reading, known
-from tfmon.probes.base import FIRST_SAMPLE, Readings
+from tfmon.model.gpu import ALARM, INFO, WARNING, ClockReason, GpuClocks, GpuFault, GpuPower
+from tfmon.model.readings import Missing, Reading, known
+from tfmon.probes.base import FIRST_SAMPLE
 from tfmon.probes.nvidia.nvml import DeviceCalls, Listed, Nvml, NvmlFailure, Paced
 
 LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S = 30.0, 60.0
@@ -17,7 +18,6 @@ _ENERGY_SPAN_NS = 950_000_000
 _SM = 1
 """NVML's clock type of the multiprocessors."""
 
-INFO, WARNING, ALARM = "info", "warning", "alarm"
 POWER_CAP, HW_SLOWDOWN = 0x4, 0x8
 _SLOWED = 0.8
 """Below this share of the highest clock, a power limit that is reached is worth a warning."""
@@ -45,7 +45,7 @@ class PowerMeter:
         self._energy_mj: deque[tuple[int, int]] = deque()
         self._limit = Paced(LIMIT_EVERY_S, lambda: calls.number("nvmlDeviceGetEnforcedPowerLimit", scale=1 / 1000))
 
-    def read(self, at_ns: int) -> Readings:
+    def read(self, at_ns: int) -> GpuPower:
         """Return power, its limit and the energy used since the driver was loaded.
 
         Units: W as a mean over the last second or a little more, without an energy counter as the driver
@@ -61,12 +61,7 @@ class PowerMeter:
             source = "" if isinstance(power, Missing) else "driver"
         else:
             power, energy, source = self._mean_w(at_ns, int(millijoules)), millijoules / 1000, "energy counter"
-        return {
-            "power_w": power,
-            "power_source": source,
-            "energy_j": energy,
-            "power_limit_w": self._limit.at(at_ns),
-        }
+        return GpuPower(power, self._limit.at(at_ns), energy, source)
 
     def celsius(self) -> Reading:
         """Return the temperature. Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`."""
@@ -99,7 +94,7 @@ class ClockMeter:
         self._max = Paced(MAX_CLOCKS_EVERY_S, lambda: calls.number("nvmlDeviceGetMaxClockInfo", _SM))
         self._slowed_before = False
 
-    def read(self, at_ns: int) -> Readings:
+    def read(self, at_ns: int) -> GpuClocks:
         """Return the clock in MHz, the highest one and what lowers it.
 
         Source: `nvmlDeviceGetClockInfo`; `nvmlDeviceGetMaxClockInfo`, every 60 s;
@@ -107,8 +102,7 @@ class ClockMeter:
         """
         highest = self._max.at(at_ns)
         sm_mhz = self._calls.number("nvmlDeviceGetClockInfo", _SM)
-        reasons = self._reasons(sm_mhz, highest)
-        return {"sm_clock_mhz": sm_mhz, "sm_clock_max_mhz": highest, "clock_reasons": reasons}
+        return GpuClocks(sm_mhz, highest, self._reasons(sm_mhz, highest))
 
     def _reasons(self, sm_mhz: Reading, max_mhz: Reading) -> tuple[ClockReason, ...] | Missing:
         bits = self._calls.first(
@@ -208,9 +202,9 @@ class FaultLog:
             if isinstance(uuid, str):
                 self._faults[uuid].append(explain_xid(int(data.eventData), at_ns))
 
-    def of(self, uuid: str) -> Readings:
+    def of(self, uuid: str) -> tuple[GpuFault, ...]:
         """Return the faults of a device, the latest last."""
-        return {"faults": tuple(self._faults[uuid]) if uuid in self._faults else ()}
+        return tuple(self._faults[uuid]) if uuid in self._faults else ()
 
     def close(self) -> None:
         """Release the driver; the faults are kept."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
-from tfmon.probes.base import Backoff, Gpu, Readings
+from tfmon.probes.base import Backoff, Gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.nvml import (
@@ -90,9 +90,9 @@ class NvidiaProbe:
         """Sample each GPU; see `NvidiaDevice.sample` for the readings."""
         if self._retry_at_ns is not None and self._clock_ns() >= self._retry_at_ns:
             self._reopen()
-        self._backoff.read("messages", self._poll)
+        self._backoff.read("messages", lambda: self._faults.poll(self._clock_ns()))  # all devices share them
         for device in self._devices.values():
-            sample = device.sample(self._clock_ns(), self._faults.of(device.part_of or device.gpu.uuid))
+            sample = device.sample(self._clock_ns(), self._faults.of(device.gpu.part_of or device.gpu.uuid))
             yield replace(sample, slow=(*sample.slow, *self._backoff.slow)) if self._backoff.slow else sample
         self._plan_retry()
 
@@ -109,11 +109,6 @@ class NvidiaProbe:
                 device.close()
             self._nvml.call("nvmlShutdown")
             self._nvml = None
-
-    def _poll(self) -> Readings:
-        """Collect the driver's messages, which all devices share."""
-        self._faults.poll(self._clock_ns())
-        return {}
 
     def _reopen(self) -> None:
         """Open the library and find every device again; the driver's numbers may have changed."""
@@ -160,7 +155,7 @@ class NvidiaProbe:
         for instance, own in instances or ():
             part = self._devices.get(instance.uuid)
             if part is not None:
-                part.attach(nvml, own, context, whole=handle, part_of=gpu.uuid)
+                part.attach(nvml, own, context, whole=handle)
                 attached.add(instance.uuid)
         return attached
 

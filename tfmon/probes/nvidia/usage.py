@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
+from tfmon.model.gpu import GpuLoad, GpuMemory, PcieLink, PcieTraffic, unread
 from tfmon.model.readings import Missing, Reading, known
-from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Readings
+from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia.activity import ActivityMeter
 from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
@@ -46,13 +48,13 @@ class BusyMeter:
         """Beginning of the time that the latest shares are the mean of; None before there are any."""
         self.shares_until_ns: int | None = None
 
-    def read(self) -> Readings:
+    def read(self) -> GpuLoad:
         """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s.
 
         Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`.
         """
         busy = self._calls.first("busy", self._samples, self._window)
-        return load(busy) if isinstance(busy, Missing) else busy
+        return unread(GpuLoad(), busy) if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
         """Return the share of each process in percent, every other tick; a listed one that used none has 0.
@@ -63,7 +65,7 @@ class BusyMeter:
         shares = self._shares.at(at_ns)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
-    def _samples(self) -> Readings | NvmlFailure:
+    def _samples(self) -> GpuLoad | NvmlFailure:
         first, since = self._cursor is None, self._cursor or 0
         # The cursor is the driver's own time stamp: the clock behind it differs between machines.
         answer = self._calls.call("nvmlDeviceGetSamples", 1, since)
@@ -80,13 +82,13 @@ class BusyMeter:
             values = [value for one in recent if 0 <= (value := _number(kind, one.sampleValue)) <= 100]
         if not values:
             return NvmlFailure(NOT_FOUND)
-        return load(sum(values) / len(values), max(values), "samples")
+        return GpuLoad(sum(values) / len(values), max(values), "samples")
 
-    def _window(self) -> Readings | NvmlFailure:
+    def _window(self) -> GpuLoad | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetUtilizationRates")
         if isinstance(answer, NvmlFailure):
             return answer
-        return load(float(answer.gpu), NO_MAXIMUM, "driver window")
+        return GpuLoad(float(answer.gpu), NO_MAXIMUM, "driver window")
 
     def _read_shares(self) -> dict[int, float] | Missing:
         self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._at_ns
@@ -114,11 +116,6 @@ class BusyMeter:
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
-def load(mean: Reading, maximum: Reading | None = None, source: str = "") -> Readings:
-    """Return the readings of a load; what is missing is missing for the maximum, too."""
-    return {"busy_pct": mean, "busy_max_pct": mean if maximum is None else maximum, "busy_source": source}
-
-
 def has_own_memory(name: str) -> bool:
     """Return False for GPUs that share the memory of the machine, judging by their names."""
     return not any(word in name for word in _INTEGRATED)
@@ -132,7 +129,7 @@ class MemoryMeter:
         self._own_memory = own_memory
         self._lists_processes = lists_processes
 
-    def read(self) -> Readings:
+    def read(self) -> GpuMemory:
         """Return the memory in use, in bytes.
 
         Source: `nvmlDeviceGetMemoryInfo`, version 2 where the driver has it; for GPUs without memory of their
@@ -140,7 +137,7 @@ class MemoryMeter:
         """
         ways = (self._version_2, self._version_1)
         answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
-        return _memory(answer, answer, answer) if isinstance(answer, Missing) else answer
+        return unread(GpuMemory(), answer) if isinstance(answer, Missing) else answer
 
     def by_pid(self) -> dict[int, int | None] | Missing:
         """Return the memory used by each process; None for a process whose memory the driver does not report.
@@ -156,7 +153,7 @@ class MemoryMeter:
         )
         return answer if isinstance(answer, Missing) else _by_pid(answer)
 
-    def _version_2(self) -> Readings | NvmlFailure:
+    def _version_2(self) -> GpuMemory | NvmlFailure:
         version = getattr(self._calls.module, "nvmlMemory_v2", None)
         answer = self._calls.call("nvmlDeviceGetMemoryInfo", version=version)
         if isinstance(answer, NvmlFailure):
@@ -166,26 +163,22 @@ class MemoryMeter:
             return _of_machine()
         # Drivers differ in whether `used` includes what they reserve, so it is checked.
         apart = abs(total - reserved - free - answer.used) <= total / 1000
-        return _memory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
+        return GpuMemory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
 
-    def _version_1(self) -> Readings | NvmlFailure:
+    def _version_1(self) -> GpuMemory | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetMemoryInfo")
         if isinstance(answer, NvmlFailure):
             return answer
         # A GPU that shares the machine's memory reports a total of 0.
-        return _memory(float(answer.used), float(answer.total), _NO_RESERVE) if answer.total else _of_machine()
+        return GpuMemory(float(answer.used), float(answer.total), _NO_RESERVE) if answer.total else _of_machine()
 
 
-def _memory(used: Reading, total: Reading, reserved: Reading, *, unified: bool = False) -> Readings:
-    return {"used_bytes": used, "total_bytes": total, "reserved_bytes": reserved, "unified": unified}
-
-
-def _of_machine() -> Readings | NvmlFailure:
+def _of_machine() -> GpuMemory | NvmlFailure:
     try:
         total, available = read_memory()
     except OSError:
         return NvmlFailure(NOT_SUPPORTED)
-    return _memory(float(total - available), float(total), _SHARED, unified=True)
+    return GpuMemory(float(total - available), float(total), _SHARED, unified=True)
 
 
 def _by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
@@ -210,44 +203,44 @@ class LinkMeter:
         self._link = Paced(LINK_EVERY_S, self._read_link)
         self._busy_samples = 0
 
-    def traffic(self, at_ns: int) -> Readings:
+    def traffic(self, at_ns: int) -> PcieTraffic:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
         Source: GPM; `nvmlDeviceGetFieldValues` 197 and 198, but not where they have 32 bits: at 50 GB/s, these
-        begin anew 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a
+        start over 12 times a second (seen on an H100); `nvmlDeviceGetPcieThroughput`, which waits for 20 ms a
         direction.
         """
         self._at_ns = at_ns
         answer = self._calls.first("pcie", self._monitored, self._counters, lambda: self._peek.at(at_ns))
-        return _traffic(answer, answer, "") if isinstance(answer, Missing) else answer
+        return unread(PcieTraffic(), answer) if isinstance(answer, Missing) else answer
 
-    def link(self, at_ns: int, busy_pct: Reading) -> Readings:
+    def link(self, at_ns: int, busy_pct: Reading) -> PcieLink:
         """Return generation and width, every 10 s, and what is wrong with them.
 
         Source: `nvmlDeviceGetCurrPcieLinkGeneration`, `…Width`, and `nvmlDeviceGetMaxPcieLink…`, which is what
         the GPU and its slot can both do.
         """
         link = self._link.at(at_ns)
-        return {**link, "pcie_warning": self._warning(link, busy_pct)}
+        return replace(link, warning=self._warning(link, busy_pct))
 
-    def _warning(self, link: Readings, busy_pct: Reading) -> str:
+    def _warning(self, link: PcieLink, busy_pct: Reading) -> str:
         """Return the fault, or "". A low generation is normal without load: it saves power."""
         busy = known(busy_pct)
         self._busy_samples = self._busy_samples + 1 if busy is not None and busy > _BUSY_PCT else 0
-        width, widest = known(link["pcie_width"]), known(link["pcie_width_max"])
+        width, widest = known(link.pcie_width), known(link.pcie_width_max)
         if width is not None and widest is not None and width < widest:
             return f"the PCIe link has {width:.0f} of {widest:.0f} lanes"
-        now, highest = known(link["pcie_generation"]), known(link["pcie_generation_max"])
+        now, highest = known(link.pcie_generation), known(link.pcie_generation_max)
         slow = now is not None and highest is not None and now < highest
         if slow and self._busy_samples >= _BUSY_SAMPLES:
             return f"the PCIe link runs at generation {now:.0f} of {highest:.0f} under load"
         return ""
 
-    def _monitored(self) -> Readings | NvmlFailure:
+    def _monitored(self) -> PcieTraffic | NvmlFailure:
         rates = NvmlFailure(NOT_SUPPORTED) if self._activity is None else self._activity.traffic(self._at_ns)
-        return rates if isinstance(rates, NvmlFailure) else _traffic(*rates, "gpm")
+        return rates if isinstance(rates, NvmlFailure) else PcieTraffic(*rates, "gpm")
 
-    def _counters(self) -> Readings | NvmlFailure:
+    def _counters(self) -> PcieTraffic | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
         if isinstance(answer, NvmlFailure):
             return answer
@@ -259,27 +252,23 @@ class LinkMeter:
         if any(value.valueType == _UNSIGNED_INT for value in answer):
             return NvmlFailure(NOT_SUPPORTED)
         sent, received = (_number(one.valueType, one.value) for one in answer)
-        return _traffic(
+        return PcieTraffic(
             self._sent.per_s(sent, self._at_ns), self._received.per_s(received, self._at_ns), "counter"
         )
 
-    def _read_peek(self) -> Readings | NvmlFailure:
+    def _read_peek(self) -> PcieTraffic | NvmlFailure:
         rates: list[float] = []
         for direction in (0, 1):
             kilobytes = self._calls.call("nvmlDeviceGetPcieThroughput", direction)
             if isinstance(kilobytes, NvmlFailure):
                 return kilobytes
             rates.append(kilobytes * 1000.0)
-        return _traffic(rates[0], rates[1], "20 ms peek")
+        return PcieTraffic(rates[0], rates[1], "20 ms peek")
 
-    def _read_link(self) -> Readings:
-        return {
-            "pcie_generation": self._calls.number("nvmlDeviceGetCurrPcieLinkGeneration"),
-            "pcie_generation_max": self._calls.number("nvmlDeviceGetMaxPcieLinkGeneration"),
-            "pcie_width": self._calls.number("nvmlDeviceGetCurrPcieLinkWidth"),
-            "pcie_width_max": self._calls.number("nvmlDeviceGetMaxPcieLinkWidth"),
-        }
-
-
-def _traffic(sent: Reading, received: Reading, source: str) -> Readings:
-    return {"pcie_sent_bytes_per_s": sent, "pcie_received_bytes_per_s": received, "pcie_source": source}
+    def _read_link(self) -> PcieLink:
+        return PcieLink(
+            pcie_generation=self._calls.number("nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_generation_max=self._calls.number("nvmlDeviceGetMaxPcieLinkGeneration"),
+            pcie_width=self._calls.number("nvmlDeviceGetCurrPcieLinkWidth"),
+            pcie_width_max=self._calls.number("nvmlDeviceGetMaxPcieLinkWidth"),
+        )

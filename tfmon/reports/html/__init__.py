@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
+from tfmon.model.gpu import ProcessName
 from tfmon.model.gpu_others import names_in
-from tfmon.model.readings import ProcessName
 from tfmon.model.session import Snapshot
 from tfmon.reports import Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 from tfmon.reports.charts import COLOURS, Spec
@@ -324,7 +324,7 @@ def _without_key(word: re.Match[str]) -> str:
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:
     """Return the other processes on the GPUs of a race."""
-    named = {name for state in snapshot.hosts.values() for name in state.strangers}
+    named = {name for state in snapshot.hosts.values() for name in state.gpu_users}
     return named | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
 
 

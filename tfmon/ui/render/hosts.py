@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfmon import units
+from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
-from tfmon.model.readings import NOT_SAMPLED, GpuSample, Missing, Reading, known, summed
+from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, known, summed
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.readings import LABEL_CELLS, UNKNOWN, WIDE, bar, labelled
@@ -157,10 +158,10 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
     ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
     if ages:
         return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
-    values = _each(lane, [gpu.busy_pct for gpu in gpus])
+    values = _each(lane, [gpu.load.busy_pct for gpu in gpus])
     loads = [value for value in values if value is not None]
     if not loads:
-        return labelled("gpu", (units.absent(_first_missing([gpu.busy_pct for gpu in gpus])), DIM))
+        return labelled("gpu", (units.absent(_first_missing([gpu.load.busy_pct for gpu in gpus])), DIM))
     numbers = [UNKNOWN if value is None else f"{value:.0f}" for value in values]
     sampled = [gpu.index for gpu in gpus]
     names = (*sampled, *(one for one in sorted(lane.spec.indexes) if one not in sampled))
@@ -169,7 +170,7 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
         (UNKNOWN, DIM) if value is None else (_EIGHTHS[min(7, int(value / 12.5))], banded(accent, value / 100))
         for value in values
     )
-    power = known(summed([gpu.power_w for gpu in gpus])) if len(gpus) == lane.spec.devices else None
+    power = known(summed([gpu.power.power_w for gpu in gpus])) if len(gpus) == lane.spec.devices else None
     drawn = "" if power is None else f" · {units.count(round(power))} W"
     return _fitting(
         width,
@@ -193,7 +194,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
         lane.gpu_use.parts[gpu.key].used_bytes if gpu.key in lane.gpu_use.parts else NOT_SAMPLED for gpu in gpus
     ]
     by_lane = all(not isinstance(one, Missing) for one in own)
-    shown = own if by_lane else [gpu.used_bytes for gpu in gpus]
+    shown = own if by_lane else [gpu.memory.used_bytes for gpu in gpus]
     values = _each(lane, shown)
     sizes = [value for value in values if value is not None]
     if not sizes:
@@ -201,7 +202,7 @@ def memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     unit, size = next((one for one in _UNITS if max(sizes) >= one[1]), _UNITS[-1])
     digits = 0 if min(sizes) / size >= 9.95 else 1
     numbers = [UNKNOWN if value is None else f"{value / size:.{digits}f}" for value in values]
-    totals = {known(gpu.total_bytes) for gpu in gpus}
+    totals = {known(gpu.memory.total_bytes) for gpu in gpus}
     total = next(iter(totals))
     after = f" {unit} used" if by_lane else f" {unit} used by all programs"
     each = f", each has {units.memory(total)}" if len(totals) == 1 and total is not None else ""
@@ -224,15 +225,16 @@ def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, sta
         return labelled("gpu", (units.absent(NOT_SAMPLED), DIM))
     if stale_s is not None:
         return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
-    if isinstance(gpu.busy_pct, Missing):
-        return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
+    busy = gpu.load.busy_pct
+    if isinstance(busy, Missing):
+        return labelled("gpu", (units.absent(busy), DIM))
     age_s = gpu.age_s("load")
-    text = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
-    power, limit = known(gpu.power_w), known(gpu.power_limit_w)
+    text = f"{busy:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{busy:4.0f} % busy"
+    power, limit = known(gpu.power.power_w), known(gpu.power.power_limit_w)
     room = width - LABEL_CELLS
     if power is not None and limit is not None and room >= WIDE:
         text += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
-    return labelled("gpu", *bar(gpu.busy_pct / 100, text, room, accent))
+    return labelled("gpu", *bar(busy / 100, text, room, accent))
 
 
 def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
@@ -261,7 +263,7 @@ def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
         return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
     if gpu is None:
         return ""
-    used, total = gpu.used_bytes, gpu.total_bytes
+    used, total = gpu.memory.used_bytes, gpu.memory.total_bytes
     if isinstance(used, Missing) or isinstance(total, Missing):
         return units.reading(used, units.memory)
     return f"GPU {units.memory(used)} of {units.memory(total)}"

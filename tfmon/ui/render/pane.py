@@ -78,7 +78,7 @@ def figure_height(height: int) -> int:
 
 
 def common_of(analysis: Analysis, width: int) -> Common:
-    """Return what all panes of that width have in common."""
+    """Return the values that all panes of a width share."""
     room = width - FRAME_CELLS
     rows = (len(readings.bottleneck_rows(one.bottleneck, room, _MOST_BOTTLENECK)) for one in analysis.lanes)
     knobs = (len(readings.knobs_rows(one.lane, room, _MOST_KNOBS)) for one in analysis.lanes)

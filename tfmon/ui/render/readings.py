@@ -197,8 +197,7 @@ def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> lis
     row = labelled("bottleneck", (bottleneck.line, TEXT))
     if cells(row) <= width:
         return [row]
-    cause = next((one.brief for one in bottleneck.causes), "")
-    text = cause if most == 1 and 0 < len(cause) <= width else bottleneck.line
+    text = bottleneck.cause if most == 1 and 0 < len(bottleneck.cause) <= width else bottleneck.line
     return [((line, TEXT),) for line in wrap(text, width, most)]
 
 

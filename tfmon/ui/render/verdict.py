@@ -281,8 +281,6 @@ def last_figures(
     """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
     lane, bottleneck, speed = analysis.lane, analysis.bottleneck, analysis.speed
     interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed else ""
-    best = bottleneck.advice[0] if bottleneck and bottleneck.advice else None
-    advice = f"may help: {best.text} ({best.purpose})" if best else ""
 
     def lines(text: str, most: int, style: str) -> list[Row]:
         return [((line, style),) for line in wrap(text, width, most)]
@@ -295,7 +293,7 @@ def last_figures(
     parts: list[tuple[int, Callable[[int], list[Row]]]] = [
         (3, lambda most: lines(interval, most, DIM)),
         (0, lambda most: lines(bottleneck.line if bottleneck else "", most, TEXT)),
-        (1, lambda most: lines(advice, most, STRONG)),
+        (1, lambda most: lines(bottleneck.help if bottleneck else "", most, STRONG)),
         (2, lambda _: [readings.step_row(lane, width)]),
         (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
         (5, lambda _: [readings.loss_row(lane)]),

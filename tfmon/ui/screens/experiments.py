@@ -170,7 +170,7 @@ class TunePage(SeriesPage):
         return next((lane for lane in self.monitor.snapshot.lanes if lane.spec.name == self._chosen), None)
 
     def lead(self, width: int) -> list[Row]:
-        """Return the bottleneck of the lane, and the advice."""
+        """Return the bottleneck of the lane, and what may be tried."""
         lane = self._lane()
         if lane is None:
             self.title_text = "Tune"
@@ -180,9 +180,9 @@ class TunePage(SeriesPage):
         if bottleneck is None:
             return []
         rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {bottleneck.text}", width - 2, 2)]
-        if bottleneck.advice and not self.running:
-            advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in bottleneck.advice)
-            rows += [((f" {line}", TEXT),) for line in wrap(advice, width - 2, 4)]
+        if bottleneck.causes and not self.running:
+            remedies = "may help: " + ", ".join(one.remedy for one in bottleneck.causes)
+            rows += [((f" {line}", TEXT),) for line in wrap(remedies, width - 2, 4)]
         return [*rows, BLANK]
 
     def starts(self) -> str:

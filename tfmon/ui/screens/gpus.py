@@ -10,9 +10,10 @@ from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.others import is_free
+from tfmon.model.gpu import GpuSample
 from tfmon.model.hosts import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
@@ -81,13 +82,13 @@ def _lanes(row: GpuRow) -> Span:
 
 
 def _load(row: GpuRow) -> Span:
-    busy = known(row.sample.busy_pct)
+    busy = known(row.sample.load.busy_pct)
     style = STRONG if busy is not None and busy >= _BUSY_PCT else TEXT if busy else DIM
     return (UNKNOWN if busy is None else f"{busy:3.0f} %"), style
 
 
 def _memory(row: GpuRow) -> Span:
-    used, total = known(row.sample.used_bytes), known(row.sample.total_bytes)
+    used, total = known(row.sample.memory.used_bytes), known(row.sample.memory.total_bytes)
     if used is None or not total:
         return UNKNOWN, DIM
     full = 100 * used / total
@@ -96,22 +97,27 @@ def _memory(row: GpuRow) -> Span:
 
 
 def _power(row: GpuRow) -> Span:
-    watts, limit = known(row.sample.power_w), known(row.sample.power_limit_w)
+    watts, limit = known(row.sample.power.power_w), known(row.sample.power.power_limit_w)
     if watts is None:
         return UNKNOWN, DIM
     return f"{watts:3.0f}" + ("" if limit is None else f"/{limit:.0f}") + " W", TEXT
 
 
 def _link(row: GpuRow) -> Span:
-    generation, width = known(row.sample.pcie_generation), known(row.sample.pcie_width)
+    link = row.sample.link
+    generation, width = known(link.pcie_generation), known(link.pcie_width)
     if generation is None or width is None:
         return UNKNOWN, DIM
-    return f"{generation:.0f} ×{width:.0f}", WARN if row.sample.pcie_warning else TEXT
+    return f"{generation:.0f} ×{width:.0f}", WARN if link.warning else TEXT
 
 
 def _number(reading: Reading, write: Callable[[float], str]) -> Span:
     value = known(reading)
     return (UNKNOWN, DIM) if value is None else (write(value), TEXT)
+
+
+def _megahertz(value: float) -> str:
+    return units.megahertz(value).rjust(8)
 
 
 _PARTS = (
@@ -120,7 +126,11 @@ _PARTS = (
     _Part("memory", 1, _memory),
     _Part("power", 1, _power),
     _Part("heat", 0, lambda row: _number(row.sample.temperature_c, units.celsius)),
-    _Part("clock", 2, lambda row: _number(row.sample.sm_clock_mhz, lambda value: units.megahertz(value).rjust(8))),
+    _Part(
+        "clock",
+        2,
+        lambda row: _number(row.sample.clocks.sm_clock_mhz, _megahertz),
+    ),
     _Part("PCIe", 3, _link),
     _Part("model", 4, _model),
 )
@@ -163,8 +173,8 @@ def gpu_rows(rows: Sequence[GpuRow], width: int) -> list[Row]:
 
 def _share(row: GpuRow, column: str) -> float:
     if column == "load":
-        return (known(row.sample.busy_pct) or 0.0) / 100
-    used, total = known(row.sample.used_bytes), known(row.sample.total_bytes)
+        return (known(row.sample.load.busy_pct) or 0.0) / 100
+    used, total = known(row.sample.memory.used_bytes), known(row.sample.memory.total_bytes)
     return used / total if used and total else 0.0
 
 
@@ -181,11 +191,11 @@ def _fitting(rows: Sequence[GpuRow], width: int) -> tuple[list[_Part], list[int]
 
 def _trouble(row: GpuRow) -> str | None:
     """Return why nothing can be said of a GPU; None where something can."""
-    sample = row.sample
+    busy = row.sample.load.busy_pct
     if row.stale_s is not None:
         return f"stale: read {units.seconds(row.stale_s)} ago"
-    if isinstance(sample.busy_pct, Missing) and isinstance(sample.used_bytes, Missing):
-        return units.absent(sample.busy_pct)
+    if isinstance(busy, Missing) and isinstance(row.sample.memory.used_bytes, Missing):
+        return units.absent(busy)
     return None
 
 
@@ -202,11 +212,8 @@ def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     """Return every process on the GPUs: own lanes are marked by their id and come first on each GPU."""
     entries: list[Entry] = []
     for one in rows:
-        sample = one.sample
-        own = own_pids(snapshot.hosts, snapshot.lanes, sample.host)
-        shares = {} if isinstance(sample.busy_by_pid, Missing) else sample.busy_by_pid
-        pids = sorted({*sample.used_by_pid, *(pid for pid, share in shares.items() if share)})
-        processes = [_entry(one, pid, own=pid in own) for pid in pids]
+        own = own_pids(snapshot.hosts, snapshot.lanes, one.sample.host)
+        processes = [_entry(one, pid, own=pid in own) for pid in one.sample.processes.pids()]
         entries += sorted(
             processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
         )
@@ -214,17 +221,15 @@ def process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
 
 
 def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
-    sample = row.sample
-    name = sample.processes.get(pid)
+    sample, on_it = row.sample, row.sample.processes
+    name = on_it.names.get(pid)
     lanes = (one for one in row.lanes if pid in one[1].tree.pids or pid == one[1].process.pid)
     at, lane = next(lanes, (0, None))
     ours = own or lane is not None or (name is not None and name.ours)
     style = lane_style(at) if lane is not None else TEXT
-    shares = sample.busy_by_pid
-    share = None if isinstance(shares, Missing) else shares.get(pid)
-    used = sample.used_by_pid.get(pid)
+    share, used = on_it.shares.get(pid), on_it.used_by_pid.get(pid)
     id = lane.spec.id or "?" if lane is not None else "tfmon" if ours else ""
-    unnamed = sample.no_names_reason or "not visible to this user"
+    unnamed = on_it.no_names_reason or "not visible to this user"
     user, command = (name.user, name.command) if name is not None else ("", "")
     load = UNKNOWN if share is None else f"{share:3.0f} %"
     memory = UNKNOWN if used is None else units.memory(used)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, SimpleCommand, SimpleProvider
 from textual.screen import Screen
+from textual.widgets import Input
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, key_of, label, listed_keys
@@ -103,6 +104,10 @@ class Palette(CommandPalette):
     Palette.plain #--input { border: ascii $border; }
     Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
     """
+
+    def type_early(self, text: str) -> None:
+        """Add to the input a text that was typed before it had the focus."""
+        self.query_one(Input).insert_text_at_cursor(text)
 
     def on_unmount(self) -> None:
         """Free the memory of the lines that were shown."""

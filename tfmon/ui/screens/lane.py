@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.advice import Advice, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.causes import KINDS, causes_of
+from tfmon.analysis.causes import Cause, code_to_keep, setting_text
 from tfmon.analysis.health import concerns
 from tfmon.analysis.others import gpu_others
+from tfmon.model.gpu import GpuActivity, GpuSample
 from tfmon.model.hosts import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
-from tfmon.model.readings import NOT_READ, GpuActivity, GpuSample, HostSample, Missing, Reading, known
+from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, hosts, lifecycle
 from tfmon.ui.render.layout import Hint
@@ -41,14 +42,15 @@ _MEANINGS = {
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
 }
-_CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
-    "busy_pct": ("busy", units.percent),
-    "used_bytes": ("memory", units.memory),
-    "power_w": ("power", units.watts),
-    "temperature_c": ("temperature", units.celsius),
-    "sm_clock_mhz": ("clocks", units.megahertz),
-    "cpu_pct": ("cpu", units.percent),
-    "others_cpu_pct": ("others", units.percent),
+_CURVES: dict[type, dict[str, tuple[str, Callable[[float], str]]]] = {
+    GpuSample: {
+        "busy": ("load.busy_pct", units.percent),
+        "memory": ("memory.used_bytes", units.memory),
+        "power": ("power.power_w", units.watts),
+        "temperature": ("temperature_c", units.celsius),
+        "clocks": ("clocks.sm_clock_mhz", units.megahertz),
+    },
+    HostSample: {"cpu": ("cpu_pct", units.percent), "others": ("others_cpu_pct", units.percent)},
 }
 _ACTIVITY = {
     "kernels_pct": "kernels", "sm_pct": "multiprocessors", "occupancy_pct": "occupancy",
@@ -124,8 +126,7 @@ def lane_rows(
     """Return the page of a lane for a width; `keys` says whether keys act on the lane."""
     snapshot = analysis.snapshot
     bottleneck = analysis.lane(lane.spec.name).bottleneck
-    rows = [*_bottleneck_rows(bottleneck, width), *_cause_rows(lane, width)]
-    rows += _advice_rows(() if bottleneck is None else bottleneck.advice, lane, width)
+    rows = [*_bottleneck_rows(bottleneck, width), *_cause_rows(analysis.lane(lane.spec.name).causes, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
@@ -160,10 +161,10 @@ def lane_rows(
 def _curves(samples: Sequence[GpuSample | HostSample], charset: Charset) -> list[Row]:
     """Draw the last minute of the readings that change, each from 0 to its own peak."""
     rows: list[Row] = []
-    for field, (name, write) in _CURVES.items():
-        values = [known(getattr(sample, field, NOT_READ)) for sample in samples]
+    for name, (path, write) in _CURVES[type(samples[0])].items() if len(samples) > 1 else ():
+        values = [known(reading) for reading in map(attrgetter(path), samples)]
         peak = max((value for value in values if value is not None), default=0.0)
-        if len(samples) < 2 or peak <= 0:
+        if peak <= 0:
             continue
         (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *values], peak, 1, charset)
         rows.append(((f"  {name:<13}", DIM), (line, TEXT), (f"  last minute, up to {write(peak)}", DIM)))
@@ -191,27 +192,29 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
     for name, reading in (("copy", bottleneck.shares.copy_pct), ("compute", bottleneck.shares.device_pct)):
         if isinstance(reading, Missing):
             yield from beside((f"  {name:<10}    –    ", TEXT), reading.reason, DIM, width - 2)
-    if bottleneck.kind == "retracing" and not bottleneck.causes:
-        yield from _code_rows((*KINDS["retrace_value"].code, *KINDS["retrace_shape"].code), width)
 
 
-def _advice_rows(advice: Sequence[Advice], lane: LaneState, width: int) -> Iterator[Row]:
-    if advice:
+def _cause_rows(causes: Sequence[Cause], width: int) -> Iterator[Row]:
+    """Yield why a lane is slow: what was observed and at which line, what may help, and the code to write."""
+    if causes:
         yield BLANK
-        yield (("  What may help", STRONG),)
-    for text in dict.fromkeys(one.text for one in advice):
-        alike = [one for one in advice if one.text == text]
-        yield from beside((f"  {text}  ", STRONG), "; ".join(one.purpose for one in alike), TEXT, width - 2, 4)
-        yield from _code_rows(code_for(alike[0], lane), width)
-
-
-def _cause_rows(lane: LaneState, width: int) -> Iterator[Row]:
-    """Yield why a script is slow: what was observed, at which of its lines, and the code to write."""
-    for number, cause in enumerate(causes_of(lane)):
-        yield from () if number else (BLANK, (("  Why, as it was observed", STRONG),))
-        yield from indented(cause.text, TEXT, width, 3)
-        what = f"  {cause.advice}" + (f"; {cause.knob} tries it" if cause.knob else "")
-        yield from indented(what, WARN, width, 4)
+        yield (("  Causes, and what may help", STRONG),)
+    for cause in causes:
+        if cause.count:
+            yield from indented(cause.text, TEXT, width, 3)
+            tries = (
+                ""
+                if cause.knob is None or cause.by_hand
+                else f"; {setting_text(cause.knob, cause.value)} tries it"
+            )
+            yield from indented(
+                f"  {cause.advice}; {cause.effect}" if cause.effect else f"  {cause.advice}{tries}", WARN, width, 4
+            )
+        elif cause.knob is None:
+            yield from indented(cause.advice, TEXT, width, 3)
+        else:
+            lead = (f"  {setting_text(cause.knob, cause.value)}  ", STRONG)
+            yield from beside(lead, cause.advice, TEXT, width - 2, 4)
         yield from _code_rows(cause.code, width)
 
 
@@ -259,8 +262,8 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "name", f"{gpu.name} ({gpu.key})"
     if gpu.part_of:
         yield "instance", "power, temperature, clocks and link are those of the whole GPU"
-    busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
-    yield "busy", f"{busy}, at most {most} ({gpu.busy_source})" if gpu.busy_source else busy
+    busy, most = _said(gpu.load.busy_pct, units.percent), _said(gpu.load.busy_max_pct, units.percent)
+    yield "busy", f"{busy}, at most {most} ({gpu.load.source})" if gpu.load.source else busy
     if (others := gpu_others(lane, gpu.index)) is not None:
         marked, windows = sum(one.others for one in lane.points), len(lane.points)
         less = "others took less than 5 % of the GPU's time"
@@ -269,24 +272,25 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         yield "activity", _activity(gpu.activity)
     part = lane.gpu_use.parts.get(gpu.key, GpuPart())
     yield "this lane", _said(part.lane_busy_pct, units.percent, " of the GPU's time")
-    shared = ", shared with the CPU" if gpu.unified else ""
-    yield "memory", _said(gpu.used_bytes, units.memory) + f" of {_said(gpu.total_bytes, units.memory)}{shared}"
+    shared = ", shared with the CPU" if gpu.memory.unified else ""
+    used, total = _said(gpu.memory.used_bytes, units.memory), _said(gpu.memory.total_bytes, units.memory)
+    yield "memory", f"{used} of {total}{shared}"
     source = f" ({part.source})" if part.source else ""
     yield "used by lane", _said(part.used_bytes, units.memory) + source
-    watts, limit = _said(gpu.power_w, units.watts), _said(gpu.power_limit_w, units.watts)
-    yield "power", f"{watts} of {limit}" + (f" ({gpu.power_source})" if gpu.power_source else "")
+    power, clocks, link, traffic = gpu.power, gpu.clocks, gpu.link, gpu.traffic
+    watts, limit = _said(power.power_w, units.watts), _said(power.power_limit_w, units.watts)
+    yield "power", f"{watts} of {limit}" + (f" ({power.source})" if power.source else "")
     yield "temperature", _said(gpu.temperature_c, units.celsius)
-    yield "clocks", f"{_said(gpu.sm_clock_mhz, units.megahertz)} of {_said(gpu.sm_clock_max_mhz, units.megahertz)}"
-    reasons = gpu.clock_reasons
-    if isinstance(reasons, Missing):
-        yield "limited by", units.absent(reasons)
+    now, highest = _said(clocks.sm_clock_mhz, units.megahertz), _said(clocks.sm_clock_max_mhz, units.megahertz)
+    yield "clocks", f"{now} of {highest}"
+    if isinstance(clocks.reasons, Missing):
+        yield "limited by", units.absent(clocks.reasons)
     else:
-        yield "limited by", "; ".join(one.text for one in reasons) or "nothing"
-    sent, received = gpu.pcie_sent_bytes_per_s, gpu.pcie_received_bytes_per_s
-    source = f" ({gpu.pcie_source})" if gpu.pcie_source else ""
-    yield "PCIe", f"{_said(received, _rate)} to the GPU, {_said(sent, _rate)} from it{source}"
-    generation, width = _said(gpu.pcie_generation, units.cores), _said(gpu.pcie_width, units.cores)
-    yield "link", gpu.pcie_warning or f"generation {generation}, {width} lanes"
+        yield "limited by", "; ".join(one.text for one in clocks.reasons) or "nothing"
+    sent, received = _said(traffic.pcie_sent_bytes_per_s, _rate), _said(traffic.pcie_received_bytes_per_s, _rate)
+    yield "PCIe", f"{received} to the GPU, {sent} from it" + (f" ({traffic.source})" if traffic.source else "")
+    generation, width = _said(link.pcie_generation, units.cores), _said(link.pcie_width, units.cores)
+    yield "link", link.warning or f"generation {generation}, {width} lanes"
     yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
     for fault in gpu.faults:
         yield "fault", fault.text

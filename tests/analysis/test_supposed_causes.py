@@ -1,10 +1,11 @@
-"""What may help against a bottleneck, the likeliest first, and the code that does it."""
+"""Causes that a bottleneck lets suppose, the likeliest first, and the code that mends them."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,10 +13,10 @@ from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 
 from analysis.test_bottleneck import CASES
-from tfmon.analysis.advice import Advice, advice_for, code_for, code_to_keep
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.causes import causes_of, code_of, code_to_keep, setting_text
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_state import ProcessInfo, ScriptFacts, Totals
+from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, Totals
 from tfmon.model.lane_statistics import LossCurve
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
@@ -28,7 +29,11 @@ from tfmon.ui.source import SHARED, Display, Scale
 
 
 def advised(kind: str, **settings) -> list[str]:
-    return [one.text for one in advice_for(kind, lane(settings=settings), KNOBS)]
+    return settings_for(kind, lane(settings=settings))
+
+
+def settings_for(kind: str, state: LaneState, knobs: Sequence[Knob] = KNOBS) -> list[str]:
+    return [setting_text(one.knob, one.value) for one in causes_of(state, [kind], knobs) if one.knob]
 
 
 @pytest.mark.parametrize(
@@ -50,11 +55,11 @@ def test_the_likeliest_comes_first_and_a_larger_batch_where_it_is_small(kind, se
 @pytest.mark.parametrize(("examples", "first"), [(310_000, "cache on"), (330_000, "parallel calls auto")])
 def test_a_cache_comes_first_where_an_epoch_is_short(examples, first):
     state = replace(lane(), process=ProcessInfo(data_examples=examples))
-    assert advice_for("input", state, KNOBS)[0].text == first, "32,000 examples take 1 s"
+    assert settings_for("input", state)[0] == first, "32,000 examples take 1 s"
 
 
 def test_without_an_end_of_the_data_a_cache_is_never_full():
-    assert advice_for("input", replace(lane(), process=ProcessInfo()), KNOBS)[0].text == "parallel calls auto"
+    assert settings_for("input", replace(lane(), process=ProcessInfo()))[0] == "parallel calls auto"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def test_without_an_end_of_the_data_a_cache_is_never_full():
     ],
     ids=["in effect already", "XLA without a graph", "float16 on a CPU"],
 )
-def test_what_cannot_help_is_not_advised(kind, settings, absent):
+def test_what_cannot_help_is_not_supposed(kind, settings, absent):
     assert absent not in advised(kind, **settings)
 
 
@@ -75,25 +80,22 @@ def test_a_batch_is_never_larger_than_the_data():
     assert not [text for text in advised("dispatch", batch_size=1_000) if text.startswith("batch")]
 
 
-def test_only_variants_that_do_the_same_work_are_advised():
+def test_only_variants_that_do_the_same_work_are_supposed():
     variant = Knob("variant", "a", "Which.", choices=("a", "b", "c"), remedies=("a", "b"))
-    advice = advice_for("retracing", lane(settings={"variant": "a"}), (variant,))
-    assert [one.text for one in advice] == ["variant b"]
+    assert settings_for("retracing", lane(settings={"variant": "a"}), (variant,)) == ["variant b"]
 
 
 def test_the_code_that_does_it_is_at_hand():
-    assert "prefetch(tf.data.AUTOTUNE)" in code_for(Advice("prefetch", "auto", ""))[0]
-    assert "batch(128)" in code_for(Advice("batch_size", 128, ""))[0]
-    assert "variant fast" in code_for(Advice("variant", "fast", ""))[0]
+    assert "prefetch(tf.data.AUTOTUNE)" in code_of(None, "prefetch", "auto")[0]
+    assert "batch(128)" in code_of(None, "batch_size", 128)[0]
+    assert "variant fast" in code_of(None, "variant", "fast")[0]
     versions = {**lane().process.versions, "tensorflow": "2.21.0"}
     script = replace(lane(), script=ScriptFacts("python train.py"), process=ProcessInfo(versions=versions))
-    assert (
-        code_for(Advice("xla", True, "", by_hand=True), script)[-1] == "# to try it: --lane cpu --lane cpu,xla=on"
-    )
+    assert code_of(script, "xla", True, by_hand=True)[-1] == "# to try it: --lane cpu --lane cpu,xla=on"
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "retracing"])
-def test_nothing_that_needs_tensorflow_is_advised_to_a_script_without_it(kind):
+def test_nothing_that_needs_tensorflow_is_told_to_a_script_without_it(kind):
     lost = LossCurve().plus(1, math.nan)
     state = replace(
         CASES[kind], script=ScriptFacts("python train.py"), totals=Totals(losses=lost), settings={"prefetch": 2}

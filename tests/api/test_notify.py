@@ -1,0 +1,124 @@
+"""What is sent to the user when something happens to a race, how often, and what a command of theirs gets."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from support.ui import racing_demo, sample_hosts
+
+from tfmon.api import notify
+from tfmon.api.notify import Notice, Notifier, happening, run_command, sequence
+from tfmon.model.gpu import GpuFault
+from tfmon.version import __version__
+
+NOTICE = Notice("stall", "gpu:0: no step; for 9 s", ("gpu:0",), "train.py", "/runs/1.jsonl.gz")
+
+
+@pytest.fixture
+def followed():
+    demo, sent = racing_demo(), queue.Queue()
+    notifier = Notifier(demo.session, sent.put, print)
+    yield demo, sent, notifier
+    notifier.close()
+
+
+def test_a_lane_that_fails_is_told_once_and_the_end_of_the_race_always(followed):
+    demo, sent, notifier = followed
+    demo.fail("gpu:0", "no memory is left")
+    told = sent.get(timeout=60)
+    assert (told.kind, told.lanes, told.text) == ("failed", ("gpu:0",), "gpu:0: no memory is left")
+    sample_hosts(demo)
+    demo.fail("cpu", "it is broken")  # within the minute
+    notifier.close()
+    assert sorted(sent.get_nowait().kind for _ in range(sent.qsize())) == ["ended", "failed"]
+
+
+def test_what_ends_and_begins_again_is_told_again_after_a_minute(followed, monkeypatch):
+    demo, sent, _ = followed
+    holds = [("stall", "cpu", "cpu", "no step has ended for 9 s")]
+    monkeypatch.setattr(notify, "happening", lambda _snapshot: iter(holds))
+    sample_hosts(demo)
+    assert sent.get(timeout=60).text == "cpu: no step has ended for 9 s"
+    looks = queue.Queue()
+    monkeypatch.setattr(notify, "happening", lambda _snapshot: looks.put(1) or iter(()))
+    sample_hosts(demo)
+    looks.get(timeout=60)
+    monkeypatch.setattr(notify, "happening", lambda _snapshot: looks.put(1) or iter(holds))
+    sample_hosts(demo)
+    looks.get(timeout=60)
+    sample_hosts(demo)
+    looks.get(timeout=60)  # so the look before has ended
+    assert sent.empty(), "it is within a minute"
+    monkeypatch.setattr(notify, "EVERY_S", 0.0)
+    sample_hosts(demo)
+    assert sent.get(timeout=60).kind == "stall"
+
+
+def test_a_gpu_that_reports_a_fault_is_told():
+    demo = racing_demo()
+    (sample,) = demo.session.snapshot().hosts[""].gpus
+    assert not list(happening(demo.session.snapshot()))
+    demo.session.accept(replace(sample, faults=(GpuFault(5, 79, "it fell off the bus (XID 79)"),)))
+    assert list(happening(demo.session.snapshot())) == [
+        ("gpu", "GPU-1 5", "", "NVIDIA H200: it fell off the bus (XID 79)")
+    ]
+
+
+@pytest.mark.process
+def test_a_command_gets_the_facts_as_json_and_in_its_environment(tmp_path, monkeypatch):
+    run_command(
+        f'cat > "{tmp_path}/facts"; echo "$TFMON_NOTIFY_KIND $TFMON_NOTIFY_LANES" > "{tmp_path}/more"', NOTICE
+    )
+    facts = json.loads((tmp_path / "facts").read_text())
+    assert facts.pop("time").endswith("+00:00")
+    assert facts == {
+        "tfmon": __version__, "kind": "stall", "text": NOTICE.text, "lanes": ["gpu:0"], "scenario": "train.py",
+        "recording": "/runs/1.jsonl.gz",
+    }  # fmt: skip
+    assert (tmp_path / "more").read_text() == "stall gpu:0\n"
+
+
+@pytest.mark.process
+def test_a_lane_that_ends_is_told_by_the_command_of_the_user(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from tfmon import report\nfor _ in range(9): report.step(examples=4)\nraise SystemExit(3)\n"
+    )
+    words = ("watch", "--no-record", "--notify", f"cat >> {tmp_path}/facts", "--", sys.executable, str(script))
+    done = subprocess.run([sys.executable, "-m", "tfmon", *words], capture_output=True, text=True, timeout=300)
+    facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
+    assert (done.returncode, [one["kind"] for one in facts]) == (3, ["failed", "ended"]), done.stderr
+    assert "exited with code 3" in facts[0]["text"] and facts[1]["scenario"] == "train.py"
+
+
+@pytest.mark.process
+def test_a_command_that_fails_or_hangs_is_told_and_what_it_started_is_ended(monkeypatch, tmp_path):
+    demo = racing_demo()
+    told, fails = queue.Queue(), "echo no such host >&2; exit 6"
+    notifier = Notifier(demo.session, lambda notice: run_command(fails, notice), told.put)
+    demo.fail("cpu")
+    assert told.get(timeout=60) == f"--notify: '{fails}' ended with 6: no such host"
+    notifier.close()
+    assert told.empty(), "the end of the race is told in vain, too, but once is enough"
+    monkeypatch.setattr(notify, "PATIENCE_S", 0.2)
+    with pytest.raises(OSError, match="took longer than 0 s, and was killed"):
+        run_command(f"(sleep 600; touch {tmp_path}/late) & sleep 600", NOTICE)
+
+
+@pytest.mark.parametrize(
+    ("how", "tmux", "written"),
+    [
+        ("bell", "", "\a"),
+        ("osc9", "", "\x1b]9;tfmon: gpu:0: no step; for 9 s\a"),
+        ("osc777", "", "\x1b]777;notify;tfmon;gpu:0: no step, for 9 s\a"),
+        ("osc9", "/tmp/tmux", "\x1bPtmux;\x1b\x1b]9;tfmon: gpu:0: no step; for 9 s\a\x1b\\"),
+    ],
+)
+def test_a_terminal_rings_or_shows_it(how, tmux, written, monkeypatch):
+    monkeypatch.setenv("TMUX", tmux)
+    assert sequence(how, NOTICE) == written

@@ -1,0 +1,163 @@
+"""What is known of a race as OpenMetrics, for Prometheus: served on a port of this machine, or kept in a file.
+
+A reading that is not known is absent, never 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.health import concerns
+from tfmon.errors import UsageError
+from tfmon.model.gpu import GpuSample
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Missing, Reading
+from tfmon.model.session import Snapshot
+from tfmon.model.threads import start_thread
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+EVERY_S = 5.0
+"""How often a file is written."""
+HERE = "127.0.0.1"
+NEEDS = "pip install prometheus_client, or tfmon[metrics]"
+LANE = ("lane", "title")
+GPU = ("host", "gpu", "uuid", "name")
+
+OF_A_LANE: dict[str, tuple[str, Callable[[LaneState], Reading | None]]] = {
+    "steps": ("Steps done", lambda lane: lane.totals.steps),
+    "examples": ("Examples trained on", lambda lane: lane.totals.examples or None),
+    "examples_per_second": ("Examples a second, lately", lambda lane: lane.recent().examples_per_s),
+    "steps_per_second": ("Steps a second, lately", lambda lane: lane.recent().steps_per_s),
+    "loss": ("The loss that was read last", lambda lane: lane.totals.losses.last),
+    "memory_bytes": ("Memory that its processes share with no other", lambda lane: lane.tree.private_bytes),
+    "cpu_cores": ("CPU that its processes use, in cores", lambda lane: _part(lane.tree.cpu_pct)),
+    "gpu_memory_bytes": ("GPU memory that it uses", lambda lane: lane.gpu_use.used_bytes),
+}
+"""Gauges of a lane, but for the first two, which are counters."""
+COUNTERS = ("steps", "examples")
+OF_A_GPU: dict[str, tuple[str, Callable[[GpuSample], Reading]]] = {
+    "busy_ratio": ("Share of the time in which it is busy", lambda gpu: _part(gpu.load.busy_pct)),
+    "memory_used_bytes": ("Memory that all its processes use", lambda gpu: gpu.memory.used_bytes),
+    "memory_total_bytes": ("Memory that it has", lambda gpu: gpu.memory.total_bytes),
+    "power_watts": ("Power that it draws", lambda gpu: gpu.power.power_w),
+    "temperature_celsius": ("Its temperature", lambda gpu: gpu.temperature_c),
+}
+
+
+def _part(percent: Reading) -> Reading:
+    return percent if isinstance(percent, Missing) else percent / 100
+
+
+class RaceCollector:
+    """Gives Prometheus' client the state of a race whenever it is asked for."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+        self._analysis: Analysis | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric; its samples are those that are known."""
+        self._analysis = analyse(self._snapshot(), self._analysis)
+        snapshot = self._analysis.snapshot
+        yield from self._of_lanes(snapshot)
+        gpus = [(host, gpu) for host, state in snapshot.hosts.items() for gpu in state.gpus]
+        for name, (text, value) in OF_A_GPU.items():
+            labels = (((host, str(gpu.index), gpu.key, gpu.name), gpu) for host, gpu in gpus)
+            yield _metric(f"tfmon_gpu_{name}", text, GPU, {label: value(gpu) for label, gpu in labels})
+        yield from self._of_verdict(self._analysis)
+
+    def _of_lanes(self, snapshot: Snapshot) -> Iterator[Metric]:
+        lanes = {(lane.spec.name, lane.title): lane for lane in snapshot.lanes}
+        for name, (text, value) in OF_A_LANE.items():
+            known = {label: value(lane) for label, lane in lanes.items()}
+            yield _metric(f"tfmon_lane_{name}", text, LANE, known, counts=name in COUNTERS)
+        quantiles = {
+            (*label, f"{percent}"): None if ms is None else ms / 1e3
+            for label, lane in lanes.items()
+            for percent in (50, 95, 99)
+            for ms in [lane.steady.step_ms(percent / 100)]
+        }
+        yield _metric("tfmon_lane_step_seconds", "Step time in the steady state", (*LANE, "percentile"), quantiles)
+        phases = {(*label, lane.phase): 1 for label, lane in lanes.items()}
+        yield _metric("tfmon_lane_phase", "1 for the phase that it is in", (*LANE, "phase"), phases)
+        wrong = {
+            (*label, one.id): 1
+            for label, lane in lanes.items()
+            if not lane.over
+            for one in concerns(snapshot, lane)
+            if one.is_fault
+        }
+        yield _metric("tfmon_lane_concern", "1 for what is wrong with it", (*LANE, "concern"), wrong)
+
+    @staticmethod
+    def _of_verdict(analysis: Analysis) -> Iterator[Metric]:
+        ratios = {
+            (rank.lane, analysis.snapshot.lane(rank.lane).title, end): getattr(rank.ratio, end)
+            for rank in analysis.verdict.ranking
+            for end in ("value", "low", "high")
+        }
+        text = "Its examples a second over those of the slowest lane, with the 95 % interval"
+        yield _metric("tfmon_lane_ratio", text, (*LANE, "end"), ratios)
+
+
+def _metric(
+    name: str,
+    text: str,
+    labels: tuple[str, ...],
+    values: Mapping[Any, Reading | None],
+    *,
+    counts: bool = False,
+) -> Metric:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    family: Any = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=labels)
+    for label, value in values.items():
+        if value is not None and not isinstance(value, Missing):
+            family.add_metric(label, value)
+    result: Metric = family
+    return result
+
+
+def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
+    """Serve the metrics of a race, or keep them in a file; return the function that ends it.
+
+    Args:
+        where: `PORT` of this machine alone, `ADDRESS:PORT`, or the path of a file, which is written now and then.
+        snapshot: Returns what is known. Thread: any.
+
+    Raises: UsageError where the client is not installed, the port cannot be served or the file not written.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+    except ImportError:
+        raise UsageError("--metrics needs prometheus_client, which is not installed", NEEDS) from None
+    registry: Any = CollectorRegistry()
+    registry.register(RaceCollector(snapshot))
+    address, _, port = where.rpartition(":")
+    closed = threading.Event()
+
+    def keep() -> None:
+        while not closed.wait(EVERY_S):
+            write_to_textfile(where, registry)
+
+    def end() -> None:
+        closed.set()
+        with contextlib.suppress(OSError):
+            write_to_textfile(where, registry)
+
+    try:
+        if port.isdecimal():
+            server, _ = start_http_server(int(port), address or HERE, registry)
+            return server.shutdown
+        write_to_textfile(where, registry)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--metrics {where}: {reason}", "name a free port, or the path of a file") from None
+    start_thread("tfmon-metrics", keep, lambda _reason: None)
+    return end

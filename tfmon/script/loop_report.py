@@ -1,0 +1,116 @@
+"""What a lane is told of a loop: its steps with examples and loss, epochs, progress, and what stays unknown."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from tfmon.model.script_events import Progressed
+from tfmon.script.epochs import Epochs
+from tfmon.script.looking import line_of, users_frame
+from tfmon.script.rounds import NO_ROUNDS, SETTLED, Rounds
+from tfmon.script.sources import LOOP_IN_GRAPH, BatchSource, Past, Sources, Step
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+
+TRAINING, VALIDATION = "training", "validation"
+VALIDATION_PULLS = 3
+"""So many pulls in a row of an iterator that has never fed an update are validation."""
+NO_LOSS = "the training step returns none of what was differentiated"
+
+
+class LoopReport:
+    """How far a loop is, and what was told of it. Thread: that of the loop."""
+
+    def __init__(self) -> None:
+        self.doing = ""
+        """`training` or `validation`; empty before either was told."""
+        self._epoch = 1
+        self._batches: int | None = None
+        self._told: set[str] = set()
+        self.doubts: dict[str, str] = {}
+        """What may stay unknown of the steps, and why; an empty reason for what is known again."""
+        self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        """Each kind of update, with the step that it was first seen in."""
+        self.epochs = Epochs()
+
+    def say(self, lane: Lane, doing: str, sources: Sources) -> None:
+        """Tell a lane what the loop does from now on."""
+        self.doing = doing
+        lane.report_progress(lambda: self.progress(sources.main))
+
+    def updated(self, lane: Lane, step: Step, number: int, name: str, *, read: bool) -> None:
+        """Tell a lane what is counted as a step, once for each kind of update that is not a part of a round."""
+        if step.mark in self._kinds:
+            return
+        begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
+        self._kinds[step.mark] = number
+        if begins:
+            given = "the first dimension of what it is given"
+            examples = given if any(step.given) else "what is read for it" if read else "n/a"
+            self.epochs.place = line_of(users_frame())
+            lane.tell_step(f"{self.epochs.place}: an update by {name}; examples: {examples}")
+
+    def step_over(self, lane: Lane, step: Step, sources: Sources, rounds: Rounds, ended_ns: int | None) -> None:
+        """Tell a lane what a step was that has ended, now or at `ended_ns`, and what is not known of it."""
+        steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
+        examples = self.examples(step.examples(pulled))
+        loss = step.loss if steps == 1 else None
+        self.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
+        if not sure:
+            rounds.past.add(pulled, step.given, examples)
+        elif rounds.past.steps:
+            rounds.take_past()
+        input_ns = sum(source.wait_ns for source in step.fed if source.first_ns >= step.began_ns)
+        lane.meter.end_step(steps=steps, loss=loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns)
+        self.tell(lane, rounds, sure=sure)
+        if main is not None and main.steps == 1 and main in step.fed:
+            self.epochs.begins(time.monotonic_ns() - step.began_ns)
+            self.epochs.first_step(lane.meter.all_waits_ns)
+
+    def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
+        """Take back the updates that were told as steps, and were one round."""
+        examples = past.examples if in_graph else past.of_one_step
+        self.doubts["examples"] = ""
+        self.examples(examples)
+        lane.control.clock.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
+
+    def epoch_over(self, lane: Lane | None, batches: int) -> None:
+        """Record that an epoch of so many batches has ended."""
+        self._batches = batches
+        self._epoch += 1
+        if lane is not None:
+            self.epochs.ends(batches, lane.meter.all_waits_ns)
+
+    def progress(self, main: BatchSource | None) -> Progressed:
+        """Return how far the loop is in what it reads, None where no dataset is read."""
+        begun = self._epoch - int(main is not None and main.over)
+        return Progressed(
+            at_ns=time.monotonic_ns(),
+            doing=self.doing,
+            epoch=begun if self._batches is not None or main is not None else 0,
+            batch=main.steps if main is not None else 0,
+            batches=self._batches,
+            epochs_done=self._epoch - 1,
+        )
+
+    def examples(self, counted: int | str) -> int:
+        """Return the examples of a step; 0 where they are unknown, and keep the reason."""
+        if isinstance(counted, str):
+            self.doubts["examples"] = self.doubts.get("examples") or counted
+        return 0 if isinstance(counted, str) or "examples" in self._told else counted
+
+    def doubt(self, reason: str, *parts: str) -> None:
+        """Have nothing told of the steps, or of these parts of what is."""
+        self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
+
+    def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
+        """Tell a lane once what is in doubt, and why, as soon as it is sure what a step is."""
+        if rounds.unsteady:
+            self.doubt(NO_ROUNDS)
+        for what, reason in self.doubts.items() if sure or rounds.unsteady else ():
+            if reason and what not in self._told:
+                lane.cannot_know(what, reason)
+                self._told.add(what)
