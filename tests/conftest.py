@@ -5,6 +5,7 @@ A test without a marker starts no process and does not load TensorFlow; an audit
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -96,9 +98,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     yield
+    end_runs()
     GUARD.markers, found = None, GUARD.found
     if found:
         pytest.fail(f"it {found[0]}", pytrace=False)
+
+
+def end_runs() -> None:
+    """End what a test left in a process of its own: a run outlives its screen. Its script gets a Ctrl+C then."""
+    for path in Path(_SOCKETS).glob("*.sock"):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(int(path.stem))
+            if process.pid != os.getpid() and any("tfmon" in word for word in process.cmdline()):
+                process.kill()
+        path.unlink(missing_ok=True)
 
 
 def pytest_unconfigure() -> None:

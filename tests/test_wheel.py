@@ -147,6 +147,7 @@ NOT_TYPED = {
     "tfmon race $side": "is in the recipe that tests/docs/test_recipe.py runs",
     "tfmon diff baselines runs --slower-than 15%": "the same",
     "tfmon profile": "needs lanes that train, as those of tests/cli/test_profile.py",
+    "tfmon attach": "needs a terminal and a run that is under way, as those of tests/scripts/test_attach.py",
 }
 """How a command begins that cannot run here, and why."""
 TYPED_INSTEAD = {

@@ -250,7 +250,11 @@ def test_it_is_over_when_the_lanes_are_and_nobody_watches(run):
     viewer = run.watch()
     run.demo.controls.running.all_over = True
     assert not run.followers.all_done()
+    early = run.connect()
     viewer.leave()
+    wait_for(lambda: not run.followers._all, what="nobody watches")
+    assert not run.followers.all_done(), "one has connected, and loads its screen"
+    early.close()
     wait_for(run.followers.all_done, what="nobody watches")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import run_python
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 pytest.importorskip("pexpect")
 from support.terminal import Terminal, gone, racing
@@ -162,7 +162,7 @@ def test_attaching_and_detaching_at_random_loses_no_event(folder):
     (recording,) = Path("recordings").glob("*.gz")
     _, replayed = play_all(recording)
     for viewer in [first, *viewers]:
-        assert viewer.join(10)
+        assert viewer.join(PATIENCE_S)
         assert known(viewer.session.snapshot()) == known(replayed)
 
 
@@ -190,6 +190,13 @@ def test_attach_shows_it_takes_keys_and_the_other_viewer_sees_who_pressed_them(s
         terminal.process.send("q")
         assert terminal.wait_for_exit() == CODE
     assert not list(sockets.under_way())
+
+
+def test_the_end_of_a_script_that_takes_no_time_is_shown(start, folder):
+    terminal = start("watch", "--", sys.executable, "-c", "print('short'); exit(5)")
+    terminal.wait_for(lambda shown: "exited with code 5" in shown)
+    terminal.process.send("q")
+    assert terminal.wait_for_exit() == 5
 
 
 def test_detached_runs_are_listed_and_ended_from_the_command_line(folder):
@@ -238,6 +245,26 @@ def test_a_runner_that_is_killed_takes_the_lane_along_and_its_viewer_says_so(sta
     terminal.process.send("q")
     assert terminal.wait_for_exit() == 1
     assert "tfmon replay last" in terminal.raw
+
+
+@pytest.mark.parametrize("began", [True, False], ids=["that began it", "that came later"])
+def test_a_signal_to_a_viewer_ends_the_run_only_where_it_began_it(start, folder, began):
+    terminal = start("watch", "--", sys.executable, "train.py")
+    let("go")
+    terminal.wait_for(racing)
+    runner = psutil.Process(sockets.find("last").greeting.pid)
+    viewer = terminal if began else start("attach")
+    viewer.wait_for(racing)
+    viewer.process.kill(signal.SIGTERM)
+    assert viewer.wait_for_exit() == (130 if began else 0)
+    assert Path("finishing").exists() is False
+    if began:
+        assert gone([runner])
+    else:
+        let()
+        terminal.wait_for(lambda shown: "exited with code 3" in shown)
+        terminal.process.send("q")
+        assert terminal.wait_for_exit() == CODE
 
 
 @pytest.mark.parametrize("words", [("--lane", "gpu:9"), ("--record", "there.gz")], ids=["device", "recording"])

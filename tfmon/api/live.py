@@ -112,7 +112,7 @@ def attached(viewer: Viewer, screen: ScreenSettings, *, began_here: bool) -> str
         leave=viewer.leave,
         lost=lambda: viewer.died,
     )
-    return _run(source, screen, viewer, viewer.session, ends_at_signal=began_here)
+    return _run(source, screen, viewer, viewer.session, viewer.request_end if began_here else None)
 
 
 def _source_of(session: Session, controls: Controls, experiments: Experiments) -> Source:
@@ -160,15 +160,16 @@ def _run(
     screen: ScreenSettings,
     run: AnyRun,
     session: Session | None = None,
-    *,
-    ends_at_signal: bool = True,
+    end: Callable[[str], object] | None = str,
 ) -> str:
     """Show what has lanes until the user leaves or a signal comes, and end it; return why it was interrupted.
 
     The terminal tells what happens in the session, if there is one, as the settings say.
 
-    A run of another process goes on where the user leaves it, where the terminal or the screen is gone, and at any
-    signal unless that ends it.
+    A run of another process goes on where the user leaves it, and where the terminal or the screen is gone.
+
+    Args:
+        end: Has the run end when a signal of that name comes; None where a signal ends the screen alone.
     """
     yield_to_lanes()
 
@@ -177,11 +178,13 @@ def _run(
             undo.callback(suspend_with(suspension, partial(app.request, app.take_terminal)))
 
     def leave(interrupted: Interruption) -> None:
-        if ends_at_signal:
-            app.request_quit()
-        else:
+        if end is None:
             app.request(app.exit, "left")
-        leave_anyway(partial(run.close, interrupted.reason if ends_at_signal else ""))
+            leave_anyway(run.close)
+        else:
+            end(interrupted.signal)
+            app.request_quit()
+            leave_anyway(partial(run.close, interrupted.reason))
 
     def hung_up() -> bool:
         if source.leave is not None:

@@ -56,8 +56,8 @@ AFTER_KEY_S = 10.0
 MOST_LINES = 500
 """Answers and lines that wait for a viewer; one that does not read them is dropped."""
 MOST_VIEWERS = 16
-FAREWELL_S = 2.0
-"""How long the end waits for viewers that do not read."""
+FAREWELL_S = 10.0
+"""How long the end waits for viewers that do not read, all together."""
 
 
 def start(info: ScenarioInfo, options: RaceOptions) -> socket.socket:
@@ -96,8 +96,8 @@ def _be_runner(first: socket.socket, info: ScenarioInfo, options: RaceOptions) -
 
 def _leave_terminal(kept: int) -> None:
     """Close all that was inherited but one descriptor; what is printed goes into the log."""
-    for fd in map(int, os.listdir("/dev/fd")):  # noqa: PTH208
-        if fd > 2 and fd != kept:
+    with contextlib.suppress(FileNotFoundError):  # no /proc
+        for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
             with contextlib.suppress(OSError):  # that of the list itself
                 os.close(fd)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -153,6 +153,8 @@ class Followers:
         self.lock = threading.Lock()
         self._program, self._interrupted = program, interrupted
         self._all: list[_Follower] = []
+        self._connected = 0
+        """How many are connected; the first one loads its screen before it watches."""
         self._listening: socket.socket | None = None
         self.unreachable = ""
         """Why no viewer can connect any more; empty where one can."""
@@ -209,7 +211,7 @@ class Followers:
             while True:
                 connection, _ = listening.accept()
                 with contextlib.suppress(OSError):
-                    if peer(connection)[1] == os.getuid() and len(self._all) < MOST_VIEWERS:
+                    if peer(connection)[1] == os.getuid() and self._connected < MOST_VIEWERS:
                         self.add(connection)
                         continue
                 connection.close()
@@ -221,6 +223,8 @@ class Followers:
         path = recording.path if recording is not None else ""
         connection.sendall(codec.encode(Greeting(pid=os.getpid(), scenario=scenario, recording=path)))
         follower = _Follower(self, connection)
+        with self.lock:
+            self._connected += 1
         start_thread("tfmon-viewer", lambda: self._serve(follower), follower.drop)
 
     def _serve(self, follower: _Follower) -> None:
@@ -242,18 +246,19 @@ class Followers:
         with self.lock:
             watched = follower in self._all
             self._all = [one for one in self._all if one is not follower]
+            self._connected -= 1
         follower.end()
         if follower.suspends:
             self._quick["continue"]()
-        if watched and not follower.left and not self._all:
-            # Nobody has chosen to leave it as it is: the terminal is gone.
-            lanes = self._program.session.snapshot().lanes
-            self._program.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
+        lanes = self._program.session.snapshot().lanes
+        paused = [lane.spec.name for lane in lanes if lane.phase == PAUSED]
+        if paused and watched and not follower.left and not self._all:
+            self._program.lanes.resume(paused)  # nobody has chosen to leave them so: the terminal is gone
 
     def all_done(self) -> bool:
         """Return whether the race is over, or could not begin, and nobody watches."""
         failed = isinstance(self._beginning, TfmonError)
-        return not self._all and (failed or self._program.lanes.running.all_over)
+        return not self._connected and (failed or self._program.lanes.running.all_over)
 
     def close(self, exit_code: int) -> None:
         """Tell all that the run has ended, once what happened before is sent."""
@@ -265,8 +270,9 @@ class Followers:
         for one in leaving:
             one.say(Ended(exit_code=exit_code))
             one.end()
+        until_s = time.monotonic() + FAREWELL_S
         for one in leaving:
-            one.written.wait(FAREWELL_S)
+            one.written.wait(max(0.0, until_s - time.monotonic()))
             one.drop()
 
     # ------------------------------------------------------------ what they request

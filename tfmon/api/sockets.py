@@ -24,7 +24,7 @@ from tfmon.model.codec import CodecError
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue
 from tfmon.recordings import library
-from tfmon.recordings.header import LONGEST_LINE_BYTES, SCHEMA, Known
+from tfmon.recordings.header import SCHEMA, Known
 from tfmon.version import __version__
 
 FOLDER_VARIABLE = "TFMON_RUNTIME"
@@ -37,6 +37,8 @@ LONGEST_PATH = 100
 ANSWER_S = 3.0
 """A runner says within this time who it is."""
 LONGEST_REQUEST_BYTES = 65_536
+LONGEST_BYTES = 2**28
+"""Of any other message: what is known of a lane after a day takes 5 MB, and a run has 16 lanes at most."""
 
 Argument: TypeAlias = KnobValue | tuple[str, ...] | None
 
@@ -211,7 +213,7 @@ def under_way() -> Iterator[Run]:
     for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
         try:
             with connect(path) as connection, connection.makefile("rb") as lines:
-                yield Run(path, read_greeting(lines.readline(LONGEST_LINE_BYTES)))
+                yield Run(path, read_greeting(lines.readline(LONGEST_REQUEST_BYTES)))
         except ConnectionRefusedError:
             with contextlib.suppress(OSError):
                 path.unlink()

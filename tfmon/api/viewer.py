@@ -20,6 +20,7 @@ from tfmon.analysis.finish import ending_line
 from tfmon.api.run import AnyRun
 from tfmon.api.sockets import (
     LOG,
+    LONGEST_BYTES,
     Answer,
     Argument,
     Call,
@@ -40,7 +41,7 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
-from tfmon.recordings.header import LONGEST_LINE_BYTES, SCHEMA, Known
+from tfmon.recordings.header import SCHEMA, Known
 from tfmon.version import __version__
 
 ANSWER_S = 5.0
@@ -102,11 +103,11 @@ class Viewer(AnyRun):
 
     def _line(self) -> bytes:
         with contextlib.suppress(OSError):
-            return self._lines.readline(LONGEST_LINE_BYTES + 1)
+            return self._lines.readline(LONGEST_BYTES)
         return b""
 
     def _follow(self) -> None:
-        while line := self._line():
+        while self.ended is None and (line := self._line()):
             self._take(line)
         self._lose("")
 

@@ -91,6 +91,7 @@ def _watch_start(
         with connecting(race_options.lanes):
             notes = viewer.ask("begun")
         show_progress("")
+        viewer.tell = str  # until the screen shows what it is told
         for note in notes if detach else ():
             click.echo(f"tfmon: {note}", err=True)
     if not detach:

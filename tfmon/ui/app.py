@@ -135,7 +135,7 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.view = replace(monitor.view, no_race=reason)
             monitor.pull()
 
-        say = partial(self.call_from_thread, monitor.say)
+        say = partial(self.request, monitor.say)
         monitor.work(partial(monitor.source.start, say), failed=show_no_race)
 
     def _dress(self, theme: Theme) -> None:
