@@ -18,9 +18,9 @@ from support.ui import Demo, FakeExperiments
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.api import runner, sockets
+from tfmon.api.followers import MOST_WAITING, Followers
 from tfmon.api.run import Interruption
-from tfmon.api.runner import MOST_WAITING, Followers
-from tfmon.api.sockets import Ended, FromRunner, Greeting, Told, Watch
+from tfmon.api.sockets import Ended, Follow, FromRunner, RunnerGreeting, Told
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError, UsageError
 from tfmon.model import codec, threads
@@ -133,7 +133,7 @@ def test_viewers_that_come_and_go_at_random_lose_no_event(run):
 
 def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run):
     connection = run.connect()
-    connection.sendall(codec.encode(Watch(terminal="pts/9")))
+    connection.sendall(codec.encode(Follow(terminal="pts/9")))
     wait_for(lambda: run.followers._all, what="it watches")
     (slow,) = run.followers._all
     quick = run.watch()
@@ -144,7 +144,7 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
     session, restored = Session(run.demo.session.snapshot().machine, run.demo.clock), 0
     connection.settimeout(PATIENCE_S)
     with connection.makefile("rb") as lines:
-        assert codec.read(codec.parse(lines.readline()), Greeting).schema == SCHEMA
+        assert codec.read(codec.parse(lines.readline()), RunnerGreeting).schema == SCHEMA
         while not run.caught_up(session):
             message = codec.read(codec.parse(lines.readline()), FromRunner)
             if isinstance(message, Known):
@@ -203,7 +203,7 @@ def test_the_first_end_ends_it_and_names_the_signal(run):
 def test_the_end_waits_only_briefly_for_one_that_does_not_read(run, monkeypatch):
     monkeypatch.setattr(runner, "FAREWELL_S", 0.01)
     connection = run.connect()
-    connection.sendall(codec.encode(Watch(terminal="")))
+    connection.sendall(codec.encode(Follow(terminal="")))
     wait_for(lambda: run.followers._all, what="it watches")
     run.print(20 * MOST_WAITING)
     run.followers.close(0)
@@ -212,7 +212,7 @@ def test_the_end_waits_only_briefly_for_one_that_does_not_read(run, monkeypatch)
 
 def test_one_that_sends_what_cannot_be_read_is_dropped_and_the_others_stay(run, capsys):
     viewer, wild = run.watch(), run.connect()
-    wild.sendall(b'{"type":"Call","number":"x"}\n')
+    wild.sendall(b'{"type":"ViewerCall","number":"x"}\n')
     wild.settimeout(PATIENCE_S)
     while wild.recv(65_536):
         pass
@@ -279,7 +279,7 @@ def greeted() -> Iterator[Callable[[bytes], socket.socket]]:
 
 
 def test_a_runner_of_another_schema_is_refused_with_both_versions(greeted):
-    line = codec.encode(Greeting(schema=SCHEMA + 1, tfmon="9.9", pid=7, scenario="train.py"))
+    line = codec.encode(RunnerGreeting(schema=SCHEMA + 1, tfmon="9.9", pid=7, scenario="train.py"))
     with pytest.raises(UsageError, match=rf"process 7 runs train.py with tfmon 9.9, schema {SCHEMA + 1}; this is"):
         Viewer(greeted(line.replace(b'"pid"', b'"new":1,"pid"')))
 

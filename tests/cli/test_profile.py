@@ -31,7 +31,7 @@ def test_a_lane_that_cannot_train_says_why(tfmon):
 @pytest.mark.process
 def test_a_profile_that_cannot_be_taken_says_why_and_leaves_no_folder(tfmon, scripted, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("tfmon.api.program.PROFILE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("tfmon.lanes.group.PROFILE_TIMEOUT_S", 0.2)
     done = tfmon("profile", "small-dense")
     assert (done.code, done.out) == (2, "")
     assert "cpu wrote no profile within 0 s" in done.err

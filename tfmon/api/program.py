@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import queue
+import contextlib
 import tempfile
 import threading
 import time
@@ -30,15 +30,14 @@ from tfmon.errors import (
     EXIT_INTERRUPTED,
     EXIT_LANE_FAILED,
     EXIT_UNHEALTHY,
-    TfmonError,
 )
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
+from tfmon.model.events import Event, Interrupted, RaceBegan
 from tfmon.model.gpu import GpuSample
-from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
+from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.profile import Profile
@@ -72,7 +71,6 @@ SPARE_NEEDS_BYTES = 4 * 2**30
 SPARE_TAKES_BYTES = 2**30
 """For each spare worker besides the first, a machine has so much more memory."""
 PROFILE_STEPS = 20
-PROFILE_TIMEOUT_S = 90.0
 
 
 class Program:
@@ -105,15 +103,15 @@ class Program:
         self._unhealthy = ""
         if race_options.fail_on:
             self.session.listen(self._finish_when_unhealthy)
-        self._notifier: Notifier | None = None
+        self._outside = contextlib.ExitStack()
+        """Ends what tells others of the race."""
         if race_options.notify and race_options.notify not in TERMINAL:
             act = partial(run_command, race_options.notify)
-            self._notifier = Notifier(self.session, act, lambda line: self.say(line))
-        self._end_metrics: Callable[[], None] | None = None
+            self._outside.callback(Notifier(self.session, act, lambda line: self.say(line)).close)
         if race_options.metrics:
             from tfmon.api.metrics import give_metrics  # late: few races need it
 
-            self._end_metrics = give_metrics(race_options.metrics, self.session.snapshot)
+            self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
         self._views = Views(self.session, self._place, kept=race_options.record)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
@@ -223,35 +221,14 @@ class Program:
             ticker.close()
         if self._recorder is not None:
             self._recorder.close()
-        if self._notifier is not None:
-            self._notifier.close()
-        if self._end_metrics is not None:
-            self._end_metrics()
+        self._outside.close()
         if not self._closed:
             self._closed = True
             state.remember_lanes(self.session.snapshot())
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS, chrome: str = "") -> Profile:
         """Have a lane profile some steps into `folder`, and into `chrome` if not empty; raises TfmonError."""
-        answers: queue.Queue[Event] = queue.Queue()
-
-        def hear(event: Event) -> None:
-            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
-            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == str(folder)):
-                answers.put(event)
-
-        forget = self.session.listen(hear)
-        try:
-            self.lanes.profile(lane, folder, steps, chrome)
-            answer = answers.get(timeout=PROFILE_TIMEOUT_S)
-        except queue.Empty:
-            raise TfmonError(f"{lane} wrote no profile within {PROFILE_TIMEOUT_S:.0f} s") from None
-        finally:
-            forget()
-        if isinstance(answer, Profiled):
-            return answer.profile
-        reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
-        raise TfmonError(f"no profile of {lane} could be taken: {reason}")
+        return self.lanes.take_profile(lane, folder, steps, chrome)
 
     def profile_text(self, lane: str) -> str:
         """Profile a lane and return the report as text; raises TfmonError where none can be taken or read."""

@@ -44,7 +44,7 @@ Argument: TypeAlias = KnobValue | tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Greeting:
+class RunnerGreeting:
     """The first message of a runner: which run it is."""
 
     schema: int = SCHEMA
@@ -56,7 +56,7 @@ class Greeting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Follow:
     """A viewer wants to know what is known, and each event from then on."""
 
     terminal: str
@@ -64,12 +64,12 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ViewerCall:
     """A viewer requests something of the run."""
 
     number: int
     method: str
-    """A name in `tfmon.api.runner.Followers`."""
+    """A name in `tfmon.api.followers.Followers`."""
     arguments: tuple[Argument, ...] = ()
     named: dict[str, Argument] = field(default_factory=dict)
 
@@ -102,16 +102,16 @@ class Ended:
     hint: str = ""
 
 
-FromRunner: TypeAlias = Greeting | Known | Answer | Told | Ended | Event
-FromViewer: TypeAlias = Watch | Call
+FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Told | Ended | Event
+FromViewer: TypeAlias = Follow | ViewerCall
 
 
-class Run(NamedTuple):
+class LiveRun(NamedTuple):
     """A run that is under way in a process of its own."""
 
     path: Path
     """Of its socket."""
-    greeting: Greeting
+    greeting: RunnerGreeting
 
     @property
     def name(self) -> str:
@@ -189,12 +189,12 @@ def connect(path: Path) -> socket.socket:
     return connection
 
 
-def read_greeting(line: bytes) -> Greeting:
+def read_greeting(line: bytes) -> RunnerGreeting:
     """Read the first message of a runner, of any schema; raises TfmonError where it says why no race begins."""
     if not line:
         raise _failed("the process that was to run the race has ended", f"{LOG} in {state_folder()} may say why")
     try:
-        said: Greeting | Ended = codec.read(codec.parse(line), Greeting | Ended, strict=False)
+        said: RunnerGreeting | Ended = codec.read(codec.parse(line), RunnerGreeting | Ended, strict=False)
     except CodecError as error:
         raise UsageError(f"what runs the race is not understood: {error}", "it is of another tfmon") from None
     if isinstance(said, Ended):
@@ -208,12 +208,12 @@ def _failed(message: str, hint: str, exit_code: int = EXIT_LANE_FAILED) -> Tfmon
     return failed
 
 
-def under_way() -> Iterator[Run]:
+def under_way() -> Iterator[LiveRun]:
     """Yield the user's runs that have a runner, the oldest first; sockets of dead ones are deleted."""
     for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
         try:
             with connect(path) as connection, connection.makefile("rb") as lines:
-                yield Run(path, read_greeting(lines.readline(LONGEST_REQUEST_BYTES)))
+                yield LiveRun(path, read_greeting(lines.readline(LONGEST_REQUEST_BYTES)))
         except ConnectionRefusedError:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -227,7 +227,7 @@ def _age(path: Path) -> tuple[float, str]:
     return 0.0, path.name
 
 
-def find(word: str) -> Run | None:
+def find(word: str) -> LiveRun | None:
     """Return the run under way that a word names: its id or the beginning of that, its process, its recording.
 
     `last` is the one that began last. None where no run under way has that name.

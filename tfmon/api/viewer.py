@@ -23,13 +23,13 @@ from tfmon.api.sockets import (
     LONGEST_BYTES,
     Answer,
     Argument,
-    Call,
     Ended,
+    Follow,
     FromRunner,
     FromViewer,
-    Run,
+    LiveRun,
     Told,
-    Watch,
+    ViewerCall,
     read_greeting,
 )
 from tfmon.api.state import state_folder
@@ -85,7 +85,7 @@ class Viewer(AnyRun):
         self.died = False
         """Whether the runner is gone without a word, or cannot be understood."""
         self._ending = False
-        self._send(Watch(terminal=_terminal()))
+        self._send(Follow(terminal=_terminal()))
         meanwhile()
         if not (known := self._line()):
             raise self.lost()
@@ -97,7 +97,7 @@ class Viewer(AnyRun):
         """What a command calls the run; the number of its process while its recording has not begun."""
         recording = self.session.snapshot().recording
         path = recording.path if recording is not None else ""
-        return Run(Path(), replace(self.greeting, recording=path)).name
+        return LiveRun(Path(), replace(self.greeting, recording=path)).name
 
     # ------------------------------------------------------------ what comes
 
@@ -165,7 +165,7 @@ class Viewer(AnyRun):
 
     def request(self, method: str, *arguments: Argument) -> None:
         """Request something at once; events say what came of it."""
-        self._send(Call(number=next(self._numbers), method=method, arguments=arguments))
+        self._send(ViewerCall(number=next(self._numbers), method=method, arguments=arguments))
 
     def ask(
         self,
@@ -179,7 +179,7 @@ class Viewer(AnyRun):
         self._answers[number] = waiting
         if self.over.is_set():
             raise self.lost()
-        self._send(Call(number=number, method=method, arguments=arguments, named=named or {}))
+        self._send(ViewerCall(number=number, method=method, arguments=arguments, named=named or {}))
         try:
             answer = waiting.get(timeout=timeout_s)
         except queue.Empty:

@@ -106,12 +106,12 @@ def _watch_start(
 
 def _interrupt(connection: socket.socket) -> None:
     """End what was just started, and wait until it has ended; at once where it is interrupted again."""
-    from tfmon.api.sockets import Call
+    from tfmon.api.sockets import ViewerCall
     from tfmon.model import codec
 
     for method in ("end", "end_now"):
         with contextlib.suppress(KeyboardInterrupt, OSError):
-            connection.sendall(codec.encode(Call(number=0, method=method)))
+            connection.sendall(codec.encode(ViewerCall(number=0, method=method)))
             while connection.recv(65_536):
                 pass
             return

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from tfmon.errors import TfmonError
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.process import Place
 from tfmon.lanes.running import RunningLanes
-from tfmon.model.events import KnobRequested, UserRequested
+from tfmon.model.events import Event, KnobRequested, LaneEnded, UserRequested
 from tfmon.model.knobs import KnobValue, find
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import FAILED
 from tfmon.model.periods import why_mode_stays
+from tfmon.model.profile import Profile
 from tfmon.model.requests import SetKnob, TakeProfile
 from tfmon.model.session import Session
 from tfmon.model.threads import start_thread
+
+PROFILE_TIMEOUT_S = 90.0
 
 
 class LaneGroup:
@@ -119,6 +125,28 @@ class LaneGroup:
         with self._lock:
             request = TakeProfile(folder=str(folder), steps=steps, on_gpu=on_gpu, chrome=chrome)
             self._children.send(lane, request)
+
+    def take_profile(self, lane: str, folder: Path, steps: int, chrome: str = "") -> Profile:
+        """Have a lane profile some steps, and return what it read in the trace; raises TfmonError for none."""
+        answers: queue.Queue[Event] = queue.Queue()
+
+        def hear(event: Event) -> None:
+            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
+            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == str(folder)):
+                answers.put(event)
+
+        forget = self._session.listen(hear)
+        try:
+            self.profile(lane, folder, steps, chrome)
+            answer = answers.get(timeout=PROFILE_TIMEOUT_S)
+        except queue.Empty:
+            raise TfmonError(f"{lane} wrote no profile within {PROFILE_TIMEOUT_S:.0f} s") from None
+        finally:
+            forget()
+        if isinstance(answer, Profiled):
+            return answer.profile
+        reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
+        raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or concurrently, where `why_mode_stays` has nothing against it."""

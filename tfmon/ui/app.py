@@ -54,13 +54,13 @@ class MonitorApp(TerminalApp[Ending]):
     Page.ascii .body, Page.ascii .gpus { scrollbar-size-vertical: 0; }
     Page Input { padding: 0 1; background: $background; background-tint: $background 0%; }
     Page Input > .input--cursor { text-style: reverse; }
-    Table > .datatable--header { background: $background; background-tint: $background 0%; text-style: none; }
-    Table > .datatable--cursor { background: $foreground 15%; color: $foreground; text-style: bold; }
-    Table > .datatable--hover { background: $foreground 7%; }
-    Table > .datatable--header-hover { text-style: underline; }
-    Table:ansi > .datatable--header { background: ansi_default; }
-    Table:ansi > .datatable--cursor { background: ansi_default; text-style: bold reverse; }
-    Table:ansi > .datatable--hover { background: ansi_default; }
+    EntryTable > .datatable--header { background: $background; background-tint: $background 0%; text-style: none; }
+    EntryTable > .datatable--cursor { background: $foreground 15%; color: $foreground; text-style: bold; }
+    EntryTable > .datatable--hover { background: $foreground 7%; }
+    EntryTable > .datatable--header-hover { text-style: underline; }
+    EntryTable:ansi > .datatable--header { background: ansi_default; }
+    EntryTable:ansi > .datatable--cursor { background: ansi_default; text-style: bold reverse; }
+    EntryTable:ansi > .datatable--hover { background: ansi_default; }
     """
     TITLE = "tfmon"
     ENABLE_COMMAND_PALETTE = False

@@ -131,7 +131,7 @@ class ScrollPage(Page):
 # ---------------------------------------------------------------- tables
 
 
-class Table(DataTable[Text], inherit_bindings=False):
+class EntryTable(DataTable[Text], inherit_bindings=False):
     """The entries of a list, a row each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -197,7 +197,7 @@ class ListPage(ScrollPage):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.body: Table = Table()
+        self.body: EntryTable = EntryTable()
         self.order = Order()
         self.shown: Sequence[Entry] = ()
         self._every: Sequence[Entry] = ()
@@ -289,15 +289,15 @@ class ListPage(ScrollPage):
         self.order = Order(column, column == self.order.column and not self.order.down)
         self.redraw()
 
-    def on_data_table_row_highlighted(self, event: Table.RowHighlighted) -> None:
+    def on_data_table_row_highlighted(self, event: EntryTable.RowHighlighted) -> None:
         """Show the whole text of the entry that is chosen now."""
         self.redraw()
 
-    def on_data_table_row_selected(self, event: Table.RowSelected) -> None:
+    def on_data_table_row_selected(self, event: EntryTable.RowSelected) -> None:
         """Do what Enter is for: the chosen entry was clicked."""
         if self.entry is not None:
             self.act(self.entry)
 
-    def on_data_table_header_selected(self, event: Table.HeaderSelected) -> None:
+    def on_data_table_header_selected(self, event: EntryTable.HeaderSelected) -> None:
         """Sort by the column whose name was clicked."""
         self._sort_by(event.column_index)

@@ -1,0 +1,335 @@
+"""Who watches a run that has a process of its own: each viewer gets what happens, and makes requests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tfmon.api.program import Program
+from tfmon.api.run import Interruption
+from tfmon.api.sockets import (
+    LONGEST_REQUEST_BYTES,
+    Answer,
+    Ended,
+    FromViewer,
+    RunnerGreeting,
+    Told,
+    ViewerCall,
+    listen,
+    peer,
+)
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError
+from tfmon.model import codec
+from tfmon.model.codec import CodecError, clean
+from tfmon.model.events import Event
+from tfmon.model.lane_state import PAUSED
+from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.session import Snapshot
+from tfmon.model.threads import start_thread
+from tfmon.recordings.header import Known
+
+MOST_WAITING = 2_000
+"""Events that wait for a viewer; one that is further behind gets what is known instead."""
+TOGETHER_S = 0.8
+"""Events are sent together so often: a calm screen is drawn once a second, and each wake-up costs CPU time."""
+AFTER_KEY_S = 10.0
+"""So long after a key, or its start, a viewer gets each event at once. Source: `tfmon.ui.monitor.CALM_NS`."""
+MOST_LINES = 500
+"""Answers and lines that wait for a viewer; one that does not read them is dropped."""
+MOST_VIEWERS = 16
+FAREWELL_S = 10.0
+"""How long the end waits for viewers that do not read, all together."""
+
+
+class Followers:
+    """All who watch the run, and what they may request.
+
+    Thread: any. Its lock is taken while the session is locked: who has it must not call the session.
+    """
+
+    def __init__(self, program: Program, interrupted: Interruption) -> None:
+        self.lock = threading.Lock()
+        self._program, self._interrupted = program, interrupted
+        self._all: list[_Follower] = []
+        self._connected = 0
+        """How many are connected; the first one loads its screen before it watches."""
+        self._listening: socket.socket | None = None
+        self.unreachable = ""
+        """Why no viewer can connect any more; empty where one can."""
+        self._began = threading.Event()
+        self._beginning: TfmonError | tuple[str, ...] = ()
+        self._quick: dict[str, Callable[..., object]] = {
+            **_methods("controls", Controls, program.lanes),
+            **_methods("experiments", Experiments, program.experiments),
+            "repeat": program.repeat,
+            "end": self._end,
+            "end_now": program.lanes.end_now,
+            "suspend": program.lanes.running.suspension.suspend_lanes,
+            "continue": program.lanes.running.suspension.continue_lanes,
+        }
+        self._slow: dict[str, Callable[..., object]] = {
+            "controls.race": program.lanes.race,
+            "begun": self._wait_for_begin,
+            "examine": program.examine,
+            "profile": program.profile_text,
+            "watch_gpus": program.watch_gpus,
+        }
+        """What may block: each call has a thread of its own."""
+        self.known = program.session.keep_journal(self._take)
+        """What is known after the last event that the followers got."""
+
+    def _take(self, event: Event, known: Snapshot) -> None:
+        with self.lock:
+            self.known = known
+            for one in self._all:
+                one.take(event)
+
+    # ------------------------------------------------------------ who watches
+
+    def look_for_viewers(self) -> None:
+        """Listen for viewers; again where the socket is gone, as after the user's last session has ended."""
+        if self._listening is not None and os.path.exists(self._listening.getsockname()):  # noqa: PTH110
+            return
+        try:
+            if self._listening is not None:
+                self._listening.shutdown(socket.SHUT_RDWR)
+                self._listening = None
+            listening = self._listening = listen()
+        except OSError as error:
+            self.unreachable = f"no other terminal can attach to it ({error})"
+        else:
+            start_thread("tfmon-listen", lambda: self._accept(listening), self._listen_again)
+
+    def _listen_again(self, reason: str) -> None:
+        self._print(reason)
+        self._listening = None
+
+    def _accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError), listening:  # until it is shut down
+            while True:
+                connection, _ = listening.accept()
+                with contextlib.suppress(OSError):
+                    if peer(connection)[1] == os.getuid() and self._connected < MOST_VIEWERS:
+                        self.add(connection)
+                        continue
+                connection.close()
+
+    def add(self, connection: socket.socket) -> None:
+        """Greet one who connected."""
+        recording = self._program.session.snapshot().recording
+        scenario = self._program.session.snapshot().race.scenario
+        path = recording.path if recording is not None else ""
+        connection.sendall(codec.encode(RunnerGreeting(pid=os.getpid(), scenario=scenario, recording=path)))
+        follower = _Follower(self, connection)
+        with self.lock:
+            self._connected += 1
+        start_thread("tfmon-viewer", lambda: self._serve(follower), follower.drop)
+
+    def _serve(self, follower: _Follower) -> None:
+        """Do what a viewer requests until it is gone."""
+        with follower.connection, follower.connection.makefile("rb") as lines, contextlib.suppress(OSError):
+            while (line := lines.readline(LONGEST_REQUEST_BYTES)).endswith(b"\n"):
+                try:
+                    said: FromViewer = codec.read(codec.parse(line), FromViewer)
+                except CodecError as error:
+                    self._print(f"process {follower.pid} sent what cannot be read: {error}")
+                    break
+                if isinstance(said, ViewerCall):
+                    self._call(follower, said)
+                elif follower not in self._all:
+                    follower.terminal = clean(said.terminal, 40)
+                    with self.lock:
+                        self._all.append(follower)
+                    start_thread("tfmon-viewer", follower.write, follower.drop)
+        with self.lock:
+            watched = follower in self._all
+            self._all = [one for one in self._all if one is not follower]
+            self._connected -= 1
+        follower.end()
+        if follower.suspends:
+            self._quick["continue"]()
+        lanes = self._program.session.snapshot().lanes
+        paused = [lane.spec.name for lane in lanes if lane.phase == PAUSED]
+        if paused and watched and not follower.left and not self._all:
+            self._program.lanes.resume(paused)  # nobody has chosen to leave them so: the terminal is gone
+
+    def all_done(self) -> bool:
+        """Return whether the race is over, or could not begin, and nobody watches."""
+        failed = isinstance(self._beginning, TfmonError)
+        return not self._connected and (failed or self._program.lanes.running.all_over)
+
+    def close(self, exit_code: int) -> None:
+        """Tell all that the run has ended, once what happened before is sent."""
+        if self._listening is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._listening.getsockname())  # noqa: PTH108
+        with self.lock:
+            leaving = list(self._all)
+        for one in leaving:
+            one.say(Ended(exit_code=exit_code))
+            one.end()
+        until_s = time.monotonic() + FAREWELL_S
+        for one in leaving:
+            one.written.wait(max(0.0, until_s - time.monotonic()))
+            one.drop()
+
+    # ------------------------------------------------------------ what they request
+
+    def begin(self, beginning: TfmonError | tuple[str, ...]) -> None:
+        """Set how the start went: the lines to show, or why there is no race."""
+        self._beginning = beginning
+        self._began.set()
+
+    def tell(self, text: str, besides: _Follower | None = None) -> None:
+        """Show a line to all viewers but one."""
+        with self.lock:
+            for one in self._all:
+                if one is not besides:
+                    one.say(Told(text=text))
+
+    def _wait_for_begin(self) -> tuple[str, ...]:
+        self._began.wait()
+        if isinstance(self._beginning, TfmonError):
+            raise self._beginning
+        return self._beginning
+
+    def _end(self, name: str = "") -> None:
+        if not self._interrupted.count:  # the second time it would be at once
+            self._interrupted.take(name)
+
+    def _call(self, follower: _Follower, call: ViewerCall) -> None:
+        if call.method == "end" and not self._began.is_set():
+            with contextlib.suppress(OSError):
+                follower.connection.sendall(codec.encode(Ended(exit_code=EXIT_INTERRUPTED)))
+            os._exit(EXIT_INTERRUPTED)  # nothing runs that could be lost; what waits for a host or GPU would go on
+        follower.called_s = time.monotonic()
+        if call.method == "leave":
+            follower.left = True
+            return
+        if call.method in ("suspend", "continue"):
+            follower.suspends = call.method == "suspend"
+        if call.method in self._slow:
+            start_thread("tfmon-viewer", lambda: self._answer(follower, call, self._slow), self._print)
+        else:
+            self._answer(follower, call, self._quick)
+
+    def _answer(self, follower: _Follower, call: ViewerCall, methods: dict[str, Callable[..., object]]) -> None:
+        answer = Answer(number=call.number)
+        try:
+            value = methods[call.method](*call.arguments, **call.named)
+            answer = Answer(number=call.number, value=value)  # type: ignore[arg-type]
+        except (TfmonError, ExperimentError) as error:
+            hint, code = (error.hint, error.exit_code) if isinstance(error, TfmonError) else ("", 0)
+            message = error.message if isinstance(error, TfmonError) else str(error)
+            answer = Answer(number=call.number, error=message, hint=hint, exit_code=code)
+        except Exception as error:  # noqa: BLE001 - whatever a request makes of a wrong argument
+            answer = Answer(number=call.number, error=f"{call.method} failed: {type(error).__name__}: {error}")
+        if call.method.startswith(("controls.", "experiments.", "end")) and not answer.error:
+            self.tell(f"{follower.who}: {_words(call)}", besides=follower)
+        with self.lock:
+            follower.say(answer)
+
+    @staticmethod
+    def _print(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201 - into the log
+
+
+def _methods(part: str, protocol: type, target: object) -> dict[str, Callable[..., object]]:
+    """Return the methods of a protocol that are quick and do not end the run."""
+    names = [name for name in vars(protocol) if not name.startswith("_")]
+    return {f"{part}.{name}": getattr(target, name) for name in names if f"{part}.{name}" not in ENDING}
+
+
+ENDING = {"controls.stop", "controls.end_now"}
+"""In their place a viewer calls `end` and `end_now`, which also write the recording's end."""
+
+
+def _words(call: ViewerCall) -> str:
+    """Say what a viewer requested: `set knob cpu, batch_size, 64`."""
+    values = [", ".join(one) if isinstance(one, tuple) else str(one) for one in call.arguments if one is not None]
+    return f"{call.method.rpartition('.')[2].replace('_', ' ')} {', '.join(values)}".strip()
+
+
+class _Follower:
+    """One viewer: what waits to be sent to it. Thread: `take` and `say` with the lock of all; `write` its own."""
+
+    def __init__(self, followers: Followers, connection: socket.socket) -> None:
+        self.connection, self._followers = connection, followers
+        self.pid = peer(connection)[0]
+        self.terminal = ""
+        self.suspends = self.left = False
+        self.written = threading.Event()
+        self._ready, self._urgent, self._ends = threading.Event(), threading.Event(), False
+        self.called_s = time.monotonic()
+        """When it made its latest request, or began to watch."""
+        self._events: deque[Event] = deque()
+        self._lines: deque[Answer | Told | Ended] = deque()
+        self._behind = True
+        """Whether it gets what is known next, and none of the events before that."""
+        self._urgent.set()
+        self._ready.set()
+
+    @property
+    def who(self) -> str:
+        """What other viewers call it."""
+        return f"process {self.pid}" + (f" on {self.terminal}" if self.terminal else "")
+
+    def take(self, event: Event) -> None:
+        """Have an event sent; one that does not keep up is told what is known as soon as it reads again."""
+        if self._behind:
+            return
+        self._events.append(event)
+        if len(self._events) > MOST_WAITING:
+            self._events.clear()
+            self._behind = True
+        self._ready.set()
+
+    def say(self, message: Answer | Told | Ended) -> None:
+        """Have a message sent."""
+        if len(self._lines) < MOST_LINES:
+            self._lines.append(message)
+        else:
+            self.drop()
+        self._urgent.set()
+        self._ready.set()
+
+    def drop(self, reason: str = "") -> None:
+        """Disconnect it; a reason is a mistake in tfmon."""
+        if reason:
+            print(reason, file=sys.stderr, flush=True)  # noqa: T201 - into the log
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Send what waits, and no more."""
+        self._ends = True
+        self._urgent.set()
+        self._ready.set()
+
+    def write(self) -> None:
+        """Send what waits, again and again."""
+        with contextlib.suppress(OSError):
+            while self._ready.wait():
+                if time.monotonic() - self.called_s > AFTER_KEY_S:
+                    self._urgent.wait(TOGETHER_S)
+                self._ready.clear()
+                self._urgent.clear()
+                ends = self._ends
+                with self._followers.lock:
+                    known = self._followers.known if self._behind else None
+                    events, self._events = self._events, deque()
+                    lines, self._lines = self._lines, deque()
+                    self._behind = False
+                if known is not None:
+                    self.connection.sendall(codec.encode(Known(known=known)))
+                if events or lines:
+                    self.connection.sendall(b"".join(map(codec.encode, (*events, *lines))))
+                if ends:
+                    break
+        self.written.set()
