@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
             "pandas",
             "IPython",
             "nbformat",
+            "rich",
             "prometheus_client",
         ),
     },

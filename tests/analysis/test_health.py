@@ -16,6 +16,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import finish_lines, seconds_left, time_to_finish
 from tfmon.analysis.health import concerns, growth_of, trained_text, waits_of
+from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_events import Window
@@ -154,6 +155,13 @@ def test_a_lane_that_became_slower_is_told_since_when_by_how_much_and_why(after,
     (found,) = [one for one in concerns(known(state, 70.1), state) if one.id in ("slower", "cores_taken")]
     assert found.id == id and found.text.startswith("3.000 times slower (95 % CI 3.000 to 3.000) since step 1 9")
     assert f"(0:39); {why}" in found.text
+
+
+def test_a_lane_that_became_faster_waits_less_for_what_it_waited_for():
+    first = [*steady(40, 60, cpu=30.0, waited=65.0)]
+    state = lane("cpu", phase(RACING), *first, *steady(40, 20, first[-1].at_ns / SECOND, first[-1].step))
+    (change,) = changes_of(state)
+    assert change.ratio.value < 1 and change.why == "it waits less for cores that others have"
 
 
 def test_what_the_lane_did_just_then_is_told_with_it():

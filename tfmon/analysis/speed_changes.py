@@ -67,11 +67,12 @@ class SpeedChange:
     @property
     def why(self) -> str:
         """What it is, and what came with it."""
+        less = " less" if self.ratio.value < 1 else ""
         causes = {
-            "input": "it waits for its input",
+            "input": f"it waits{less} for its input",
             "step": "the step itself, not the input",
-            "waits": "it waits, and neither computes nor waits for a core",
-            "cores": "it waits for cores that others have",
+            "waits": f"it waits{less}, and neither computes nor waits for a core",
+            "cores": f"it waits{less} for cores that others have",
         }
         nothing = ("nothing else on the machine changed",) if self.machine_known and self.cause != "cores" else ()
         return "; ".join(filter(None, (causes.get(self.cause, ""), *(self.beside or nothing))))
@@ -164,8 +165,11 @@ def _beside(lane: LaneState, before: Sequence[StepBlock], after: Sequence[StepBl
     means = {name: (_mean(before, name), _mean(after, name)) for name in ("others_pct", "stolen_pct", "clock_mhz")}
     for name, who in (("others_pct", "other programs take"), ("stolen_pct", "the hypervisor takes")):
         first, second = means[name]
-        if first is not None and second is not None and second - first >= 100 * CORES:
-            yield f"{who} {(second - first) / 100:.1f} cores more"
+        if first is None or second is None:
+            continue
+        cores, slower = (second - first) / 100, _pace_ns(after) > _pace_ns(before)
+        if (cores if slower else -cores) >= CORES:
+            yield f"{who} {abs(cores):.1f} cores {'more' if slower else 'less'}"
     first, second = means["clock_mhz"]
     if first and second and second < CLOCK * first:
         yield f"the GPU's clock fell from {first:.0f} to {second:.0f} MHz"

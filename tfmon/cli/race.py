@@ -98,7 +98,8 @@ def race(scenario: str | None, no_spare: bool, **given: Any) -> None:  # noqa: A
 @options.detach
 @options.as_json
 @options.screen
-def watch(**given: Any) -> None:  # noqa: ANN401
+@click.option("--pid", type=int, help="Look at a process that runs already, and say what can be known of it.")
+def watch(pid: int | None, **given: Any) -> None:  # noqa: ANN401
     """Watch your own training script, or a notebook, unchanged, in one lane.
 
     A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see
@@ -109,11 +110,19 @@ def watch(**given: Any) -> None:  # noqa: ANN401
       tfmon watch -- python train.py --epochs 3
       tfmon watch --lane gpu:0 --headless -- python train.py
       tfmon watch train.ipynb
+      tfmon watch --pid 4242
     """
     from tfmon.api.options import race_options
     from tfmon.catalog import command_scenario
 
     command = options.own_command()
+    if pid is not None:
+        if command:
+            raise UsageError("--pid is for a process that runs already", "leave the command out, or --pid")
+        from tfmon.api.running_process import show
+
+        show(pid, live=not (given["headless"] or options.why_no_screen()))
+        return
     if not command:
         raise UsageError("there is nothing to watch", "name the command: tfmon watch -- python train.py")
     info = command_scenario(command)
