@@ -17,7 +17,7 @@ import pytest
 from support.ui import Demo, FakeExperiments
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.api import runner, sockets
+from tfmon.api import followers, sockets
 from tfmon.api.followers import MOST_WAITING, Followers
 from tfmon.api.run import Interruption
 from tfmon.api.sockets import Ended, Follow, FromRunner, RunnerGreeting, Told
@@ -201,7 +201,7 @@ def test_the_first_end_ends_it_and_names_the_signal(run):
 
 
 def test_the_end_waits_only_briefly_for_one_that_does_not_read(run, monkeypatch):
-    monkeypatch.setattr(runner, "FAREWELL_S", 0.01)
+    monkeypatch.setattr(followers, "FAREWELL_S", 0.01)
     connection = run.connect()
     connection.sendall(codec.encode(Follow(terminal="")))
     wait_for(lambda: run.followers._all, what="it watches")

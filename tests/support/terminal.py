@@ -40,6 +40,11 @@ def terminal_environment(**environment: str) -> dict[str, str]:
     return {**inherited, "TERM": "xterm-256color", **environment}
 
 
+def hang_up_by_default() -> None:
+    """Undo what `nohup` made of SIGHUP, where it runs the tests."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Terminal:
     """A program, tfmon if not said otherwise, in an emulated terminal."""
 
@@ -65,6 +70,7 @@ class Terminal:
             env=terminal_environment(**environment),
             encoding="utf-8",
             codec_errors="replace",
+            preexec_fn=hang_up_by_default,
         )
 
     def read(self) -> str:
