@@ -43,7 +43,7 @@ test-pythons: $(VENV)/dev.stamp  ## Run a slice of the tests on each other suppo
 	$(BIN)/python tests/pythons.py
 
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
-	$(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
+	PYTHONPATH=$(CURDIR) $(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
 
 test-ray: $(VENV_RAY)/stamp  ## Run the tests of lanes on Ray, on clusters of their own; four minutes.
 	$(VENV_RAY)/bin/python -m pytest tests/ray_cluster -m ray $(ARGS)
