@@ -154,6 +154,7 @@ TYPED_INSTEAD = {
     r" replay (?!.*--headless)": " replay --headless ",  # there is no terminal
     r" doctor (?=-)": " doctor --no-import ",  # TensorFlow is imported once
     r"--seconds \d+": "--seconds 1",
+    r"--pid \d+": "--pid $$",
     r"cpu,xla=on -- ": "cpu,learning_rate=0.002 -- ",  # the reader's script is without TensorFlow
     r"^(?=tfmon runs --files last)": "tfmon race --lane cpu --lane cpu -- python train.py > train.log; ",
 }

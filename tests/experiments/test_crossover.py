@@ -36,6 +36,8 @@ def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, 
     assert 16 <= crossing.low <= crossing.about <= crossing.high <= 32
     assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
     assert (state(group).over, state(group).ended) == (True, "")
+    assert {lane.settings["batch_size"] for lane in bench.measured.lanes} <= {4, 8, 16, 32, 64, 128}
+    assert bench.measured.at_ns < snapshot.at_ns and not any(lane.to_change for lane in bench.measured.lanes)
     wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes))
 
 

@@ -149,10 +149,12 @@ class SeriesRun(RaceRun):
         return news(snapshot) or doing_text(snapshot)
 
     def settle(self, *, interrupted: bool) -> None:
-        """Keep the result at once: the settings that the lanes get back begin another period."""
+        """Keep the result as it was before the lanes got back their settings: these begin another period."""
         while not self.program.experiments.join(0):
             self.program.experiments.stop()
-        snapshot = self.program.session.snapshot()
+        snapshot, measured = self.program.session.snapshot(), self.program.experiments.measured
+        if measured is not None:
+            snapshot = replace(measured, experiment=snapshot.experiment, tuned=snapshot.tuned)
         if snapshot.experiment is None:  # a signal came before the series began
             tuned = self._state if isinstance(self._state, TuneState) else None
             snapshot = replace(snapshot, experiment=self._state, tuned=tuned)

@@ -11,7 +11,7 @@ from tfmon.experiments.driver import LaneDriver, why_ended
 from tfmon.experiments.lane_series import Crossover, Tuning
 from tfmon.model.ports import Controls, ExperimentError
 from tfmon.model.series import Experiment, TuneState
-from tfmon.model.session import Session
+from tfmon.model.session import Session, Snapshot
 from tfmon.model.threads import start_thread
 
 STOP_PATIENCE_S = 2.0
@@ -27,6 +27,8 @@ class ExperimentControl:
         self._lock = threading.Lock()
         self._driver: LaneDriver | None = None
         self._thread: threading.Thread | None = None
+        self.measured: Snapshot | None = None
+        """What was known when the last one had measured, before the lanes got back their settings."""
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
         """Race the first two lanes that train over the values of a knob; raises ExperimentError."""
@@ -61,6 +63,7 @@ class ExperimentControl:
             self._check_idle()
             driver = LaneDriver(self._session, self._controls)
             series = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
+            self.measured = None
             driver.tell(state)
 
             def work() -> None:
@@ -69,6 +72,7 @@ class ExperimentControl:
                     series.measure()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the lanes get their settings back
                     ended = why_ended(error)
+                self.measured = self._session.snapshot()
                 try:
                     series.give_back()
                     driver.tell(replace(series.state, over=True, ended=ended))
