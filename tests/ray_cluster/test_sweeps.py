@@ -39,8 +39,10 @@ def test_what_a_node_that_is_killed_was_measuring_is_measured_on_another(cluster
         cluster.kill(address)
         out, err = sweep.communicate(timeout=240)
     cluster.forget(address)
-    assert sweep.returncode == 1, err
-    assert f"tfmon: {there} is not used any more: the node of this lane is no longer in the cluster\n" in err
-    found = json.loads(out)
-    assert list(found["lost_places"]) == [there] and found["settled"] == 3
+    found, given_up = json.loads(out), sweep.returncode == 1
+    assert sweep.returncode in (0, 1), err
+    # The node is tried again before it is given up, if anything is left to measure then.
+    said = f"tfmon: {there} is not used any more: the node of this lane is no longer in the cluster\n"
+    assert (said in err, list(found["lost_places"])) == (given_up, [there] * given_up)
+    assert "is no longer in the cluster" in err and found["settled"] == 3
     assert [one["settings"]["batch_size"] for one in found["combinations"]] == [64, 128, 16]
