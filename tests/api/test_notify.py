@@ -116,7 +116,7 @@ def test_a_command_that_fails_or_hangs_is_told_and_what_it_started_is_ended(monk
         ("bell", "", "\a"),
         ("osc9", "", "\x1b]9;tfmon: gpu:0: no step; for 9 s\a"),
         ("osc777", "", "\x1b]777;notify;tfmon;gpu:0: no step, for 9 s\a"),
-        ("osc9", "/tmp/tmux", "\x1bPtmux;\x1b\x1b]9;tfmon: gpu:0: no step; for 9 s\a\x1b\\"),
+        ("osc9", "socket,1,0", "\x1bPtmux;\x1b\x1b]9;tfmon: gpu:0: no step; for 9 s\a\x1b\\"),
     ],
 )
 def test_a_terminal_rings_or_shows_it(how, tmux, written, monkeypatch):

@@ -223,6 +223,7 @@ class Followers:
         answer = Answer(number=call.number)
         try:
             value = methods[call.method](*call.arguments, **call.named)
+            # Each method of the table returns what an answer may hold.
             answer = Answer(number=call.number, value=value)  # type: ignore[arg-type]
         except (TfmonError, ExperimentError) as error:
             hint, code = (error.hint, error.exit_code) if isinstance(error, TfmonError) else ("", 0)

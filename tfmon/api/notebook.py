@@ -57,6 +57,7 @@ def _code_cells(notebook: Path) -> Iterator[str]:
     except ImportError:
         raise UsageError("a notebook needs nbformat, which is not installed", NEEDS) from None
     try:
+        # nbformat has no types.
         cells = nbformat.read(notebook, as_version=4).cells  # type: ignore[no-untyped-call]
     except OSError as error:
         raise UsageError(f"{notebook} cannot be read: {error.strerror or error}") from None

@@ -127,6 +127,7 @@ class Viewer(AnyRun):
         elif isinstance(said, HostSample) and self.counted and not said.host:
             self.session.accept(self._with_own(said))
         else:
+            # What is left of the union is an event; mypy does not see that through the alias.
             self.session.accept(said)  # type: ignore[arg-type]
 
     def _with_own(self, sample: HostSample) -> HostSample:
