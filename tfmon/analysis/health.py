@@ -116,7 +116,7 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
 
 
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
-    """Return the concerns of a lane, the worst first, then facts that are no fault."""
+    """Return the concerns of a lane, the worst first, then facts that need no action."""
     result = {one.id: one for one in _find(snapshot, lane)}
     return tuple(result[one] for one in get_args(ConcernId) if one in result)
 

@@ -278,7 +278,7 @@ def replay_of(player: Player, runs: RecordedRuns | None = None) -> Source:
 
 
 def _table(snapshot: Snapshot) -> str:
-    """Return what a race came to. What writes reports is loaded late: it takes long, and a screen goes without."""
+    """Return the result of a race. Writers of reports are loaded here: a screen starts without them."""
     from tfmon.reports.race import to_text
 
     return to_text(analyse(snapshot))

@@ -49,7 +49,7 @@ class Notice:
     recording: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Return what a command gets on its standard input, as JSON."""
+        """Return the facts that a command gets on its standard input, as JSON."""
         return {
             "tfmon": __version__,
             "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -174,7 +174,7 @@ def in_terminal(session: Session, how: str, write: Callable[[str], object]) -> I
 
 
 def sequence(how: str, notice: Notice) -> str:
-    """Return what makes a terminal ring, or show a notice on the desktop; tmux passes it on where it may."""
+    """Return the escape sequence for a bell or a desktop notification; tmux passes it on where it may."""
     if how == BELL:
         return "\a"
     text = f"9;tfmon: {notice.text}" if how == OSC_9 else f"777;notify;tfmon;{notice.text.replace(';', ',')}"

@@ -101,7 +101,7 @@ class RunningProcess:
         self.looks.clear()  # it had no time to measure
 
     def look(self) -> ProcessLook:
-        """Return what it did since the look before; raises TfmonError once it has ended."""
+        """Return its activity since the last call; raises TfmonError once it has ended."""
         try:
             if not self._process.is_running() or self._process.status() == "zombie":
                 raise self._gone(self.pid)

@@ -202,7 +202,7 @@ def _start(
 
 
 def _result(program: Program, *, as_json: bool = False) -> object:
-    """Return what the race came to, to be printed. What writes it is loaded late: a screen opens without."""
+    """Return the result of the race as text. Its writers are loaded late: a screen opens without them."""
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_text
     from tfmon.reports.race_json import to_json

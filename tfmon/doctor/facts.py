@@ -147,7 +147,7 @@ class Facts:
     view: View | None = None
     """How lanes of a script would see the working folder; None if that was not tried."""
     own_pids: tuple[int, ...] = ()
-    """Processes of the lanes of the race that runs, which are no other programs."""
+    """Processes of the running race's lanes, which do not count as other programs."""
 
     @property
     def obstacle(self) -> Obstacle | None:

@@ -70,7 +70,7 @@ def gather(
     Takes well under a second without `imports`, unless the driver is slow.
 
     Args:
-        running: The race that runs meanwhile; its probes know what others use, and its lanes are no others.
+        running: The race that runs meanwhile; its probes know the other programs, its lanes not among them.
     Thread: any; blocks.
     """
     environ = dict(os.environ if roots.environ is None else roots.environ)

@@ -127,7 +127,7 @@ class RunningLanes:
                 event = without_breaks(event, stops)
             own, hung_since_ns = self.children.find(event.lane), None
             if own is not None and own.end_requested and not isinstance(event, BadLine | LaneEnded):
-                # The last words of a lane that was told to end are no sign of life.
+                # The last output of a lane that was told to end is not a sign of life.
                 hung_since_ns = self.session.snapshot().lane(event.lane).heartbeat.stalled_since_ns
             self.session.accept(event)
             match event:

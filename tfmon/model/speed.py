@@ -5,7 +5,7 @@ other programs hardly move, are ranked among those of the blocks before it. As l
 exchangeable, a rank is uniform, however they are distributed; a bet on high ranks then gains nothing on average.
 The gains of a bet since the best moment to begin it are an e-detector (CUSUM): in N blocks it exceeds `LIMIT`
 with a probability of N / `LIMIT` at most. A margin is taken off each block before it is ranked, so that what
-changes less is no change, and blocks that follow each other may be somewhat alike. Memory is bounded: of many
+changes less does not count, and blocks that follow each other may be somewhat alike. Memory is bounded: of many
 blocks every second one is dropped, and so on from then.
 
 Sources: Shin, Ramdas, Rinaldo (2022), arXiv 2203.03532; Vovk et al. (2003), Testing exchangeability on-line.

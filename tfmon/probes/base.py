@@ -147,7 +147,7 @@ class Backoff:
         self._slow_at_ns: dict[str, int] = {}
 
     def read(self, name: str, read: Callable[[], T]) -> T:
-        """Return what `read` returns, by the name of it; what it returned before while a slow one is not due."""
+        """Return the readings of `read` under its name; the last ones while a slow reader is not due."""
         begun_ns, kept = self._clock_ns(), self._kept.get(name)
         if kept is not None and begun_ns - kept.at_ns < kept.every_s * 1e9:
             before: T = kept.value

@@ -64,7 +64,7 @@ class Recorder:
         self._races = 0
         self._last: _Entry | None = None
         self._told_s = 0.0
-        """When the race last told something that was no sample of the machine."""
+        """Time of the race's last event other than a sample of the machine."""
         self._samples: dict[tuple[str, str], deque[Event]] = {}
         """The latest samples of each device and machine, and the latest news of each connection."""
         self._thread = start_thread("tfmon-recorder", self._run, self._fail)

@@ -302,7 +302,7 @@ class Watcher:
 
 
 def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
-    """Return what the `fit` that calls this takes its batches from, where its steps in a call can be changed.
+    """Return the batch iterator of the calling `fit`, where the steps of a call can be changed.
 
     Source: `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call, and its train functions end
     with the data since they take optional batches.

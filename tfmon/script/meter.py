@@ -197,7 +197,7 @@ class Meter:
         self.take_feed()
         with self.reporter.lock:
             self.control.finish_stretch(synced_ns, loss)
-            # The wait for the device and the report are no part of the next step.
+            # The next step does not include the wait for the device and the report.
             self.clock.last_end_ns = time.monotonic_ns()
 
     @property

@@ -51,7 +51,7 @@ class Retraces:
         self.smaller: Observation | None = None
         """A trace for a smaller batch, until the next batch or the end of the epoch."""
         self.expected = False
-        """Whether tfmon has made Keras' step again: its trace is no fault of the script."""
+        """Whether tfmon has made Keras' step again: the script did not cause its trace."""
 
     def install(self, hooks: Hooks) -> None:
         """Replace TensorFlow's method that traces; do nothing where there is none."""

@@ -58,7 +58,7 @@ class SeenStep:
         """Updates that were seen, and how many steps are complete with them."""
         self.loss: Any = None
         self.mark: object = None
-        """What made its last update."""
+        """The read that its last update came from."""
         self.alike: object = None
         """What made the update of the step before, if that was one that may be noted."""
 
@@ -69,7 +69,7 @@ class SeenStep:
         return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
 
     def of_one_batch(self, pulled: Counter[Pull]) -> object:
-        """Return what made its one update, if it read one batch, of the size that it was given; or None."""
+        """Return the one read of its one update, if that was one batch of the requested size; or None."""
         read, given = [*pulled.elements()], [*self.given.elements()]
         if self.in_graph or not self.updates == self.due == len(read) == len(self.fed) == len(given) == 1:
             return None

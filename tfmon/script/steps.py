@@ -250,7 +250,7 @@ class StepWatcher(Followed):
         """Record that `updater` has updated weights; the loss is read later.
 
         Args:
-            calls: How many calls of the optimizer that was; with 0 it was no update.
+            calls: Number of calls of the optimizer; 0 if the weights were not updated.
             function: What did it, if the next steps may be noted in `bundle` where they are like this one.
         """
         assert self.lane is not None

@@ -177,7 +177,7 @@ class MemoryShortageError(ScenarioError):
 
 
 def check_kind(data: Any, scenario: Scenario) -> None:  # noqa: ANN401
-    """Raise ScenarioError for data that are no examples: none at all, batches, or what can be read only once."""
+    """Raise ScenarioError for data without examples: none, batches, or an iterator that can be read only once."""
     if data is None:
         if type(scenario).step is Scenario.step:
             does = "is missing" if type(scenario).data is Scenario.data else "returns nothing"

@@ -31,7 +31,7 @@ COMPILING = "compiling"
 """Mark of windows in which a tf.function was traced, which TensorFlow and XLA then compile. A call that is merely
 long has no mark: it may be the machine's fault, and what is discarded for its length is selected by its speed."""
 MOST_OUTLIER_WINDOWS = 3
-"""Windows that are marked for a trace after a knob change; more are no outliers."""
+"""Windows that are marked for a trace after a knob change; later ones are not outliers."""
 LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
 """A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time; and after
 `LEAST_PAUSE_STEPS` of its length at the earliest, because it is in no window."""

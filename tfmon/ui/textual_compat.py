@@ -227,7 +227,7 @@ def is_on_top(widget: Widget) -> bool:
 
 
 def text_of(screen: Screen[Any]) -> str:
-    """Return what a screen shows as plain text."""
+    """Return the text of a screen without its styles."""
     return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
 
 

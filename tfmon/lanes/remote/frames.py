@@ -63,7 +63,7 @@ class Kind(IntEnum):
 
 
 class FrameError(ValueError):
-    """Bytes that are no frame."""
+    """Invalid bytes in place of a frame."""
 
 
 class Frame(NamedTuple):

@@ -239,7 +239,7 @@ _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|cr
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
 """So does an option or a variable whose last word is this."""
 _LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
-"""Options of one dash that are no password behind -p."""
+"""Options of one dash that begin with -p and do not hold a password."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _PATTERNS = (
     # --api-key=…, --token …, PASSWORD=…, "secret": "…"; a small number of tokens is none

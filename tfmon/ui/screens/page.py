@@ -184,7 +184,7 @@ class MonitorScreen(Screen[str | None]):
 class Page(MonitorScreen):
     """The tabs, a title with the race beside it, the body of the page, the message, and the keys of the page.
 
-    A page implements `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
+    A page implements `body`. It cannot be an `abc.ABC`: Textual's classes have a metaclass of their own.
     """
 
     AUTO_FOCUS = ".body"
@@ -278,7 +278,7 @@ class Page(MonitorScreen):
         return spread(title, cut(race, 0, len(text) + 1), width)
 
     def hints(self) -> list[Hint]:
-        """Return what is said of the keys of the page, its own before those that every page has."""
+        """Return the line of keys of the page: its own, then those that every page has."""
         idle = CHANGING if self.monitor.refusal else ()
         shown = (one for one in bindings_of(type(self)) if one.show and one.id not in idle)
         keys = self.monitor.view.keys
