@@ -24,7 +24,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from support.waiting import HANGS_S, wait_for
 
 from tfmon.doctor import report as doctor
-from tfmon.errors import EXIT_CANNOT_TELL, EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_SLOWER
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_WORSE
 from tfmon.lanes.launch import BOOTSTRAP
 
 if sys.version_info >= (3, 11):
@@ -255,7 +255,7 @@ def possible_codes(line: str) -> set[int]:
     if line.startswith("tfmon tune --"):  # the stand-in of a script ends before anything was tried
         return {EXIT_CANNOT_TELL}
     if "--slower-than" in line:
-        return {EXIT_FINE, EXIT_SLOWER, EXIT_CANNOT_TELL}
+        return {EXIT_FINE, EXIT_WORSE, EXIT_CANNOT_TELL}
     return {EXIT_INTERRUPTED if ENDLESS.match(line) else EXIT_FINE}
 
 

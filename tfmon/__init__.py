@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfmon.api.python import diff, race, sweep
     from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
-    from tfmon.recordings.compare import Gate
+    from tfmon.recordings.gate import Gate
     from tfmon.version import __version__ as __version__
 else:  # a type checker is to see no more names than there are
 

@@ -50,6 +50,7 @@ WRONG = {
         "baseline": st.one_of(st.integers(), st.just([]), st.just("/nowhere.json"), st.none()),
         "run": st.one_of(st.integers(), st.just([]), st.just({"a": 1})),
         "slower_than": st.one_of(NO_NUMBER, st.none(), st.just(1.0), st.just("5%")),
+        "more_memory_than": st.one_of(NO_NUMBER, st.just(1.0), st.just("5%")),
     },
 }  # fmt: skip
 RIGHT = {

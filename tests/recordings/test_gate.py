@@ -16,9 +16,10 @@ from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings import compare as gates
-from tfmon.recordings.compare import CANNOT_TELL, NOT_SLOWER, SLOWER, Comparison, Gate, compare, compare_all
+from tfmon.recordings import gate as gates
+from tfmon.recordings.compare import Comparison, compare, compare_all
 from tfmon.recordings.figures import MeasuredLane, RaceFigures, change_of, read_race, read_races
+from tfmon.recordings.gate import CANNOT_TELL, MORE_MEMORY, NOT_MORE_MEMORY, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.reports.race_json import to_json
 
@@ -63,6 +64,7 @@ def judge(comparison: Comparison, limit: float) -> Gate:
         (0.8, 0.01, 0.25, NOT_SLOWER, "20.0 % slower"),
         (1.0, 0.01, 0.05, NOT_SLOWER, "0.0 % faster"),
         (1.5, 0.01, 0.05, NOT_SLOWER, "50.0 % faster"),
+        (1.5, 0.2, 0.05, NOT_SLOWER, "50.0 % faster"),
         (0.98, 0.01, 0.05, NOT_SLOWER, "2.0 % slower"),
         (0.94, 0.01, 0.05, CANNOT_TELL, "too close: 6.0 % can be told; 6.0 % slower"),
         (1.0, 0.2, 0.05, CANNOT_TELL, "too noisy: "),
@@ -207,6 +209,36 @@ def test_folders_hold_several_races(header, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordingError, match="has no race"):
         read_races(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("part", "before", "after", "kind", "said"),
+    [
+        ("peak_bytes", (100, 101, 99), (120, 121, 122), MORE_MEMORY, "21.0 % more (95 % CI "),
+        ("peak_bytes", (100, 101, 99), (100, 99, 101), NOT_MORE_MEMORY, "100 MiB → 100 MiB, 3 races each"),
+        ("peak_bytes", (120, 121, 122), (100, 101, 99), NOT_MORE_MEMORY, "% less"),
+        ("peak_bytes", (200, 240, 220), (100, 140, 120), NOT_MORE_MEMORY, "% less"),
+        ("peak_bytes", (100, 101, 99), (104, 120, 98), CANNOT_TELL, "too noisy: "),
+        ("peak_bytes", (100, 101), (200, 201), CANNOT_TELL, "100 MiB → 200 MiB; how much equal processes differ"),
+        ("peak_bytes", (UNKNOWN,) * 3, (1, 1, 1), CANNOT_TELL, "it is unknown in the baseline"),
+        ("gpu_peak_bytes", (100, 100, 100), (120, 120, 120), MORE_MEMORY, "20.0 % more"),
+    ],
+)
+def test_memory_is_judged_over_fresh_processes(header, part, before, after, kind, said):
+    def lane(value) -> MeasuredLane:
+        size = value if value is UNKNOWN else value * 2**20
+        return replace(measured(1), **{"peak_bytes": 2**28, part: size})
+
+    pairs = zip(before, after, strict=True)
+    races = [compare(side(header, lane(one), "old"), side(header, lane(other))) for one, other in pairs]
+    gate = gates.judge(races, 0.05, MORE_MEMORY)
+    assert gate.kind == kind
+    assert gate.exit_code == {MORE_MEMORY: 4, CANNOT_TELL: 5, NOT_MORE_MEMORY: 0}[kind]
+    told = {one.lane.split(", ")[1]: one.reason for one in gate.lanes}
+    assert said in told["GPU memory" if part == "gpu_peak_bytes" else "memory"]
+    assert len(told) == 1 + (part == "gpu_peak_bytes"), "a lane without a GPU has one memory"
+    both = [gates.judge(races, 0.05), gate]
+    assert gates.exit_code(both) == gate.exit_code, "the throughput is the same"
 
 
 def test_a_baseline_of_another_scenario_is_a_mistake(header):

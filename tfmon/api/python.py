@@ -30,8 +30,9 @@ from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN
 from tfmon.model.views import describe
-from tfmon.recordings.compare import Gate, compare_all, judge
+from tfmon.recordings.compare import compare_all
 from tfmon.recordings.figures import RaceFigures, read_json, read_race, read_races
+from tfmon.recordings.gate import MORE_MEMORY, Gate, judge
 from tfmon.recordings.library import find
 
 __all__ = [
@@ -195,7 +196,7 @@ def sweep(
     return sweep_result_of(program.sweep.ranking, program.file.path if program.file else None)
 
 
-# ---------------- the gate of `tfmon diff --slower-than`
+# ---------------- the gates of `tfmon diff`
 
 
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
@@ -203,19 +204,29 @@ Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
 
 
 @rules.named_as_arguments()
-def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_than: float = 0.05) -> Gate:
+def diff(
+    baseline: Race | Sequence[Race],
+    run: Race | Sequence[Race],
+    *,
+    slower_than: float = 0.05,
+    more_memory_than: float | None = None,
+) -> Gate:
     """Return whether any lane of a run is slower than in the baseline, or that this cannot be told.
 
     Args:
         baseline: The race to compare with, or several, each of which was raced beside one run.
         run: The race that is judged, or as many.
         slower_than: A lane is slower when its throughput fell by more than this share.
+        more_memory_than: Judge the memory of the lanes instead: it may grow by this share.
 
     Raises:
         TfmonError: one of them cannot be read, or is of another scenario.
     """
-    limit = rules.read(rules.RULES, slower_than=slower_than)["slower_than"]
-    return judge(compare_all(_figures(baseline, "baseline"), _figures(run, "run")), limit)
+    limits = rules.read(rules.RULES, slower_than=slower_than, more_memory_than=more_memory_than)
+    races = compare_all(_figures(baseline, "baseline"), _figures(run, "run"))
+    if more_memory_than is not None:
+        return judge(races, limits["more_memory_than"], MORE_MEMORY)
+    return judge(races, limits["slower_than"])
 
 
 def _figures(races: Race | Sequence[Race], name: str) -> list[RaceFigures]:

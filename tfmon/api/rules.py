@@ -225,6 +225,7 @@ RULES = {
     ),
     "margin": share(0.001),
     "slower_than": share(0.001, optional=False),
+    "more_memory_than": share(0.001),
     "fresh": yes_or_no(optional=True),
     "wait_idle": number("minutes", "a time in minutes", 0.0, WEEK_MIN),
     "in_place": yes_or_no(),

@@ -95,7 +95,7 @@ def cli(ctx: click.Context) -> None:
       tfmon doctor                               why is my GPU not used?
 
     Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that a lane names is not there,
-    4 slower and 5 cannot tell (tfmon diff --slower-than), 6 no GPU became free (--wait-idle), 7 a lane has what
+    4 worse and 5 cannot tell (gates of tfmon diff), 6 no GPU became free (--wait-idle), 7 a lane has what
     --fail-on names, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:

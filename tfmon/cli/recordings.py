@@ -213,27 +213,44 @@ def _run_json(run: RecordedRun, attachable: Container[str]) -> dict[str, Any]:
     type=RULES["slower_than"],
     help="Exit 4 if any lane of SECOND is slower by more than PERCENT, 5 if inconclusive, else 0.",
 )
+@click.option(
+    "--more-memory-than",
+    type=RULES["more_memory_than"],
+    help="The same where any lane takes more memory, or GPU memory, by more than PERCENT.",
+)
 @click.option("--html", metavar="FILE", help="Write the comparison as one HTML file, too.")
 @click.option("--force", is_flag=True, help="Write over a report that is there already.")
 @options.as_json
-def diff(first: str, second: str, slower_than: float | None, html: str | None, force: bool, as_json: bool) -> None:
+def diff(
+    first: str,
+    second: str,
+    slower_than: float | None,
+    more_memory_than: float | None,
+    html: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
 
     Both are files (recordings, or results of `tfmon race --json`), ids of runs or their beginnings, `last`, or
-    `last~1` for the race before it. With --slower-than both may be folders of as many files, raced alternately.
+    `last~1` for the race before it. For a gate (--slower-than,
+    --more-memory-than) both may be folders of as many files, raced alternately.
 
     \b
     For example:
       tfmon diff last~1 last
       tfmon diff baseline.json run.json --slower-than 5%
-      tfmon diff baselines/ runs/ --slower-than 5%
+      tfmon diff baselines/ runs/ --slower-than 5% --more-memory-than 5%
     """
-    from tfmon.recordings.compare import compare_all, judge
+    from tfmon.recordings.compare import compare_all
+    from tfmon.recordings.gate import MORE_MEMORY, SLOWER, exit_code, judge
     from tfmon.reports.diff import describe, to_json, to_text
     from tfmon.reports.text import fitted
 
     folders = [word for word in (first, second) if Path(word).is_dir()]
-    if folders and (slower_than is None or html is not None):
+    limits = {SLOWER: slower_than, MORE_MEMORY: more_memory_than}
+    watched = {name: limit for name, limit in limits.items() if limit is not None}
+    if folders and (not watched or html is not None):
         raise UsageError(
             f"{folders[0]} is a folder of races, which only a gate takes", "add --slower-than 5%, and no --html"
         )
@@ -242,16 +259,15 @@ def diff(first: str, second: str, slower_than: float | None, html: str | None, f
         comparison = replace(
             comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
         )
-    gate = None if slower_than is None else judge(races, slower_than)
+    gates = [judge(races, limit, name) for name, limit in watched.items()]
     if html is not None:
         page = Path(html)
-        export.write_html(lambda: describe(comparison, gate), page, everything=False, force=force, err=True)
+        export.write_html(lambda: describe(comparison, gates), page, everything=False, force=force, err=True)
     if as_json:
-        click.echo(json.dumps(to_json(comparison, gate), indent=2, allow_nan=False))
+        click.echo(json.dumps(to_json(comparison, gates), indent=2, allow_nan=False))
     else:
-        click.echo(fitted(to_text(comparison, gate)))
-    if gate is not None:
-        sys.exit(gate.exit_code)
+        click.echo(fitted(to_text(comparison, gates)))
+    sys.exit(exit_code(gates))
 
 
 def _figures(word: str) -> list[RaceFigures]:

@@ -50,20 +50,26 @@ class MeasuredLane:
     """How many cores other programs kept busy in its slices."""
     stolen_share: Reading
     """Share of one core's time in them that the hypervisor gave to other machines."""
+    peak_bytes: Reading = NOT_SAMPLED
+    """Most memory that its processes shared with no other."""
+    gpu_peak_bytes: Reading = NOT_SAMPLED
+    """Most GPU memory that the framework allocated; without an allocator that says so, what is used at the end."""
 
     @classmethod
     def of(cls, lane: LaneState, known: Snapshot) -> MeasuredLane:
         """Return the statistics of its slices; of a lane that is alone in its race, those of its windows."""
         sliced = len(known.lanes) > 1
-        center = center_of(lane, sliced=sliced)
+        center, use = center_of(lane, sliced=sliced), lane.gpu_use
+        memory = lane.tree.peak_private_bytes, use.used_bytes if use.peak_bytes is None else float(use.peak_bytes)
         if sliced:
             took = contention([lane.slices])
-            return cls(center, took.others_cores, took.stolen_share)
+            return cls(center, took.others_cores, took.stolen_share, *memory)
         hosts = known.place_of(lane).history
         return cls(
             center,
             _mean_cores([one.others_cpu_pct for one in hosts]),
             _mean_cores([one.steal_pct for one in hosts]),
+            *memory,
         )
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
-from tfmon.recordings.compare import Comparison, Gate
+from tfmon.model.readings import known
+from tfmon.recordings.compare import Comparison, LanePair
 from tfmon.recordings.figures import Change, RaceFigures
+from tfmon.recordings.gate import Gate
 from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, host_names, text
 
 
-def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
-    """Return the comparison as plain values, with what a gate says of it.
+def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
+    """Return the comparison as plain values, with what gates say of it.
 
     Units: throughput in examples/s; a ratio is the second race over the first.
     """
@@ -34,7 +37,7 @@ def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
         "verdict": _change_json(comparison.verdict),
         "differences": [asdict(one) for one in comparison.differences],
         "notes": list(comparison.notes),
-        **({} if gate is None else {"gate": _gate_json(gate)}),
+        **({"gates": [_gate_json(gate) for gate in gates]} if gates else {}),
     }
 
 
@@ -42,7 +45,8 @@ def _gate_json(gate: Gate) -> dict[str, Any]:
     return {
         "kind": gate.kind,
         "exit_code": gate.exit_code,
-        "slower_than": gate.limit,
+        "watched": gate.watched,
+        "limit": gate.limit,
         "lanes": [
             {
                 "lane": one.lane,
@@ -66,17 +70,17 @@ def _change_json(change: Change | None) -> dict[str, Any]:
     return {"ratio": change.ratio if change else None, "ratio_ci95": interval}
 
 
-def to_text(comparison: Comparison, gate: Gate | None = None) -> str:
-    """Return the comparison as text, with the gate's answer below."""
-    return text.write(describe(comparison, gate), brief=True, last=True)
+def to_text(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
+    """Return the comparison as text, with the answers of its gates below."""
+    return text.write(describe(comparison, gates), brief=True, last=True)
 
 
-def describe(comparison: Comparison, gate: Gate | None = None) -> Report:
-    """Return how much faster each lane was, what differed, and what a gate says of it, in sections."""
+def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
+    """Return how much faster each lane was, what differed, and what gates say of it, in sections."""
     races = (("first", comparison.first), ("second", comparison.second))
     sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
     same = Note("scenario, knobs, versions, machine and environment are the same")
-    answer = [Note(gate.text, VERDICT)] if gate is not None else []
+    answer = [Note(gate.text, VERDICT) for gate in gates]
     title = " and ".join(dict.fromkeys(race.scenario for _, race in races))
     notes = [*comparison.unpaired, *comparison.notes]
     return Report(
@@ -89,7 +93,7 @@ def describe(comparison: Comparison, gate: Gate | None = None) -> Report:
         answer,
         " → ".join(f"{race.id} ({_when(race)})" for _, race in races),
         hosts=host_names(one for _, race in races for one in race.machines.items()),
-        data=to_json(comparison, gate),
+        data=to_json(comparison, gates),
     )
 
 
@@ -104,9 +108,23 @@ def _ratios(comparison: Comparison) -> Table:
         speeds = [lane.examples_per_s for lane in (pair.first, pair.second)]
         cells = ["n/a" if one is None else units.rate(one) for one in speeds]
         rows.append([name, *cells, *_change_cells(pair.change)])
+        rows += _memory_rows(pair)
     if comparison.verdict is not None:
         rows.append(["ratio of the lanes", "", "", *_change_cells(comparison.verdict)])
     return Table(rows, left=(0, 4))
+
+
+def _memory_rows(pair: LanePair) -> Iterator[list[str]]:
+    """Yield the peaks of a lane's memory, and of its GPUs', where a race knows them."""
+    sides = [lane.measured for lane in (pair.first, pair.second)]
+    for name, peaks in (
+        ("memory", [known(one.peak_bytes) for one in sides]),
+        ("GPU memory", [known(one.gpu_peak_bytes) for one in sides]),
+    ):
+        if any(peaks):
+            cells = ["n/a" if peak is None else units.memory(peak) for peak in peaks]
+            ratio = units.ratio(peaks[1] / peaks[0]) if peaks[0] and peaks[1] else "n/a"
+            yield [f"  {name}, at its peak", *cells, ratio, ""]
 
 
 def _differences(comparison: Comparison) -> Table | None:

@@ -1,0 +1,277 @@
+"""The gate of `tfmon diff`: whether lanes became slower, or take more memory, than in a baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, TypeAlias, cast
+
+from tfmon import units
+from tfmon.analysis.intervals import Looks, shift
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
+from tfmon.model.readings import Reading, known
+from tfmon.recordings.compare import Comparison, LanePair
+from tfmon.recordings.figures import LEAST_RACES, Change, MeasuredLane, RaceFigures, change_of
+
+GateKind: TypeAlias = Literal["slower", "not slower", "more memory", "not more memory", "cannot tell"]
+SLOWER: GateKind = "slower"
+NOT_SLOWER: GateKind = "not slower"
+MORE_MEMORY: GateKind = "more memory"
+NOT_MORE_MEMORY: GateKind = "not more memory"
+CANNOT_TELL: GateKind = "cannot tell"
+PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
+"""What a gate watches for, and its answer where that is not so."""
+Pair: TypeAlias = tuple[Comparison, LanePair]
+"""A lane of both races of a comparison."""
+GPU_MEMORY = "GPU memory"
+BESIDE = 0.5
+"""Share of its time that a thread loses at most to one other on its core: the scheduler lets them take turns."""
+LEAST_EXPLAINED = 1.01
+TOO_LITTLE = (
+    "too few slices were measured: race for longer",
+    f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
+)
+"""Why there is no interval of one race on each side, and of several."""
+FEW_PROCESSES = f"how much equal processes differ is not known: give {LEAST_RACES} races or more on each side"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGate:
+    """What the gate says of one lane."""
+
+    lane: str
+    kind: GateKind
+    reason: str
+    ratio: float | None = None
+    """Throughput, or peak of the memory, of the run over that of the baseline; None where it is unknown."""
+    low: float | None = None
+    high: float | None = None
+    needed: float | None = None
+    """The smallest limit that races as noisy as these can decide; None where noise is not what is in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gate says of a race: the worst of what it says of its lanes."""
+
+    watched: GateKind
+    """`slower`, or `more memory`."""
+    limit: float
+    lanes: tuple[LaneGate, ...]
+
+    @property
+    def kind(self) -> GateKind:
+        """Return `watched` if that holds for any lane, else `cannot tell` if that does, else the opposite."""
+        kinds = [lane.kind for lane in self.lanes]
+        return next((kind for kind in (self.watched, CANNOT_TELL) if kind in kinds), PASSED[self.watched])
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of `tfmon diff`."""
+        return {self.watched: EXIT_WORSE, CANNOT_TELL: EXIT_CANNOT_TELL}.get(self.kind, EXIT_FINE)
+
+    @property
+    def text(self) -> str:
+        """Return the answer in a line, and a line for each lane."""
+        limit, memory = f"{100 * self.limit:g} %", self.watched == MORE_MEMORY
+        answer = {
+            SLOWER: f"slower by more than {limit}",
+            NOT_SLOWER: f"not slower by more than {limit}",
+            MORE_MEMORY: f"it takes over {limit} more memory",
+            NOT_MORE_MEMORY: f"it does not take over {limit} more memory",
+            CANNOT_TELL: f"cannot tell whether it takes over {limit} more memory" if memory else CANNOT_TELL,
+        }[self.kind]
+        return "\n".join([answer, *(f"  {lane.lane}: {lane.reason}" for lane in self.lanes)])
+
+    def __str__(self) -> str:
+        """Return the answer, as `tfmon diff` prints it."""
+        return self.text
+
+
+def exit_code(gates: Sequence[Gate]) -> int:
+    """Return the exit code of `tfmon diff` for all its gates: the worst that one of them has."""
+    codes = [gate.exit_code for gate in gates]
+    return next((code for code in (EXIT_WORSE, EXIT_CANNOT_TELL) if code in codes), EXIT_FINE)
+
+
+def judge(races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER) -> Gate:
+    """Return whether any lane lost, or takes, more than a share; raises UsageError for unlike races.
+
+    Args:
+        races: Comparisons of a run with the baseline that was raced beside it.
+        limit: The share.
+        watched: `slower`, by throughput in examples/s, or `more memory`, by the peak of what a lane's processes
+            share with no other, and by that of the GPU memory that the framework has allocated.
+    """
+    for one in races:
+        before, after = one.first.scenario, one.second.scenario
+        if before != after:
+            raise UsageError(
+                f"the baseline is of {before} and the run of {after}", "race the same scenario for both"
+            )
+        if not one.lanes:
+            raise UsageError("the baseline and the run have no lane in common", "; ".join(one.unpaired))
+    lanes = [
+        [(one, pair) for one in races for pair in one.lanes if pair.id == wanted.id] for wanted in races[0].lanes
+    ]
+    if watched == SLOWER:
+        looks = Looks(choices=len(lanes))
+        return Gate(watched, limit, tuple(_judge_speed(pairs, len(races), limit, looks) for pairs in lanes))
+    parts = [(pairs, name) for pairs in lanes for name in _memories(pairs)]
+    looks = Looks(choices=max(1, len(parts)))
+    return Gate(watched, limit, tuple(_judge_memory(*one, len(races), limit, looks) for one in parts))
+
+
+def _memories(pairs: Sequence[Pair]) -> list[str]:
+    """Return which memories of a lane are compared: its GPU's where any of its races knows it."""
+    sides = [lane.measured for _, pair in pairs for lane in (pair.first, pair.second)]
+    return ["memory", *([GPU_MEMORY] if any(known(one.gpu_peak_bytes) is not None for one in sides) else [])]
+
+
+def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
+    """Return the outcome for one memory of a lane. A race is one process of it, so one race has no interval."""
+    part = "gpu_peak_bytes" if memory == GPU_MEMORY else "peak_bytes"
+    measured = [(pair.first.measured, pair.second.measured) for _, pair in pairs]
+    before, after = (
+        [math.log(value) for one in measured if (value := known(getattr(one[place], part)))] for place in (0, 1)
+    )
+    lane, reason = f"{pairs[0][1].second.name}, {memory}", _obstacle(pairs, count, contended=False)
+    if reason or not before or not after:
+        side = "run" if before else "baseline"
+        return LaneGate(lane, CANNOT_TELL, reason or f"it is unknown in the {side}")
+    sizes = " → ".join(units.memory(math.exp(median(one))) for one in (before, after))
+    if min(len(before), len(after)) < LEAST_RACES:
+        return LaneGate(lane, CANNOT_TELL, f"{sizes}; {FEW_PROCESSES}", math.exp(median(after) - median(before)))
+    change = Change(*map(math.exp, shift(before, after, looks.error)))
+    ratio, low, high = change.ratio, cast(float, change.low), cast(float, change.high)
+    said = f"{_said(change, 'less', 'more')}, {sizes}, {count} races each"
+    loss = Loss(ratio - 1, high / ratio - 1, high - 1)
+    return _decide(lane, MORE_MEMORY, said, change, loss, limit, beyond=low > 1 + limit)
+
+
+def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) -> LaneGate:
+    """Return the outcome for the throughput of one lane, which every race should have."""
+    measured = [(pair.first.measured, pair.second.measured) for _, pair in pairs]
+    lane, reason = pairs[0][1].second.name, _obstacle(pairs, count, contended=True)
+    change = change_of(measured, pairs[0][0].second.between, looks)
+    if reason or change is None or change.low is None or change.high is None:
+        ratio = change.ratio if change is not None else None
+        return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
+    said = _said(change, "slower", "faster") + (f", {count} races each" if count > 1 else "")
+    cores = pairs[0][0].first.machines[pairs[0][1].first.host].cores
+    before, after = ([one[place] for one in measured] for place in (0, 1))
+    of_baseline, told_of_baseline = _explained(after, before, cores, "baseline")
+    of_run, told_of_run = _explained(before, after, cores, "run")
+    low = change.low / of_baseline
+    loss = Loss(1 - change.ratio, 1 - low / change.ratio, 1 - low)
+    beyond, explained = change.high * of_run < 1 - limit, change.high < 1 - limit
+    said += told_of_baseline + told_of_run
+    return _decide(lane, SLOWER, said, change, loss, limit, beyond=beyond, explained=explained)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a lane lost of its speed, or takes more memory, as shares of what it had in the baseline."""
+
+    middle: float
+    width: float
+    """How far the interval reaches from the middle to its worse end."""
+    worst: float
+    """The worse end of the interval."""
+
+
+def _decide(
+    lane: str,
+    watched: GateKind,
+    said: str,
+    change: Change,
+    loss: Loss,
+    limit: float,
+    *,
+    beyond: bool,
+    explained: bool = False,
+) -> LaneGate:
+    """Return the outcome for a lane.
+
+    Args:
+        lane: Its name.
+        watched: `slower` or `more memory`.
+        said: The change in words.
+        change: The change with its interval.
+        loss: The same as a loss.
+        limit: The largest loss that is allowed.
+        beyond: Whether the whole interval is past the limit, whatever others took.
+        explained: Whether it is past the limit, but others may explain it.
+    """
+    figures = change.ratio, change.low, change.high
+    if beyond:
+        return LaneGate(lane, watched, said, *figures)
+    can_tell = min(max(loss.width, loss.middle), loss.worst)
+    if can_tell <= limit:
+        return LaneGate(lane, PASSED[watched], said, *figures)
+    needed = math.ceil(1_000 * can_tell) / 1_000
+    why = "others may explain it" if explained else "too noisy" if loss.width > limit else "too close"
+    can = f"{100 * needed:.1f} %" if needed < 1 else "nothing"
+    return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {said}", *figures, needed)
+
+
+def _said(change: Change, less: str, more: str) -> str:
+    low, high = cast(float, change.low), cast(float, change.high)
+    how = less if change.ratio < 1 else more
+    interval = f"95 % CI {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
+    return f"{100 * abs(change.ratio - 1):.1f} % {how} ({interval})"
+
+
+def _explained(
+    less: Sequence[MeasuredLane], more: Sequence[MeasuredLane], cores: int, name: str
+) -> tuple[float, str]:
+    """Return the factor by which others slowed `more` down at most, beyond `less`, and what to say of it, or "".
+
+    What others took alike on both sides slows both down. A thread loses to one program more at most the share
+    `BESIDE` of its time, and no more than that one took; all threads together lose what others took of all cores.
+    While a core is stolen, it stands still.
+    """
+    others = max(0.0, _mean([one.others_cores for one in more]) - _mean([one.others_cores for one in less]))
+    stolen = max(0.0, _mean([one.stolen_share for one in more]) - _mean([one.stolen_share for one in less]))
+    lost = min(others, max(BESIDE, others / max(1, cores))) + stolen
+    factor = 1 / (1 - lost) if lost < 1 else math.inf
+    if factor < LEAST_EXPLAINED:
+        return factor, ""
+    took = f"others took {others:.1f} cores more in the {name}"
+    if stolen > others / 10:
+        took = f"others took {others:.1f} cores and the hypervisor {100 * stolen:.0f} % of one more in the {name}"
+    explains = f"which explains a factor of {factor:.2f} at most" if lost < 1 else "which may explain anything"
+    return factor, f"; {took}, {explains}"
+
+
+def _mean(readings: Sequence[Reading]) -> float:
+    """Return the mean of what is known; 0 where nothing is."""
+    values = [value for one in readings if (value := known(one)) is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
+    """Return why a difference of the figures would say nothing of the program; empty if nothing is in the way."""
+    obstacles = [] if len(pairs) == count else ["not every race has it"]
+    for one, pair in pairs:
+        obstacles += _obstacles(one.first, one.second, pair, contended)
+    return "; ".join(dict.fromkeys(obstacles))
+
+
+def _obstacles(first: RaceFigures, second: RaceFigures, pair: LanePair, contended: bool) -> Iterator[str]:
+    machines = first.machines[pair.first.host], second.machines[pair.second.host]
+    for name in ("hostname", "cpu_name", "cores", "usable_cores"):
+        one, other = (getattr(machine, name) for machine in machines)
+        if one != other:
+            yield f"another machine: {name} was {one or 'unknown'}, now {other or 'unknown'}"
+    if pair.first.place != pair.second.place:
+        yield f"another device: it was {pair.first.place}, now {pair.second.place}"
+    elif (one := pair.first.processor) != (other := pair.second.processor):
+        yield f"another processor: it was {one or 'unknown'}, now {other or 'unknown'}"
+    for name, race, lane in (("baseline", first, pair.first), ("run", second, pair.second)):
+        if contended and race.contended:
+            yield f"the {name} raced its lanes concurrently: its figures are contended"
+        if lane.trouble:
+            yield f"it failed in the {name}: {lane.trouble}"
