@@ -28,7 +28,7 @@ def found(demo: Demo) -> Analysis:
 
 def test_the_crossover_in_json():
     told = json.loads(json.dumps(series_to_json(found(crossover_demo())), allow_nan=False))
-    assert (told["schema"], told["knob"], told["interrupted"]) == (7, "batch_size", None)
+    assert (told["schema"], told["knob"], told["interrupted"]) == (8, "batch_size", None)
     assert [lane["name"] for lane in told["lanes"]] == ["cpu", "gpu:0"]
     assert [point["value"] for point in told["values"]] == [8, 16, 32, 64, 128, 256]
     *measured, refused = told["values"]
@@ -88,7 +88,7 @@ SERIES = (
 
 def test_the_tuning_in_json():
     told = json.loads(json.dumps(series_to_json(found(tuned(*SERIES))), allow_nan=False))
-    assert (told["schema"], told["lane"]["name"], told["error"], told["interrupted"]) == (7, "cpu", None, None)
+    assert (told["schema"], told["lane"]["name"], told["error"], told["interrupted"]) == (8, "cpu", None, None)
     assert told["began_with"]["cache"] is False
     cache, prefetch, xla = told["attempts"]
     assert (cache["tried"], cache["settings"], cache["against"]) == ("cache on", {"cache": True}, "input")

@@ -48,7 +48,7 @@ TOP = {
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "defaults", "steps", "examples",
     "examples_per_s", "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "peak_private_bytes",
-    "cpu_pct", "gpu_busy_pct",
+    "peak_private_bytes_by_phase",    "cpu_pct", "gpu_busy_pct",
     "gpu_memory_used_bytes", "gpu_memory_allocated_bytes", "gpu_memory_source",
     "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
@@ -156,7 +156,7 @@ def test_it_has_the_documented_keys_whatever_is_known(lanes):
 
 def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_measured(raced):
     told = raced.json()
-    assert (told["schema"], told["tfmon"]) == (7, __version__)
+    assert (told["schema"], told["tfmon"]) == (8, __version__)
     assert told["seconds"] == 2.0, "from the start signal to the last window"
     assert (told["scenario"], told["mode"]) == ("net", "concurrent")
     unknown = ("no_gpu", "boot", "quota_cores", "nice", "python", "tensorflow", "driver")

@@ -63,7 +63,7 @@ def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, core
     )
     return replace(
         state,
-        tree=state.tree.plus(sample, racing=racing, ending=state.end.requested is not None),
+        tree=state.tree.plus(sample, state.phase, racing=racing, ending=state.end.requested is not None),
         measurements=measurements,
         speed=state.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct)),
     )

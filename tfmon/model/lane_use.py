@@ -73,7 +73,8 @@ class TreeUse:
     """CPU over the last second; of a lane that trains in slices, while it has them."""
     private_bytes: Reading = NOT_SAMPLED
     """Memory that they share with no other process."""
-    peak_private_bytes: Reading = NOT_SAMPLED
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    """The most of it that was sampled in each phase of the lane."""
     processes: int | None = None
     pids: tuple[int, ...] = ()
     racing_cpu_pct: Mean = field(default_factory=Mean)
@@ -94,18 +95,25 @@ class TreeUse:
             cpu_pct = min(cpu_pct, 100 * cores)
         return replace(sample, cpu_pct=cpu_pct)
 
-    def plus(self, sample: TreeSample, *, racing: bool, ending: bool) -> TreeUse:
+    @property
+    def peak_private_bytes(self) -> Reading:
+        """The most memory that they shared with no other, of all samples."""
+        return max(self.peaks.values(), default=NOT_SAMPLED)
+
+    def plus(self, sample: TreeSample, phase: str, *, racing: bool, ending: bool) -> TreeUse:
         """Return the use after a sample; while the lane waits for its slice, the last figure of CPU stays."""
         seen, killed = {one.pid for one in self.deaths}, {} if ending else sample.killed
         new = [(pid, by) for pid, by in killed.items() if pid not in seen and by not in ORDERLY]
         deaths = (*self.deaths, *(Death(pid, by, sample.at_ns) for pid, by in new))
-        memory = [one for one in (sample.private_bytes, self.peak_private_bytes) if not isinstance(one, Missing)]
+        peaks = self.peaks
+        if not isinstance(sample.private_bytes, Missing):
+            peaks = {**peaks, phase: max(peaks.get(phase, 0.0), sample.private_bytes)}
         racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct) if racing else self.racing_cpu_pct
         return replace(
             self,
             cpu_pct=self.cpu_pct if sample.cpu_pct == WAITS else sample.cpu_pct,
             private_bytes=sample.private_bytes,
-            peak_private_bytes=max(memory, default=NOT_SAMPLED),
+            peaks=peaks,
             processes=sample.processes,
             pids=sample.pids,
             racing_cpu_pct=racing_cpu_pct,

@@ -25,7 +25,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.views import View
 from tfmon.version import __version__
 
-SCHEMA = 7
+SCHEMA = 8
 """Version of recordings and JSON objects; others are refused. New events, and fields with a default, need no new
 version. 3: views have no `kept`; what only a gate reads of a lane is in `figures`. 2: `bottleneck` was `bound`;
 `error` and `reason` were `why`; `gpu_memory_*` were `gpu_memory_held_bytes` and `gpu_memory_in_use_bytes`."""

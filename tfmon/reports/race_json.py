@@ -192,6 +192,7 @@ def _lane(snapshot: Snapshot, analysis: LaneAnalysis) -> dict[str, Any]:
         },
         "private_bytes": whole("private_bytes", lane.memory_bytes),
         "peak_private_bytes": whole("peak_private_bytes", lane.tree.peak_private_bytes),
+        "peak_private_bytes_by_phase": {phase: round(peak) for phase, peak in lane.tree.peaks.items()},
         "cpu_pct": number("cpu_pct", lane.tree.racing_cpu_pct.value, "not sampled while the lane raced"),
         "gpu_busy_pct": number("gpu_busy_pct", lane.gpu_use.racing_busy_pct.value, no_gpu or no_load),
         "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_use.used_bytes),

@@ -231,6 +231,8 @@ def _of_lane(lane: LaneState) -> Lines:
     peak = _said(lane.tree.peak_private_bytes, units.memory)
     memory = lane.memory_bytes if lane.over else lane.tree.private_bytes
     yield "memory", _said(memory, units.memory, f" private, {peak} at most")
+    if len(lane.tree.peaks) > 1:
+        yield "at most", " · ".join(f"{phase} {units.memory(peak)}" for phase, peak in lane.tree.peaks.items())
     share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")
