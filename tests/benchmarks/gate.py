@@ -26,8 +26,9 @@ from common import keep_row, kept_rows, options_of
 from verdicts import LOOPS, WORK, load
 
 import tfmon
-from tfmon.recordings.compare import Gate, compare_all, judge
+from tfmon.recordings.compare import compare_all
 from tfmon.recordings.figures import read_json
+from tfmon.recordings.gate import Gate, judge
 
 BASELINE, SAME = "baseline", "same"
 GROUPS = 20
