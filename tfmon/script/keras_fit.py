@@ -124,6 +124,7 @@ class Watcher:
         if self._keras.backend.backend() == "tensorflow":
             lane.meter.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
+            self._feed.recall(getattr(own, "_list_all_concrete_functions", tuple)())
             lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
             if lane.device == "gpu":
