@@ -235,7 +235,7 @@ def line(analysis: Analysis) -> str:
     parts.append(speeds(analysis.snapshot))
     if lane.bottleneck is not None:
         parts.append(lane.bottleneck.text)
-    return "   ".join(parts)
+    return " · ".join(parts)
 
 
 def _nothing(_analysis: Analysis, _over: bool) -> None:

@@ -9,12 +9,16 @@ from pathlib import Path
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.model.lane_state import LaneState
-from tfmon.model.window_sums import MOST_FINE, Stretch
-from tfmon.reports import QUIET, Chart, Note, Section, race, steps
+from tfmon.model.window_sums import MOST_FINE
+from tfmon.reports import VERDICT, Chart, Note, Section, race, steps
 from tfmon.reports.html import NOTHING, Html, HtmlWriter, keep
 
 SHOWN = ("Result", "What limits the lanes")
 """The sections of a race's report that are shown below the charts."""
+LONG_S = 60
+"""A longer training is drawn by seconds, and one of more than five minutes by five seconds."""
+GAP_NS = 2_000_000_000
+"""Where it did something else for longer than that, the line is broken."""
 
 
 def panel(analysis: Analysis, doing: str) -> str:
@@ -29,7 +33,7 @@ class _PanelWriter(HtmlWriter):
 
     def panel(self, lane: LaneState, doing: str, charts: Sequence[Chart], sections: Sequence[Section]) -> Html:
         """Return the whole panel."""
-        parts = [self._block(Note(doing, QUIET)), *map(self._chart, charts), self._over_time(lane)]
+        parts = [self._block(Note(doing, VERDICT)), *map(self._chart, charts), self._over_time(lane)]
         return self._tag("div", _style(), *parts, *map(self._section, sections), class_="tfmon")
 
     def _chart(self, chart: Chart) -> Html:
@@ -51,39 +55,37 @@ class _PanelWriter(HtmlWriter):
 
     def _over_time(self, lane: LaneState) -> Html:
         """Return the throughput over time as a line; nothing before there are two points of it."""
-        history = lane.measurements.history
-        long = len(history.fine) >= MOST_FINE - 1
-        points = [one for one in (history.coarse if long else history.fine) if one.examples_per_s is not None]
+        points = list(_throughput(lane))
         if len(points) < 2:
             return NOTHING
-        first_ns, last_ns = points[0].start_ns, points[-1].start_ns
-        most = max(one.examples_per_s or 0.0 for one in points) or 1.0
-        lines = [
-            " ".join(
-                f"{1_000 * (one.start_ns - first_ns) / (last_ns - first_ns):.1f},"
-                f"{100 - 98 * (one.examples_per_s or 0.0) / most:.1f}"
-                for one in stretch
-            )
-            for stretch in _unbroken(points)
-        ]
-        span = f"{units.clock((last_ns - first_ns) / 1e9)}"
-        about = f"Examples/s over the last {span}, from 0 to {units.rate(most)}; discarded windows are included."
-        drawn = [Html(f'<polyline points="{line}" vector-effect="non-scaling-stroke"/>') for line in lines]
+        first_ns, last_ns, most = points[0][0], points[-1][0], max(value for _, _, value in points) or 1.0
+        lines: list[list[str]] = [[]]
+        before_ns = first_ns
+        for at_ns, span_ns, value in points:
+            if at_ns - before_ns > span_ns + GAP_NS:
+                lines.append([])
+            before_ns = at_ns
+            across = 1_000 * (at_ns - first_ns) / (last_ns - first_ns)
+            lines[-1].append(f"{across:.1f},{100 - 98 * value / most:.1f}")
+        span, top = units.clock((last_ns - first_ns) / 1e9), units.rate(most)
+        about = f"Examples/s over the last {span}, from 0 to {top}; discarded windows are included."
+        drawn = [Html(f'<polyline points="{" ".join(one)}" vector-effect="non-scaling-stroke"/>') for one in lines]
         svg = self._tag(
             "svg", *drawn, viewBox="0 0 1000 100", preserveAspectRatio="none", role="img", aria_label=about
         )
         return self._tag("figure", self._tag("figcaption", self._tag("strong", "Throughput"), f" {about}"), svg)
 
 
-def _unbroken(points: Sequence[Stretch]) -> Iterator[list[Stretch]]:
-    """Yield the stretches between which the lane trained all the time."""
-    part: list[Stretch] = []
-    for point in points:
-        if part and point.start_ns - part[-1].start_ns > 3 * point.length_ns:
-            yield part
-            part = []
-        part.append(point)
-    yield part
+def _throughput(lane: LaneState) -> Iterator[tuple[int, int, float]]:
+    """Yield moments, the times before them, and the examples/s in these: windows, or longer where it is long."""
+    fine, coarse = lane.measurements.history.fine, lane.measurements.history.coarse
+    if len(fine) < LONG_S:
+        for point in lane.points:
+            if point.examples:
+                yield point.at_ns, point.span_ns, point.examples / point.span_ns * 1e9
+    for one in coarse if len(fine) >= MOST_FINE - 1 else fine if len(fine) >= LONG_S else ():
+        if one.examples_per_s is not None:
+            yield one.until_ns, one.length_ns, one.examples_per_s
 
 
 @functools.cache
