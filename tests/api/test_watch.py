@@ -18,6 +18,9 @@ import tfmon
 from tfmon import report
 from tfmon.api import watch as api
 from tfmon.errors import UsageError
+from tfmon.model.lane_events import PROTOCOL, Hello, LibrariesLoaded
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -128,6 +131,21 @@ def test_what_cannot_be_shown_stops_nothing(monkeypatch, capsys):
     with contextlib.suppress(UsageError), tfmon.watch():
         raise UsageError("x")
     assert "cpu failed: UsageError: x" in capsys.readouterr().err
+
+
+def test_the_lane_is_on_the_gpus_that_tensorflow_has(monkeypatch):
+    gpus = tuple(Gpu(number, f"GPU-{number}", "NVIDIA H100", number) for number in range(2))
+    monkeypatch.setattr(api, "find_gpus", lambda: GpuSearch(gpus=gpus))
+    monkeypatch.setattr(api, "choose_gpu_probe", lambda gpus: None)
+    with tfmon.watch(progress=False) as w:
+        for event in (
+            Hello(at_ns=1, protocol=PROTOCOL, pid=os.getpid(), python="3.12"),
+            LibrariesLoaded(
+                at_ns=1, tensorflow="2.21", keras="3", numpy="2", device_name="NVIDIA H100", gpu_uuids=("GPU-1",)
+            ),
+        ):
+            w._take(event)
+        assert (w.result.device, w.result.data["device_name"]) == ("gpu:1", "NVIDIA H100")
 
 
 # ---------------------------------------------------------------- TensorFlow

@@ -48,6 +48,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.reports.html.panel import panel
 from tfmon.reports.race import to_text
 from tfmon.script import watching
+from tfmon.script.site.sitecustomize import Finder
 
 EVERY_S = 1.0
 """How often the machine is read and the figures are shown."""
@@ -115,7 +116,7 @@ class Watch:
             os.environ[VARIABLE] = LanePipes(metrics_fd, requests.fileno(), lock_fd, token, ANY).text()
             undo.callback(os.environ.pop, VARIABLE, None)
             undo.callback(watching.end)
-            watching.begin()
+            watching.begin(Finder())
             self._undo = undo.pop_all()
         return self
 

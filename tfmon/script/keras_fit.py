@@ -130,7 +130,8 @@ class Watcher:
             if lane.device == "gpu":
                 device_causes.see(causes, model, line_of(users_frame()))
         lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
-        place = self._epochs_seen.place = line_of(users_frame())
+        place = line_of(users_frame())
+        self._epochs_seen = Epochs(place, lane.meter.all_waits_ns())
         lane.tell_step(f"{place}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)

@@ -21,7 +21,6 @@ from tfmon.script import process, watched
 from tfmon.script.causes import causes
 from tfmon.script.hooking import hooks, wanted
 from tfmon.script.retracing import retracing
-from tfmon.script.site.sitecustomize import Finder
 
 REPORT = "Tell tfmon what a step is: report.step"
 KERAS = ("keras", "tf_keras")
@@ -72,14 +71,19 @@ def _watch_forks() -> None:
     os.register_at_fork(after_in_child=hooks.guard(lambda: watched.watcher.retire()))
 
 
-def begin() -> None:
-    """Watch this process from now on, where it has loaded its libraries: the environment names its pipes."""
+def begin(finder: Any) -> None:  # noqa: ANN401
+    """Watch this process from now on, which may have loaded its libraries; the environment names its pipes.
+
+    Args:
+        finder: Finds those that it loads later; see `site`.
+    """
     causes.begin()
     retracing.begin()
     hooks.begin()
     watched.begin()
     _told.clear()
-    sys.meta_path.insert(0, Finder())
+    sys.meta_path.insert(0, finder)
+    hooks.undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
     for name in ("tensorflow", *KERAS, "torch", "jax"):
         if name in sys.modules:
             loaded(sys.modules[name])
@@ -87,7 +91,6 @@ def begin() -> None:
 
 def end() -> None:
     """Tell the rest, and leave the process as it was before `begin`."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
     _unseen()
     atexit.unregister(_unseen)
     process.leave()
