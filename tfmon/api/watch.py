@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import click
 
@@ -38,6 +38,7 @@ from tfmon.model.lane_pipes import ANY, VARIABLE, LanePipes
 from tfmon.model.lane_state import READY
 from tfmon.model.race import Race
 from tfmon.model.requests import Run
+from tfmon.model.script_events import NotMeasured
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.model.threads import start_thread
@@ -56,6 +57,7 @@ CHUNK_BYTES = 65_536
 END_S = 2.0
 """How long the end waits for the thread that reads the pipe."""
 LONGEST_ERROR = 200
+OUTSIDE = "tfmon runs this script, and measures it from outside"
 Show: TypeAlias = Callable[[Analysis, bool], object]
 """Shows how a training goes; with True, what came of it."""
 
@@ -63,7 +65,12 @@ Show: TypeAlias = Callable[[Analysis, bool], object]
 class Watch:
     """What is seen of the training in a `with` block. Thread: that of the block; `result` any."""
 
+    _pipes: ClassVar[str] = ""
+    """Those of the block that was entered last."""
+
     def __init__(self, progress: bool | Tell) -> None:
+        self._undo = contextlib.ExitStack()
+        self._show: Show = _nothing
         self._progress = checked_progress(progress)
         self._session: Session | None = None
         self._analysis: Analysis | None = None
@@ -91,13 +98,20 @@ class Watch:
     # ------------------------------------------------------------ the block
 
     def __enter__(self) -> Watch:
-        """Watch what this process trains from now on. Raises: UsageError where it is watched already."""
-        if VARIABLE in os.environ:
-            hint = "leave the outer one, and leave tfmon.watch out of a script that tfmon runs"
-            raise UsageError("this process is watched already, and cannot be twice", hint)
+        """Watch what this process trains from now on; do nothing in a lane that tfmon watches from outside.
+
+        Raises: UsageError where a `tfmon.watch` is under way in this process.
+        """
+        pipes = os.environ.get(VARIABLE)
+        if pipes and pipes == Watch._pipes:
+            raise UsageError("this process is watched already, and cannot be twice", "leave the other block first")
         self._analysis = self._hello = None
         self._session = Session(read_machine(), time.monotonic_ns)
         self._begin(LaneSpec("cpu"))
+        if pipes:
+            outside = NotMeasured(lane=self._lane, at_ns=time.monotonic_ns(), what="steps", reason=OUTSIDE)
+            self._session.accept(outside)
+            return self
         with contextlib.ExitStack() as undo:
             self._metrics_fd, metrics_fd = os.pipe()
             self._requests, requests = socket.socketpair()
@@ -113,7 +127,8 @@ class Watch:
             undo.callback(self._requests.shutdown, socket.SHUT_RDWR)
             self._probes = undo.enter_context(contextlib.ExitStack())
             self._tick(HostProbe(lambda: {self._lane: os.getpid()}))
-            os.environ[VARIABLE] = LanePipes(metrics_fd, requests.fileno(), lock_fd, token, ANY).text()
+            Watch._pipes = LanePipes(metrics_fd, requests.fileno(), lock_fd, token, ANY).text()
+            os.environ[VARIABLE] = Watch._pipes
             undo.callback(os.environ.pop, VARIABLE, None)
             undo.callback(watching.end)
             watching.begin(Finder())
@@ -282,14 +297,9 @@ def add_magic(shell: Any) -> None:  # noqa: ANN401 - IPython need not be there
         file = shell.compile.cache(source, shell.execution_count, raw_code=cell)
         tree = shell.compile.ast_parse(source, filename=file)
         last = tree.body.pop().value if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        try:
-            watched = watch().__enter__()
-        except UsageError as error:
-            raise MagicError(error.line) from None
-        if name:
-            shell.user_ns[name] = watched
-        with contextlib.ExitStack() as block:
-            block.push(watched.__exit__)
+        with watch() as watched:
+            if name:
+                shell.user_ns[name] = watched
             shell.ex(shell.compile(tree, file, "exec"))
             return None if last is None else shell.ev(shell.compile(ast.Expression(last), file, "eval"))
 
