@@ -152,6 +152,14 @@ def test_the_lane_is_on_the_gpus_that_tensorflow_has(monkeypatch):
         assert (w.result.device, w.result.data["device_name"]) == ("gpu:1", "NVIDIA H100")
 
 
+def test_a_mistake_of_tfmon_fails_the_lane_and_not_the_script(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(api.MetricLines, "take", lambda *_: 1 / 0)
+        with tfmon.watch(progress=False) as w:
+            train()
+    assert w.result.state == "failed" and "tfmon's thread tfmon-watch failed: ZeroDivisionError" in w.result.error
+
+
 # ---------------------------------------------------------------- TensorFlow
 
 

@@ -72,7 +72,7 @@ class Watch:
         self._undo = contextlib.ExitStack()
         self._show: Show = _nothing
         self._progress = checked_progress(progress)
-        self._session: Session | None = None
+        self._session = Session(read_machine(), time.monotonic_ns)
         self._analysis: Analysis | None = None
         self._hello: Hello | None = None
 
@@ -90,9 +90,10 @@ class Watch:
         return panel(analysis, line(analysis))
 
     def _look(self) -> Analysis:
-        if self._session is None:
+        snapshot = self._session.snapshot()
+        if not snapshot.lanes:
             raise UsageError("nothing was watched yet", "with tfmon.watch() as w: model.fit(…)")
-        self._analysis = analyse(self._session.snapshot(), self._analysis)
+        self._analysis = analyse(snapshot, self._analysis)
         return self._analysis
 
     # ------------------------------------------------------------ the block
@@ -106,23 +107,21 @@ class Watch:
         if pipes and pipes == Watch._pipes:
             raise UsageError("this process is watched already, and cannot be twice", "leave the other block first")
         self._analysis = self._hello = None
-        self._session = Session(read_machine(), time.monotonic_ns)
         self._begin(LaneSpec("cpu"))
         if pipes:
-            outside = NotMeasured(lane=self._lane, at_ns=time.monotonic_ns(), what="steps", reason=OUTSIDE)
-            self._session.accept(outside)
+            at_ns = time.monotonic_ns()
+            self._session.accept(NotMeasured(lane=self._lane, at_ns=at_ns, what="steps", reason=OUTSIDE))
             return self
         with contextlib.ExitStack() as undo:
-            self._metrics_fd, metrics_fd = os.pipe()
+            self._show = _show_for(self._progress)
+            read_fd, metrics_fd = os.pipe()
             self._requests, requests = socket.socketpair()
             lock_fd, token = lock_file()
-            for fd in (self._metrics_fd, metrics_fd, lock_fd):
-                undo.callback(os.close, fd)
-            undo.callback(requests.close)
-            undo.callback(self._requests.close)
-            os.set_blocking(self._metrics_fd, False)
-            self._show = _show_for(self._progress)
-            thread = start_thread("tfmon-watch", self._follow, self._thread_failed)
+            undo.callback(os.close, metrics_fd)
+            undo.callback(os.close, lock_fd)
+            undo.enter_context(requests)
+            os.set_blocking(read_fd, False)
+            thread = start_thread("tfmon-watch", lambda: self._follow(read_fd), self._thread_failed)
             undo.callback(thread.join, END_S)
             undo.callback(self._requests.shutdown, socket.SHUT_RDWR)
             self._probes = undo.enter_context(contextlib.ExitStack())
@@ -139,8 +138,10 @@ class Watch:
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         """Leave the process as it was, and show what came of it; an error of the block goes on."""
-        self._undo.close()
-        assert self._session is not None
+        try:
+            self._undo.close()
+        except Exception as mistake:  # noqa: BLE001 - all else is undone, and the script must go on
+            error = error or mistake
         at_ns, steps = time.monotonic_ns(), self._session.snapshot().lanes[0].totals.steps
         if isinstance(error, Exception):
             message = clean(f"{type(error).__name__}: {error}", LONGEST_ERROR)
@@ -154,36 +155,30 @@ class Watch:
 
     def _begin(self, spec: LaneSpec) -> None:
         """Begin a session with one lane."""
-        assert self._session is not None
         (spec,) = name_lanes([spec])
         self._lane = spec.name
-        name = Path(sys.argv[0]).name or "python"
+        name, pid = Path(sys.argv[0]).name or "python", os.getpid()
         self._session.begin(Race(scenario=name, title="watched in its own process"), [spec])
-        command = shlex.join(sys.argv) or name
-        at_ns = time.monotonic_ns()
-        self._session.accept(
-            LaneStarted(lane=self._lane, at_ns=at_ns, pid=os.getpid(), settings={}, command=command)
-        )
+        at_ns, command = time.monotonic_ns(), shlex.join(sys.argv) or name
+        self._session.accept(LaneStarted(lane=self._lane, at_ns=at_ns, pid=pid, settings={}, command=command))
 
-    def _follow(self) -> None:
-        """Read what the hooks say, and show it, until the block is over."""
+    def _follow(self, fd: int) -> None:
+        """Read what the hooks say, and show it, until the block is over; close this end of both pipes."""
         lines, due_s, over = MetricLines("", self._take), time.monotonic(), False
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._metrics_fd, selectors.EVENT_READ)
+        with os.fdopen(fd, "rb", 0) as metrics, self._requests, selectors.DefaultSelector() as selector:
+            selector.register(metrics, selectors.EVENT_READ)
             selector.register(self._requests, selectors.EVENT_READ)  # it is readable once it is shut down
             while not over:
                 ready = selector.select(max(0.0, due_s - time.monotonic()))
                 over = any(key.fileobj is self._requests for key, _ in ready)
-                with contextlib.suppress(BlockingIOError):
-                    while chunk := os.read(self._metrics_fd, CHUNK_BYTES):
-                        lines.take(chunk)
+                while chunk := metrics.read(CHUNK_BYTES):
+                    lines.take(chunk)
                 if not over and time.monotonic() >= due_s:
                     self._show_now()
                     due_s = time.monotonic() + EVERY_S
 
     def _take(self, event: Event) -> None:
         """Take an event of the lane, which trains as soon as it is ready."""
-        assert self._session is not None
         if isinstance(event, Hello):
             self._hello = event
         if isinstance(event, LibrariesLoaded) and event.device_name:
@@ -195,7 +190,6 @@ class Watch:
 
     def _use_gpus(self, event: LibrariesLoaded) -> None:
         """Begin again with a lane on the GPUs that the hooks have found, and read these."""
-        assert self._session is not None
         search = find_gpus()
         gpus = [gpu for gpu in search.usable if gpu.uuid in event.gpu_uuids] or search.usable[:1]
         self._session.set_machine(with_devices(self._session.snapshot().machine, search, None))
@@ -206,13 +200,11 @@ class Watch:
             self._tick(probe)
 
     def _tick(self, probe: Probe) -> None:
-        assert self._session is not None
         ticker = Ticker(probe, self._session.accept, interval_s=EVERY_S)
         self._probes.callback(ticker.close)
         ticker.start()
 
     def _thread_failed(self, reason: str) -> None:
-        assert self._session is not None
         at_ns = time.monotonic_ns()
         self._session.accept(LaneFailed(lane=self._lane, at_ns=at_ns, kind="error", message=reason))
 
