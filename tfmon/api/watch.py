@@ -142,13 +142,13 @@ class Watch:
             self._undo.close()
         except Exception as mistake:  # noqa: BLE001 - all else is undone, and the script must go on
             error = error or mistake
-        at_ns, steps = time.monotonic_ns(), self._session.snapshot().lanes[0].totals.steps
-        if isinstance(error, Exception):
+        at_ns, lane = time.monotonic_ns(), self._session.snapshot().lanes[0]
+        if isinstance(error, Exception) and lane.trouble is None:
             message = clean(f"{type(error).__name__}: {error}", LONGEST_ERROR)
             self._session.accept(LaneFailed(lane=self._lane, at_ns=at_ns, kind="error", message=message))
-        elif error is not None:
+        elif error is not None and lane.trouble is None:
             self._session.accept(Interrupted(at_ns=at_ns, reason=f"interrupted by {type(error).__name__}"))
-        self._session.accept(Finished(lane=self._lane, at_ns=at_ns, steps=steps))
+        self._session.accept(Finished(lane=self._lane, at_ns=at_ns, steps=lane.totals.steps))
         self._show_now(over=True)
 
     # ------------------------------------------------------------ what the hooks say
