@@ -62,7 +62,11 @@ def test_reported_steps_are_seen_twice_in_one_process_without_tensorflow():
         assert result.last_loss == pytest.approx(1 / STEPS)
         assert result.data["private_bytes"] > 2**20, "it was sampled"
         assert lines and lines[-1].startswith("cpu: ") and "examples/s" in lines[-1]
-        assert f"{STEPS} steps" in str(w) and "<polyline" in w._repr_html_()
+        assert (
+            str(w).startswith("cpu: time of a step: compute ")
+            and f"{STEPS} steps" in str(w)
+            and "<polyline" in w._repr_html_()
+        )
 
 
 def test_an_error_passes_unchanged_and_the_figures_until_then_are_kept():

@@ -48,6 +48,7 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.reports.html.panel import panel
 from tfmon.reports.race import to_text
+from tfmon.reports.steps import share_lines
 from tfmon.script import watching
 from tfmon.script.site.sitecustomize import Finder
 
@@ -82,7 +83,7 @@ class Watch:
         return result_of(self._look()).lanes[0]
 
     def __str__(self) -> str:
-        return to_text(self._look())
+        return _text(self._look())
 
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook."""
@@ -246,6 +247,10 @@ def line(analysis: Analysis) -> str:
     return " · ".join(parts)
 
 
+def _text(analysis: Analysis) -> str:
+    return "\n\n".join([*share_lines(analysis), to_text(analysis)])
+
+
 def _nothing(_analysis: Analysis, _over: bool) -> None:
     """Show nothing."""
 
@@ -259,7 +264,7 @@ def _show_for(progress: bool | Tell) -> Show:
         begins = "watching …"
         place = display({"text/html": begins, "text/plain": begins}, raw=True, display_id=True)
         return lambda analysis, over: place.update(
-            {"text/html": panel(analysis, line(analysis)), "text/plain": to_text(analysis)}, raw=True
+            {"text/html": panel(analysis, line(analysis)), "text/plain": _text(analysis)}, raw=True
         )
     return _show_on_terminal if progress and sys.stderr is not None and sys.stderr.isatty() else _nothing
 
@@ -267,7 +272,7 @@ def _show_for(progress: bool | Tell) -> Show:
 def _show_on_terminal(analysis: Analysis, over: bool) -> None:
     show_progress("" if over else line(analysis))
     if over:
-        click.echo(to_text(analysis), err=True)
+        click.echo(_text(analysis), err=True)
 
 
 # ---------------- %%tfmon

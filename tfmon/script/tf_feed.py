@@ -70,10 +70,10 @@ class TensorFlowFeed:
     def _cannot_know(self, **reasons: str) -> None:
         """Have told why something of the batches stays unknown; the graph that is built now keeps it."""
         self.unknown.update(reasons)
-        graph = self._tf.compat.v1.get_default_graph() if self._tf.inside_function() else None
-        while graph is not None:
+        graph: Any = self._tf.compat.v1.get_default_graph() if self._tf.inside_function() else None
+        while hasattr(graph, "outer_graph"):
             setattr(graph, COUNTED, {**getattr(graph, COUNTED, {}), **reasons})
-            graph = getattr(graph, "outer_graph", None)
+            graph = graph.outer_graph
 
     def waits_ns(self) -> int:
         """Return nanoseconds waited for batches since the start, as far as they are known."""
