@@ -112,7 +112,7 @@ def test_a_block_that_trains_nothing_says_so():
     with tfmon.watch(progress=False) as w:
         pass
     assert w.result.steps is None and "no training step" in w.result.missing["step"]
-    assert "ended before its first step" in str(w)
+    assert "ended before its first step" in str(w) and f"steps not measured: {api.UNSEEN}" in str(w)
 
 
 def test_the_figures_may_be_read_while_it_trains():
@@ -208,6 +208,8 @@ def test_of_a_step_that_was_traced_before_what_is_not_known_is_said(trained):
     lane = trained["traced before"]
     assert lane["steps"] == 6 * 256 and lane["examples"] is None
     assert "traced before tfmon watched: compile the model" in lane["missing"]["examples"]
+    lane = trained["loop before"]
+    assert (lane["steps"], lane["examples"], lane["loss"]["last"]) == (6 * 256, 6 * 2_048, None)
 
 
 @pytest.mark.tensorflow

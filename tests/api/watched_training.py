@@ -89,7 +89,8 @@ def main() -> None:
     told: dict[str, Any] = {}
     warm = new_model()
     fit(warm, 1)
-    loop(new_step(warm), 1)
+    old_step = new_step(warm)
+    loop(old_step, 1)
     before, state_before = callables(), state()
     for number in (1, 2):
         model, other = new_model(), new_model()
@@ -114,6 +115,9 @@ def main() -> None:
     with tfmon.watch(progress=False) as w:
         fit(warm)  # traced before any block
     told["traced before"] = w.result.data
+    with tfmon.watch(progress=False) as w:
+        loop(old_step)
+    told["loop before"] = w.result.data
     error, raised = ValueError("of the script"), None
     w = tfmon.watch(progress=False)
     try:

@@ -59,6 +59,7 @@ END_S = 2.0
 """How long the end waits for the thread that reads the pipe."""
 LONGEST_ERROR = 200
 OUTSIDE = "tfmon runs this script, and measures it from outside"
+UNSEEN = "no training step was seen: define a tf.function that trains in the block, or use tfmon.report"
 Show: TypeAlias = Callable[[Analysis, bool], object]
 """Shows how a training goes; with True, what came of it."""
 
@@ -110,8 +111,7 @@ class Watch:
         self._analysis = self._hello = None
         self._begin(LaneSpec("cpu"))
         if pipes:
-            at_ns = time.monotonic_ns()
-            self._session.accept(NotMeasured(lane=self._lane, at_ns=at_ns, what="steps", reason=OUTSIDE))
+            self._cannot_know(OUTSIDE)
             return self
         with contextlib.ExitStack() as undo:
             self._show = _show_for(self._progress)
@@ -144,6 +144,8 @@ class Watch:
         except Exception as mistake:  # noqa: BLE001 - all else is undone, and the script must go on
             error = error or mistake
         at_ns, lane = time.monotonic_ns(), self._session.snapshot().lanes[0]
+        if not lane.totals.steps and "steps" not in lane.script.not_measured:
+            self._cannot_know(UNSEEN)
         if isinstance(error, Exception) and lane.trouble is None:
             message = clean(f"{type(error).__name__}: {error}", LONGEST_ERROR)
             self._session.accept(LaneFailed(lane=self._lane, at_ns=at_ns, kind="error", message=message))
@@ -204,6 +206,10 @@ class Watch:
         ticker = Ticker(probe, self._session.accept, interval_s=EVERY_S)
         self._probes.callback(ticker.close)
         ticker.start()
+
+    def _cannot_know(self, reason: str) -> None:
+        at_ns = time.monotonic_ns()
+        self._session.accept(NotMeasured(lane=self._lane, at_ns=at_ns, what="steps", reason=reason))
 
     def _thread_failed(self, reason: str) -> None:
         at_ns = time.monotonic_ns()
