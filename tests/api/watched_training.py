@@ -112,9 +112,10 @@ def main() -> None:
     with tfmon.watch(progress=False) as w:
         loop(step)
     told["loop again"] = w.result.data
+    own = warm.train_function
     with tfmon.watch(progress=False) as w:
         fit(warm)  # traced before any block
-    told["traced before"] = w.result.data
+    told["traced before"], told["own function"] = w.result.data, warm.train_function is own
     with tfmon.watch(progress=False) as w:
         loop(old_step)
     told["loop before"] = w.result.data
