@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
             "probes",
             "recordings",
             "reports",
+            "script",
             "ui",
             *TEXT,
             "click",

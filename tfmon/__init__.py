@@ -6,7 +6,8 @@ offers to Python is loaded when it is first used.
 
 __all__ = [
     "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
-    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
+    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "Watch", "diff", "race", "sweep",
+    "watch",
 ]  # fmt: skip
 
 TYPE_CHECKING = False
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tfmon.analysis.health import Concern
     from tfmon.api.python import diff, race, sweep
     from tfmon.api.result import CombinationResult, LaneFailedError, LaneResult, RaceResult, SweepResult
+    from tfmon.api.watch import Watch, watch
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.recordings.gate import Gate
     from tfmon.version import __version__ as __version__
@@ -29,6 +31,13 @@ else:  # a type checker is to see no more names than there are
         import tfmon.api.python
 
         return getattr(tfmon.api.python, name)
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Add `%%tfmon` to IPython, as `%load_ext tfmon` asks."""
+    from tfmon.api.watch import add_magic
+
+    add_magic(shell)
 
 
 def __dir__() -> list[str]:

@@ -28,7 +28,6 @@ Thread: the first thread that calls `step` is measured; calls from others are ig
 
 from __future__ import annotations
 
-import atexit
 import operator
 import os
 import time
@@ -44,7 +43,6 @@ __all__ = ["input", "knob", "step"]
 
 Batches = TypeVar("Batches", bound=Iterable[Any])
 Value = TypeVar("Value", int, float, str, bool)
-_in_a_lane = "TFMON_PIPES" in os.environ
 _first: Step | None = None
 _last: Step | None = None
 _input_ns = 0
@@ -153,7 +151,7 @@ def step(examples: int = 0, loss: object = None) -> Step:
 
     Returns: the step; inside of a `with`, its `examples` and `loss` can be set.
     """
-    if not _in_a_lane:
+    if not _in_a_lane():
         return Step(_checked(examples), loss)
     with _guard():
         return _watched_step(examples, loss)
@@ -172,7 +170,7 @@ def input(batches: Batches | None = None) -> AbstractContextManager[None] | Batc
 
     Returns: a context for one wait, or what behaves as `batches` does: it can be iterated over again if they can.
     """
-    if not _in_a_lane:
+    if not _in_a_lane():
         return nullcontext() if batches is None else batches
     return _Input() if batches is None else cast("Batches", _timed(batches))
 
@@ -197,11 +195,15 @@ def knob(
         high: largest number; None for no limit.
         help: one line about the knob, for the user.
     """
-    if not _in_a_lane:
+    if not _in_a_lane():
         return value
     with _guard():
         return _watched_knob(name, value, choices, low, high, help)
     return value
+
+
+def _in_a_lane() -> bool:
+    return "TFMON_PIPES" in os.environ
 
 
 def _checked(examples: Any) -> int:  # noqa: ANN401
@@ -223,22 +225,19 @@ def _guard() -> Hooks:
 
 
 def _watched_step(examples: int, loss: object) -> Step:
-    global _first, _last, _in_a_lane
+    global _first, _last
     from tfmon.script import process, watched, watching
 
     if not watched.watcher.off:
         watching.let_report()
     lane = process.join()
-    if lane is None:
-        _in_a_lane = False  # another process of this script is the lane
-        return Step(examples, loss)
-    if not lane.measures_this_thread:
+    if lane is None or not lane.measures_this_thread:  # another process, or another thread, is the lane
         return Step(examples, loss)
     # It is open whether a `with` follows, so this assumes what the call before did.
     before, _last = _last, Step(_known(lane, examples), loss, lane)
-    if before is None:
+    if before is None or before._lane is not lane:
         _first = _last
-        atexit.register(_guard().guard(_count_first))
+        lane.leaving = _guard().guard(_count_first)
         lane.begin_step()
     elif not before.entered:
         _count_first()

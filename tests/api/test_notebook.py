@@ -1,12 +1,14 @@
-"""`tfmon.race` in a notebook, run by a kernel of its own: progress below the cell, the table as its result."""
+"""`tfmon.race` and `tfmon.watch` in a notebook, run by a kernel of its own: what is shown below the cells."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S
+from support.waiting import HANGS_S, PATIENCE_S
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -34,18 +36,101 @@ print(result.lanes[0].state)
 """
 
 
-def test_a_race_in_a_notebook(tmp_path, monkeypatch):
+@pytest.fixture
+def execute(tmp_path, monkeypatch):
+    """Run a notebook of these cells; return their outputs, without what libraries write to stderr."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    cells = [nbformat.v4.new_code_cell(source) for source in (SCRIPTED, RACE, IN_THE_LOOP)]
-    book = nbformat.v4.new_notebook(cells=cells)
-    client = nbclient.NotebookClient(
-        book, timeout=HANGS_S, startup_timeout=HANGS_S, resources={"metadata": {"path": str(tmp_path)}}
-    )
-    client.execute()
-    _, first, second = book.cells
-    progress, result = first.outputs
+
+    def run(*sources: str) -> list[list]:
+        book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+        client = nbclient.NotebookClient(
+            book, timeout=HANGS_S, startup_timeout=HANGS_S, resources={"metadata": {"path": str(tmp_path)}}
+        )
+        client.execute()
+        return [[one for one in cell.outputs if one.get("name") != "stderr"] for cell in book.cells]
+
+    return run
+
+
+def test_a_race_in_a_notebook(execute):
+    _, first, second = execute(SCRIPTED, RACE, IN_THE_LOOP)
+    progress, result = first
     assert progress.data["text/plain"] == "", "the line is cleared at the end"
     assert "cpu batch_size=64" in result.data["text/html"] and result.data["text/html"].startswith("<pre>")
     assert "examples/s" in result.data["text/html"]
-    assert second.outputs[0].text.strip() == "finished"
+    assert second[0].text.strip() == "finished"
+
+
+# ---------------------------------------------------------------- tfmon.watch
+
+
+FIT = """
+import keras, numpy as np, tensorflow as tf
+rng = np.random.default_rng(0)
+x, y = rng.random((2_048, 16)).astype("float32"), rng.random((2_048, 1)).astype("float32")
+doubled = lambda x, y: (tf.ensure_shape(tf.numpy_function(lambda x: x * 2, [x], tf.float32), (16,)), y)
+data = tf.data.Dataset.from_tensor_slices((x, y)).map(doubled).batch(16)
+model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(32), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+"""
+BLOCK = """
+import tfmon
+with tfmon.watch() as w:
+    model.fit(data, epochs=12, verbose=0)
+print(w.result.state, w.result.steps, w.result.bottleneck)
+"""
+MAGIC = """%%tfmon again
+history = model.fit(data, epochs=12, verbose=0)
+len(history.history["loss"])
+"""
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.tensorflow
+def test_fit_is_watched_twice_in_one_kernel_and_looks_right(execute, tmp_path):
+    outputs = execute(FIT, BLOCK, "%load_ext tfmon", MAGIC, "again.result.steps", "again")
+    _, block, loaded, magic, steps, shown = outputs
+    panel, printed = block
+    assert panel.output_type == "display_data" and printed.text.split()[:2] == ["finished", str(12 * 128)]
+    assert loaded == []
+    assert magic[1].data["text/plain"] == "12" and steps[0].data["text/plain"] == str(12 * 128)
+    for html in (panel.data["text/html"], magic[0].data["text/html"], shown[0].data["text/html"]):
+        assert html.startswith('<div class="tfmon">') and "<script" not in html
+        assert "epoch 12/12 · cpu: " in html and "What limits the lanes" in html and "<polyline" in html
+        shares = [float(one) for one in re.findall(r"style=\"width:([\d.]+)%", html)]
+        assert sum(shares) == pytest.approx(100, abs=0.1)
+    assert "examples/s" in panel.data["text/plain"]
+    looks_right(panel.data["text/html"], tmp_path)
+
+
+def looks_right(html: str, folder: Path) -> None:
+    """Check the panel in light and dark pages of a browser, wide and narrow; where there is one."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=1_000 * PATIENCE_S
+        )
+        for name, page_colour, text_colour, width in (
+            ("light", "rgb(255, 255, 255)", "rgb(20, 20, 20)", 1_000),
+            ("dark", "rgb(17, 17, 17)", "rgb(221, 221, 221)", 420),
+        ):
+            page = browser.new_page(viewport={"width": width, "height": 700})
+            style = f"background: {page_colour}; color: {text_colour}"
+            page.set_content(f'<!DOCTYPE html><body style="{style}"><p>outside</p>{html}</body>')
+            page.screenshot(path=folder / f"{name}.png", full_page=True)
+            colours = page.evaluate("""[...document.querySelectorAll('.tfmon p, .tfmon li, .tfmon td, .tfmon pre')]
+                .map(one => getComputedStyle(one).color)""")
+            assert set(colours) == {text_colour}, "it has the colours of the page"
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, "nothing is cut off"
+            bar, *parts = page.evaluate("""[...document.querySelectorAll('.tfmon .bar, .tfmon .bar span')]
+                .map(one => one.getBoundingClientRect().width)""")
+            assert sum(parts) == pytest.approx(bar, abs=2)
+            line = page.locator(".tfmon svg").bounding_box()
+            assert line["width"] == pytest.approx(bar, abs=2) and line["height"] > 20
+            assert page.evaluate("getComputedStyle(document.querySelector('p')).fontWeight") == "400", (
+                "no style leaks"
+            )
+        browser.close()

@@ -31,6 +31,33 @@ def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end
     assert reasons == ["IndexError: list index out of range"] and hooks.off
 
 
+def test_what_another_library_has_wrapped_is_not_hooked_twice():
+    class Model:
+        def fit(self):
+            return ["fit"]
+
+        def predict(self):
+            return []
+
+    def make(own):
+        return lambda self: ["hook", *own(self)] if not hooks.off else own(self)
+
+    hooks, undone, own, predict = Hooks(), [], Model.fit, Model.predict
+    for name in ("fit", "predict"):
+        hooks.replace(Model, name, make)
+    hooks.undo.append(lambda: undone.append(1))
+    hook = Model.fit
+    Model.fit = lambda self: ["other", *hook(self)]
+    hooks.restore()
+    assert Model.predict is predict and undone == [1] and Model().fit() == ["other", "fit"]
+    hooks.begin()
+    hooks.replace(Model, "fit", make)
+    assert Model().fit() == ["other", "hook", "fit"]
+    Model.fit = hook
+    hooks.restore()
+    assert Model.fit is own and undone == [1]
+
+
 @pytest.mark.parametrize(
     "result", [2.0, [2.0, 0.5], {"accuracy": 0.5, "loss": 2.0}, {"accuracy": 0.5, "d_loss": 2.0, "g_loss": 1.0}]
 )
@@ -120,7 +147,7 @@ class Loader:
 
 @pytest.fixture
 def in_a_lane(monkeypatch):
-    monkeypatch.setattr(report, "_in_a_lane", True)
+    monkeypatch.setenv("TFMON_PIPES", "")
     monkeypatch.setattr(report, "_input_ns", 0)
 
 

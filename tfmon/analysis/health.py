@@ -322,7 +322,9 @@ def trained_text(snapshot: Snapshot, lane: LaneState) -> str:
         before = [one.text for one in result if one.id != "stands_still" and one.is_fault]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
     speed = lane.steady.examples_per_s
-    done = f"{units.count(lane.totals.steps)} steps, {units.count(lane.totals.examples)} examples"
+    unknown = lane.totals.steps and not lane.totals.examples
+    examples = "" if unknown else f", {units.count(lane.totals.examples)} examples"
+    done = f"{units.count(lane.totals.steps)} steps{examples}"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
     parts = [one.text for one in result]
     if not any(one.is_fault for one in result) and lane.speed.scales[0].number > LEAST_BLOCKS:

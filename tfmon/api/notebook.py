@@ -12,7 +12,7 @@ from tfmon.errors import UsageError
 
 SUFFIX = ".ipynb"
 NEEDS = "pip install nbformat ipython, or tfmon[notebook]"
-RUN = ("time", "capture")
+RUN = ("time", "capture", "tfmon")
 """Magics whose code is run without them."""
 
 

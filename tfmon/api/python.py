@@ -1,4 +1,4 @@
-"""What `import tfmon` offers to Python: races, sweeps, their results, and the gate, without a screen."""
+"""What `import tfmon` offers to Python: races, sweeps, their results, the gate and `watch`, without a screen."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tfmon.api.run import follow, teller
 from tfmon.api.runs import RaceRun, SweepRun
 from tfmon.api.state import alone
 from tfmon.api.sweep import SweepProgram
+from tfmon.api.watch import Watch, watch
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError
 from tfmon.model.knobs import KnobValue
@@ -37,7 +38,8 @@ from tfmon.recordings.library import find
 
 __all__ = [
     "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
-    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "diff", "race", "sweep",
+    "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "Watch", "diff", "race", "sweep",
+    "watch",
 ]  # fmt: skip
 
 ENDED = "ended by the program that began it"

@@ -208,13 +208,11 @@ def show_progress(text: str) -> None:
 @contextlib.contextmanager
 def teller(progress: bool | Tell) -> Iterator[Tell | None]:
     """Return the function that shows a progress line each second, and clears it; None for no progress."""
-    if not isinstance(progress, bool) and not callable(progress):
-        refuse("progress", progress, "it is True or False, or a function that takes each line")
-    if progress is False:
+    if checked_progress(progress) is False:
         yield None
     elif callable(progress):
         yield progress
-    elif (display := _notebook()) is not None:
+    elif (display := notebook_display()) is not None:
         place = display({"text/plain": "the race begins …"}, raw=True, display_id=True)
         try:
             yield lambda text: place.update({"text/plain": text}, raw=True)
@@ -227,7 +225,14 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
             show_progress("")
 
 
-def _notebook() -> Any:  # noqa: ANN401 - IPython need not be there
+def checked_progress(progress: bool | Tell) -> bool | Tell:
+    """Return what a caller said of progress; raises UsageError for what it cannot be."""
+    if not isinstance(progress, bool) and not callable(progress):
+        refuse("progress", progress, "it is True or False, or a function that takes each line")
+    return progress
+
+
+def notebook_display() -> Any:  # noqa: ANN401 - IPython need not be there
     """Return the function that shows output below a cell; None outside of a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or getattr(shell, "kernel", None) is None:

@@ -86,7 +86,7 @@ class RaceRun(AnyRun):
     def line(self) -> str:
         """Return how fast the lanes are, and how long it takes."""
         self._analysis = analyse(self.program.session.snapshot(), self._analysis)
-        return f"{_speeds(self._analysis.snapshot)}{_outlook(self._analysis)}"
+        return f"{speeds(self._analysis.snapshot)}{_outlook(self._analysis)}"
 
     def close(self, reason: str = "") -> None:
         """End the lanes, the probes and the recording."""
@@ -273,7 +273,8 @@ def _outlook(analysis: Analysis) -> str:
     return "".join(f"   {one}" for one in parts)
 
 
-def _speeds(snapshot: Snapshot) -> str:
+def speeds(snapshot: Snapshot) -> str:
+    """Return how fast each lane is, or what it does."""
     parts = []
     for lane in snapshot.lanes:
         speed = lane.recent().examples_per_s

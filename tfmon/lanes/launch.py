@@ -109,7 +109,7 @@ def launch(
             argv = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
             merged["PYTHONUNBUFFERED"] = "1"
         else:
-            lock, token = _lock_file()
+            lock, token = lock_file()
             inherited.append(lock)
             argv = list(command.argv)
             if command.view is not None:
@@ -149,7 +149,7 @@ def launch(
     return Launched(popen, metric_fd, output_fd, request_fd, guard)
 
 
-def _lock_file() -> tuple[int, str]:
+def lock_file() -> tuple[int, str]:
     """Return a file that the lane's processes inherit and no folder lists, and the token in it."""
     token = os.urandom(8).hex()
     with tempfile.TemporaryFile() as file:

@@ -38,6 +38,14 @@ def sections(analysis: Analysis) -> Sequence[Section]:
     return (Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True),)
 
 
+def share_lines(analysis: Analysis) -> Iterator[str]:
+    """Yield where the time of a step goes, of each lane of which that is known."""
+    for one in analysis.lanes:
+        if one.bottleneck is not None:
+            parts = [f"{part} {share:.1f} %" for part, share in _parts(one.bottleneck.shares).items() if share]
+            yield f"{analysis.snapshot.called(one.lane)}: time of a step: {', '.join(parts)}"
+
+
 def _key(lane: LaneState) -> str:
     return lane.spec.id or lane.spec.name
 

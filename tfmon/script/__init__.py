@@ -8,6 +8,8 @@ starts, imports, trains and ends as it would without tfmon.
   folder from `sys.path`, runs the script's own sitecustomize, and waits for imports: of TensorFlow and Keras, to
   watch them (`watching`), of PyTorch and JAX, to notice them, and of `tfmon`, so that `from tfmon import report`
   needs no installation.
+  With `tfmon.watch` a process that runs already is the lane for a while: `watching.begin` watches what it has
+  loaded and will load, and `watching.end` puts everything back.
 - **Which process** (`process`). The first that trains. It takes a record lock on a file that the lane's processes
   inherit. The lock survives `exec`, is not passed on by `fork`, and ends with its process, so that the next one to
   train can become the lane. All other processes train unwatched; their CPU and memory count all the same.

@@ -43,6 +43,9 @@ class Causes:
     """The causes that were seen in this process. Thread: any; a figure that two write at once may lose one."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         """Know none yet."""
         self._began_ns = time.monotonic_ns()
         self.paused_ns = 0

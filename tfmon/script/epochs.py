@@ -32,11 +32,12 @@ class Epochs:
     Units: nanoseconds, in which neither pauses of the lane count nor what another cause took.
     """
 
-    def __init__(self, place: str = "") -> None:
-        """Know none yet."""
+    def __init__(self, place: str = "", waited_ns: int = 0) -> None:
+        """Know none yet; `waited_ns` are all waits for input before them."""
         self.place = place
         self._began_ns = self._first_step_ns = self._first_wait_ns = 0
-        self._waited_ns = self._ended_ns = self._own_ns = 0
+        self._waited_ns = waited_ns
+        self._ended_ns = self._own_ns = 0
         self._first: tuple[float, float, int] | None = None
         """Of the first epoch without its first step: its time and its waits a step; and what that step took."""
         self._first_took_ns = self._first_batch_ns = self._first_steps = self._later = self._later_ns = (

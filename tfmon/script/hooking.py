@@ -82,7 +82,13 @@ class Hooks:
         """Is called with the reason when the originals were restored."""
         self.reset: Callable[[], None] = lambda: None
         """Is called after each failure, and forgets what was half done."""
+        self.undo: list[Callable[[], object]] = []
+        """Undo what was changed besides methods."""
         self._replaced: list[tuple[type, str, Any, Any]] = []
+
+    def begin(self) -> None:
+        """Replace methods again, after the originals were restored."""
+        self.failures, self.off = 0, False
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
         """Replace a method that `owner` itself defines by `make(original)`; do nothing if it defines none."""
@@ -165,10 +171,14 @@ class Hooks:
     def restore(self) -> None:
         """Put the originals back."""
         self.off = True
-        replaced, self._replaced = self._replaced, []
+        replaced, undo = self._replaced, self.undo
+        # A hook that another library has wrapped stays, and does nothing until the next `begin`.
+        self._replaced, self.undo = [one for one in replaced if one[0].__dict__.get(one[1]) is not one[3]], []
         for owner, name, own, hook in replaced:
             if owner.__dict__.get(name) is hook:
                 setattr(owner, name, own)
+        for each in reversed(undo):
+            each()
 
 
 hooks = Hooks()

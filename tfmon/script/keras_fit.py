@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -124,12 +124,14 @@ class Watcher:
         if self._keras.backend.backend() == "tensorflow":
             lane.meter.feed = self._feed = the_feed()
             self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
+            self._feed.recall(_traced(own))
             lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
             if lane.device == "gpu":
                 device_causes.see(causes, model, line_of(users_frame()))
         lane.report_model(sum(math.prod(int(n or 1) for n in weight.shape) for weight in model.trainable_weights))
-        place = self._epochs_seen.place = line_of(users_frame())
+        place = line_of(users_frame())
+        self._epochs_seen = Epochs(place, lane.meter.all_waits_ns())
         lane.tell_step(f"{place}: a batch")
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
@@ -314,6 +316,12 @@ def iterator_of_fit(model: Any) -> Any:  # noqa: ANN401
         frame = frame.f_back
     iterator = frame.f_locals["epoch_iterator"] if frame is not None else None
     return iterator if hasattr(iterator, "steps_per_execution") else None
+
+
+def _traced(own: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the graphs' functions that a train function has by now; Keras 3 has its tf.function in a closure."""
+    for one in (own, *(cell.cell_contents for cell in getattr(own, "__closure__", None) or ())):
+        yield from getattr(one, "_list_all_concrete_functions", tuple)()
 
 
 def loss_of(result: Any) -> Any:  # noqa: ANN401

@@ -20,7 +20,6 @@ from tfmon.script.causes import causes
 from tfmon.script.hooking import FILES, Watching, hidden, hooks
 from tfmon.script.keras_fit import Watcher, loss_of
 from tfmon.script.looking import leaves_of, line_of, rows_of, users_frame
-from tfmon.script.watched import watcher
 
 FILES.add(__file__)
 WRITES = ("backup_dir", "filepath", "filename")
@@ -43,6 +42,7 @@ def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa
 
 def _aside(*_args: object, **_more: object) -> Watching:
     """Have the watcher of loops overlook what Keras does."""
+    watcher = watched.watcher
     aside = watcher.step_aside()
     try:
         yield hidden()
@@ -88,7 +88,7 @@ def _one_sample(method: str, took_ns: int) -> None:
 
 def _train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Watching:  # noqa: ANN401
     """Make each call an update of the loop around it."""
-    updater = watched.updater_of(model.optimizer)
+    updater, watcher = watched.updater_of(model.optimizer), watched.watcher
     if hooks.off or not watcher.update_begins():
         yield from _aside()
         return

@@ -78,8 +78,12 @@ class Lane:
         self._objects = ObjectWatch()
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
-        atexit.register(hooks.guard(self._leave))
-        self._exit, os._exit = os._exit, self._exit_at_once
+        self.leaving: Callable[[], object] = list
+        """Counts what is not counted yet."""
+        self._at_exit = hooks.guard(self._leave)
+        atexit.register(self._at_exit)
+        self._exit, self._hook = os._exit, self._exit_at_once
+        os._exit = self._hook
 
     @property
     def measures_this_thread(self) -> bool:
@@ -255,11 +259,21 @@ class Lane:
             self.control.knob_changed(request)
         return {name: request.value for name, request in pending.items()}
 
+    def leave(self) -> None:
+        """Send what is left, and leave the process as it was: it trains on without being a lane."""
+        self._at_exit()
+        atexit.unregister(self._at_exit)
+        if os._exit is self._hook:
+            os._exit = self._exit
+        if self.control.traces is not None:
+            self.control.traces.close()
+
     def _leave(self) -> None:
         """Send what is left of the last window, and let the other lanes train."""
         if self.reporter.closed:
             return
         with hooks:
+            self.leaving()
             self.finish()
         self.meter.stop_clock()
         with self.reporter.lock:

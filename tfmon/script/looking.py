@@ -11,6 +11,8 @@ from typing import Any
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 """Frames of these packages are not the script's."""
+CELLS = "ipykernel_"
+"""In the folder of the files by which IPython's kernel calls the cells of a notebook."""
 MOST_TEXT = 60
 """Characters of a line of the script that are told."""
 
@@ -37,7 +39,9 @@ def line_of(frame: FrameType) -> str:
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
     """Return the file, the number and the text of a line, for people; `loaded`: the globals of its module."""
     text = linecache.getline(name, number, loaded).strip()
-    return f"{os.path.basename(name)}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")  # noqa: PTH119
+    folder, file = os.path.split(name)
+    place = "cell" if CELLS in folder else file
+    return f"{place}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")
 
 
 def leaves_of(value: Any) -> list[Any]:  # noqa: ANN401

@@ -63,6 +63,8 @@ class Mark:
         """Names of the tensors that were differentiated."""
         self.loss_path: tuple[Any, ...] | None = None
         self.updater: Updater | None = None
+        self.hooks: Callable[[], object] = lambda: None
+        """Returns those that have made the updater."""
         self.per_call: int | None = None
         """Updates of a call; None before one was compared with what the optimizers count."""
 

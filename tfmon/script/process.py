@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import threading
 import time
@@ -34,6 +35,15 @@ def join() -> Lane | None:
     return _lane
 
 
+def leave() -> None:
+    """End this process's lane, if it is one; the process may be a lane again."""
+    global _lane, _refused
+    with _lock:
+        lane, _lane, _refused = _lane, None, False
+    if lane is not None:
+        lane.leave()
+
+
 def joined() -> Lane | None:
     """Return this process's lane if it is one already."""
     return _lane
@@ -52,11 +62,17 @@ def _join() -> Lane | None:
         which = f" (rank {rank} of {ranks})" if rank and ranks else ""
         tell(pipes, "processes", f"process {os.getpid()}{which}")
         return None
-    from tfmon.script.hooking import hooks
     from tfmon.script.lane import Lane
 
-    os.register_at_fork(after_in_child=hooks.guard(_abandon))
+    _watch_forks()
     return Lane(pipes)
+
+
+@functools.cache
+def _watch_forks() -> None:
+    from tfmon.script.hooking import hooks
+
+    os.register_at_fork(after_in_child=hooks.guard(_abandon))
 
 
 def tell(pipes: LanePipes, what: str, reason: str) -> None:

@@ -41,6 +41,9 @@ class Retraces:
     """The traces of this process. Thread: any; traces inside of others are parts of those."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         """See nothing yet."""
         self._made: dict[tuple[str, int, str], tuple[int, int]] = {}
         """How often a function was made and traced, and what that took, by its place and the caller's line."""
@@ -170,6 +173,7 @@ def _watch_shapes(function: Any, code: CodeType | None) -> None:  # noqa: ANN401
         return result
 
     function._call_flat = call
+    hooks.undo.append(lambda: vars(kept() or hooks).pop("_call_flat", None))
 
 
 def code_of(function: Any) -> CodeType | None:  # noqa: ANN401

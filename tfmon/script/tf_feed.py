@@ -28,6 +28,9 @@ SCOPE = "tfmon/"
 """Scope of the operations' names, so that those of the script keep theirs."""
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
+COUNTED = "_tfmon_counted"
+"""Attribute of a graph whose batches are counted: what stays unknown of them, and why."""
+BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
 ELEMENTS = "tfmon_elements_"
 """Prefix of variables with the elements of batches; the number that follows is the elements of an example."""
 
@@ -55,6 +58,22 @@ class TensorFlowFeed:
         """True once a batch could not be counted: the sums are not known then."""
         self._waited_ns = self._examples = 0
         self._sums: dict[str, Any] = {}
+
+    def recall(self, functions: Any) -> None:  # noqa: ANN401
+        """Have told again what stays unknown of the batches that traced functions read inside of their graphs."""
+        for graph in (function.graph for function in functions):
+            if hasattr(graph, COUNTED):
+                self.unknown.update(getattr(graph, COUNTED))
+            elif _reads(graph.as_graph_def()):
+                self.unknown.update(examples=BEFORE, input=BEFORE)
+
+    def _cannot_know(self, **reasons: str) -> None:
+        """Have told why something of the batches stays unknown; the graph that is built now keeps it."""
+        self.unknown.update(reasons)
+        graph: Any = self._tf.compat.v1.get_default_graph() if self._tf.inside_function() else None
+        while hasattr(graph, "outer_graph"):
+            setattr(graph, COUNTED, {**getattr(graph, COUNTED, {}), **reasons})
+            graph = graph.outer_graph
 
     def waits_ns(self) -> int:
         """Return nanoseconds waited for batches since the start, as far as they are known."""
@@ -102,9 +121,7 @@ class TensorFlowFeed:
                         rows = rows_of(given.get_value() if optional else given)
                         self._examples += next(iter(rows), 0)
                         if len(rows) != 1:
-                            self.unknown.update(
-                                examples="the parts of the batches differ in their first dimension"
-                            )
+                            self._cannot_know(examples="the parts of the batches differ in their first dimension")
                     counted = given
             self._broken |= counted is None
             return given if counted is None else counted
@@ -114,13 +131,14 @@ class TensorFlowFeed:
     def _begin(self) -> list[Any] | None:
         """Return the time stamp before a pull if one may be taken; None where nothing may be counted."""
         tf, reason = self._tf, self.avoided or cannot_run()
+        self._cannot_know()
         if reason:
-            self.unknown.update(examples=reason, input=reason)
+            self._cannot_know(examples=reason, input=reason)
             return None
         from tensorflow.python.framework import config
 
         if config.is_op_determinism_enabled():
-            self.unknown.update(input="determinism is on")
+            self._cannot_know(input="determinism is on")
             return []
         with tf.name_scope(SCOPE), tf.device("CPU:0"):
             return [tf.timestamp()]
@@ -140,7 +158,7 @@ class TensorFlowFeed:
                 elements = tf.cond(after, lambda: _length(tf, given.get_value()), lambda: tf.constant(0, tf.int64))
                 added.append(self._add_to(f"{ELEMENTS}1", elements))
             elif first is None:
-                self.unknown.update(examples="the batches hold no tensor")
+                self._cannot_know(examples="the batches hold no tensor")
             else:
                 elements, each = _size(tf, first) if isinstance(first, tf.Tensor) else (_length(tf, given), 1)
                 added.append(self._add_to(f"{ELEMENTS}{each}", elements))
@@ -192,6 +210,12 @@ def cannot_run() -> str:
         if holds:
             return reason
     return ""
+
+
+def _reads(definition: Any) -> bool:  # noqa: ANN401
+    """Return whether a graph, or a function that it calls, takes batches from an iterator."""
+    bodies = [definition.node, *(function.node_def for function in definition.library.function)]
+    return any("GetNext" in node.op for body in bodies for node in body)
 
 
 def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401

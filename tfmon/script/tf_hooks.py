@@ -14,6 +14,7 @@ Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
 from __future__ import annotations
 
 import functools
+import weakref
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
@@ -43,6 +44,7 @@ class TensorFlowHooks(EagerHooks):
         super().install()
         retracing.install(self.hooks)
         setattr(concrete_function.ConcreteFunction, MARK, None)
+        self.hooks.undo.append(functools.partial(delattr, concrete_function.ConcreteFunction, MARK))
         self.hooks.replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
         for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
             self.hooks.replace(kind, "__next__", self._next)
@@ -54,7 +56,7 @@ class TensorFlowHooks(EagerHooks):
 
         def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:  # noqa: ANN401
             try:
-                mark = function._tfmon_mark
+                mark: Any = getattr(function, MARK, UNTRAINED)
                 if mark is UNTRAINED:
                     return own(function, tensor_inputs, captured_inputs)
                 bundle = watcher.bundle
@@ -83,7 +85,7 @@ class TensorFlowHooks(EagerHooks):
                     if mark is None:
                         mark = mark_of(function)
                         first_ns = monotonic_ns() if self._eager() else 0
-                    begun = mark is not UNTRAINED and self._call_begins(mark)
+                    begun = mark is not UNTRAINED and self._call_begins(mark, function)
                 if not begun:
                     result = own(function, tensor_inputs, captured_inputs)
                     if first_ns:
@@ -110,7 +112,7 @@ class TensorFlowHooks(EagerHooks):
 
         return call
 
-    def _call_begins(self, mark: Mark) -> bool:
+    def _call_begins(self, mark: Mark, function: Any) -> bool:  # noqa: ANN401
         """Record that a marked function is called; return whether the call is an update or computes gradients."""
         watcher = self.watcher
         if self.hooks.off:
@@ -130,8 +132,10 @@ class TensorFlowHooks(EagerHooks):
             if mark.pulls and watcher.lane is not None:
                 watcher.lane.meter.take_feed()
             return True
-        if mark.updater is None:
-            mark.updater = self.updater_of(list(mark.optimizers), mark.by_hand)
+        if mark.updater is None or mark.hooks() is not self:  # what the optimizers count is compared from now on
+            mark.updater, mark.hooks = self.updater_of(list(mark.optimizers), mark.by_hand), weakref.ref(self)
+            if mark.pulls:
+                the_feed().recall([function])
         return watcher.update_begins()
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401

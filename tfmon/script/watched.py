@@ -19,6 +19,12 @@ pipeline: Pipeline | None = None
 """Knobs on the script's pipeline; None before TensorFlow is loaded."""
 
 
+def begin() -> None:
+    """Watch nothing yet, with a new watcher."""
+    global watcher, tensorflow, pipeline
+    watcher, tensorflow, pipeline = StepWatcher(_join), None, None
+
+
 def updater_of(optimizer: Any) -> Updater:  # noqa: ANN401
     """Return the updater of an optimizer of Keras."""
     return tensorflow.updater_of([optimizer]) if tensorflow is not None else Updater((), "the optimizer")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 import time
@@ -17,7 +18,9 @@ from typing import Any
 from tfmon.model.lane_pipes import is_open, read_pipes
 from tfmon.model.threads import start_hidden
 from tfmon.script import process, watched
+from tfmon.script.causes import causes
 from tfmon.script.hooking import hooks, wanted
+from tfmon.script.retracing import retracing
 
 REPORT = "Tell tfmon what a step is: report.step"
 KERAS = ("keras", "tf_keras")
@@ -48,9 +51,9 @@ def loaded(module: Any) -> None:  # noqa: ANN401
                 watched.tensorflow.watch_optimizers(sys.modules[name])
         watched.pipeline = pipeline = Pipeline(hooks, process.joined, watched.watcher)
         watched.watcher.trains = pipeline.reads.trains
-        atexit.register(hooks.guard(_unseen))
+        atexit.register(_unseen)
         pipeline.install()
-        os.register_at_fork(after_in_child=hooks.guard(watched.watcher.retire))
+        _watch_forks()
     if module.__name__ in ("tensorflow", "torch", "jax"):
         watch_other(module)
         return
@@ -61,6 +64,38 @@ def loaded(module: Any) -> None:  # noqa: ANN401
     levers.loaded_keras(module, hooks)
     if watched.tensorflow is not None:
         watched.tensorflow.watch_optimizers(module)
+
+
+@functools.cache
+def _watch_forks() -> None:
+    os.register_at_fork(after_in_child=hooks.guard(lambda: watched.watcher.retire()))
+
+
+def begin(finder: Any) -> None:  # noqa: ANN401
+    """Watch this process from now on, which may have loaded its libraries; the environment names its pipes.
+
+    Args:
+        finder: Finds those that it loads later; see `site`.
+    """
+    causes.begin()
+    retracing.begin()
+    hooks.begin()
+    watched.begin()
+    _told.clear()
+    sys.meta_path.insert(0, finder)
+    hooks.undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+    for name in ("tensorflow", *KERAS, "torch", "jax"):
+        if name in sys.modules:
+            loaded(sys.modules[name])
+
+
+def end() -> None:
+    """Tell the rest, and leave the process as it was before `begin`."""
+    _unseen()
+    atexit.unregister(_unseen)
+    process.leave()
+    hooks.restore()
+    watched.begin()
 
 
 def let_report() -> None:
@@ -86,6 +121,7 @@ def _not_reported(reason: str) -> None:
     process.tell(pipes, "steps", reason)
 
 
+@hooks.guard
 def _unseen() -> None:
     """Say at the end of a process in which no step was seen what was."""
     if watched.tensorflow is None or watched.watcher.off or process.joined() is not None:
@@ -104,7 +140,7 @@ def _hooks_failed(reason: str) -> None:
         lane.cannot_know("steps", f"tfmon's hooks failed and were removed ({reason}); tfmon.report still works")
 
 
-hooks.failed, hooks.reset = _hooks_failed, watched.watcher.forget
+hooks.failed, hooks.reset = _hooks_failed, lambda: watched.watcher.forget()
 
 
 # ---------------- other libraries that train
@@ -123,7 +159,8 @@ def watch_other(module: Any) -> None:  # noqa: ANN401
     """Have the first update that PyTorch, JAX or a session of TensorFlow 1 makes told; the library is loaded."""
     if module.__name__ == "torch":
         register = module.optim.optimizer.register_optimizer_step_post_hook
-        register(lambda *_args: tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
+        handle = register(lambda *_args: tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
+        hooks.undo.append(handle.remove)
     elif module.__name__ == "tensorflow":
         from tensorflow.python.client.session import BaseSession
 

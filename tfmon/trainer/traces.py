@@ -37,11 +37,13 @@ class TraceWatch:
             build(graph, *args, **kwargs)
 
         graph_type.__init__ = counting
-        self._graph_type, self._build = graph_type, build
+        self._graph_type, self._build, self._counting = graph_type, build, counting
 
     def close(self) -> None:
-        """Stop counting, and leave TensorFlow as it was."""
-        self._graph_type.__init__ = self._build
+        """Stop counting, and leave TensorFlow as it was; what another library has put around it stays."""
+        if self._graph_type.__init__ is self._counting:
+            self._graph_type.__init__ = self._build
+        self._thread, self._graphs = 0, []
 
     def cause(self) -> str:
         """Return which function was traced last, and which argument changed since its trace before, if one did."""

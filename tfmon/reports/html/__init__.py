@@ -71,10 +71,10 @@ def write_charts_script() -> None:
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
     """Return the whole file: nothing in it is loaded from anywhere, and no other script may run."""
-    return _HtmlWriter(hide).page(report, script)
+    return HtmlWriter(hide).page(report, script)
 
 
-class _HtmlWriter:
+class HtmlWriter:
     """Makes the parts of one page, and remembers its charts."""
 
     def __init__(self, hide: Callable[[str], str]) -> None:

@@ -1,7 +1,7 @@
 """Python runs this at its start in a lane that is a user's command; see `tfmon.script`.
 
 It must cost nothing, change nothing that a script could notice, and never fail. It imports only what Python has
-loaded by now.
+loaded by now. Imported by another name, for its finder, it does nothing.
 """
 
 import os
@@ -126,12 +126,13 @@ def run_next_sitecustomize() -> None:
     spec.loader.exec_module(module)
 
 
-sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
-if not os.environ.get("TFMON_PIPES"):
-    pass
-elif sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
-    say("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
-else:
+def watch_script() -> None:
+    """Watch what the script will load, if it runs in a lane."""
+    if not os.environ.get("TFMON_PIPES"):
+        return
+    if sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
+        say("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
+        return
     say("python", "")
     sys.meta_path.insert(0, Finder())
     watch_uses()
@@ -140,4 +141,9 @@ else:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
     except (AttributeError, OSError, ValueError):  # closed, or not a text file
         pass
-run_next_sitecustomize()
+
+
+if __name__ == "sitecustomize":
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
+    watch_script()
+    run_next_sitecustomize()

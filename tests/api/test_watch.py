@@ -1,0 +1,268 @@
+"""`tfmon.watch`: what it sees of this process's own training, and that nothing is changed after it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.waiting import HANGS_S, wait_for
+
+import tfmon
+from tfmon import report
+from tfmon.api import watch as api
+from tfmon.errors import UsageError
+from tfmon.model.lane_events import PROTOCOL, Hello, LibrariesLoaded
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+STEPS = 400
+
+
+def train(steps: int = STEPS) -> None:
+    for number in range(steps):
+        time.sleep(0.003)
+        report.step(examples=8, loss=1.0 / (number + 1))
+
+
+def fds() -> int:
+    return len([*Path("/proc/self/fd").iterdir()]) if sys.platform == "linux" else 0
+
+
+def ours() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key.startswith("TFMON")}
+
+
+@pytest.fixture(autouse=True)
+def left_as_it_was():
+    before = ours(), [*sys.meta_path], os._exit, fds()
+    yield
+    wait_for(lambda: not any(one.name.startswith("tfmon") for one in threading.enumerate()), what="no thread")
+    assert (ours(), [*sys.meta_path], os._exit, fds()) == before
+    assert "tensorflow" not in sys.modules
+
+
+def test_reported_steps_are_seen_twice_in_one_process_without_tensorflow():
+    for _ in range(2):
+        lines: list[str] = []
+        with tfmon.watch(progress=lines.append) as w:
+            train()
+        result = w.result
+        assert isinstance(result, tfmon.LaneResult)
+        assert (result.state, result.steps, result.data["examples"]) == ("finished", STEPS, 8 * STEPS)
+        assert 100 < result.examples_per_s < 8 / 0.003
+        assert result.last_loss == pytest.approx(1 / STEPS)
+        assert result.data["private_bytes"] > 2**20, "it was sampled"
+        assert lines and lines[-1].startswith("cpu: ") and "examples/s" in lines[-1]
+        assert (
+            str(w).startswith("cpu: time of a step: compute ")
+            and f"{STEPS} steps" in str(w)
+            and "<polyline" in w._repr_html_()
+        )
+
+
+def test_an_error_passes_unchanged_and_the_figures_until_then_are_kept():
+    error = ValueError("of the <script>")
+    w = tfmon.watch(progress=False)
+    with pytest.raises(ValueError, match="of the") as raised, w:
+        train()
+        raise error
+    assert raised.value is error
+    assert (w.result.state, w.result.error, w.result.steps) == ("failed", "ValueError: of the <script>", STEPS)
+    assert "of the &lt;script&gt;" in w._repr_html_()
+    with pytest.raises(KeyboardInterrupt), tfmon.watch(progress=False) as w:
+        raise KeyboardInterrupt
+    assert w.result.state == "finished" and "interrupted by KeyboardInterrupt" in str(w)
+
+
+def test_a_second_one_at_once_is_refused_and_the_first_goes_on():
+    with tfmon.watch(progress=False) as w:
+        with pytest.raises(UsageError, match="watched already, and cannot be twice"), tfmon.watch():
+            pass
+        train()
+    assert w.result.steps == STEPS
+
+
+def test_a_script_that_tfmon_runs_is_watched_from_outside_alone(monkeypatch):
+    with monkeypatch.context() as lane:
+        lane.setenv("TFMON_PIPES", "3:4:5:token:any")
+        with tfmon.watch() as w:
+            finders = [*sys.meta_path]
+        assert finders == sys.meta_path
+    assert (w.result.state, w.result.steps) == ("finished", None)
+    assert "steps not measured: tfmon runs this script, and measures it from outside" in str(w)
+
+
+def test_bad_input_is_refused_with_one_line():
+    with pytest.raises(UsageError, match="progress=3 is not possible · it is True or False"):
+        tfmon.watch(progress=3)
+    with pytest.raises(UsageError, match="nothing was watched yet"):
+        print(tfmon.watch().result)
+
+
+def test_a_block_that_trains_nothing_says_so():
+    with tfmon.watch(progress=False) as w:
+        pass
+    assert w.result.steps is None and "no training step" in w.result.missing["step"]
+    assert "ended before its first step" in str(w) and f"steps not measured: {api.UNSEEN}" in str(w)
+
+
+def test_the_figures_may_be_read_while_it_trains():
+    with tfmon.watch(progress=False) as w:
+        train(300)
+        wait_for(lambda: (w.result.steps or 0) > 100, what="windows")
+        assert w.result.examples_per_s is not None
+        train(100)
+    assert w.result.steps == STEPS
+
+
+def test_what_cannot_be_shown_stops_nothing(monkeypatch, capsys):
+    def fails(_line: str) -> None:
+        raise RuntimeError
+
+    with tfmon.watch(progress=fails) as w:
+        train()
+    assert w.result.steps == STEPS and capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with tfmon.watch() as w:
+        train(300)
+    printed = capsys.readouterr().err
+    assert "\r\x1b[K" in printed and printed.endswith(f"{w}\n") and "300 steps" in printed
+    with contextlib.suppress(UsageError), tfmon.watch():
+        raise UsageError("x")
+    assert "cpu failed: UsageError: x" in capsys.readouterr().err
+
+
+def test_the_lane_is_on_the_gpus_that_tensorflow_has(monkeypatch):
+    gpus = tuple(Gpu(number, f"GPU-{number}", "NVIDIA H100", number) for number in range(2))
+    monkeypatch.setattr(api, "find_gpus", lambda: GpuSearch(gpus=gpus))
+    monkeypatch.setattr(api, "choose_gpu_probe", lambda gpus: None)
+    with tfmon.watch(progress=False) as w:
+        for event in (
+            Hello(at_ns=1, protocol=PROTOCOL, pid=os.getpid(), python="3.12"),
+            LibrariesLoaded(
+                at_ns=1, tensorflow="2.21", keras="3", numpy="2", device_name="NVIDIA H100", gpu_uuids=("GPU-1",)
+            ),
+        ):
+            w._take(event)
+        assert (w.result.device, w.result.data["device_name"]) == ("gpu:1", "NVIDIA H100")
+
+
+def test_a_mistake_of_tfmon_fails_the_lane_and_not_the_script(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(api.MetricLines, "take", lambda *_: 1 / 0)
+        with tfmon.watch(progress=False) as w:
+            train()
+    assert w.result.state == "failed" and "tfmon's thread tfmon-watch failed: ZeroDivisionError" in w.result.error
+
+
+# ---------------------------------------------------------------- TensorFlow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> dict:
+    """What watched_training.py says."""
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0",
+        "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, HERE / "watched_training.py"],
+        env=environment, cwd=tmp_path_factory.mktemp("work"), capture_output=True, text=True, timeout=HANGS_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.trainer
+@pytest.mark.parametrize("block", ["fit 1", "fit 2", "loop 1"])
+def test_weights_and_losses_are_those_without_it_and_all_steps_are_seen(trained, block):
+    same_losses, same_weights, lane = trained[block]
+    assert same_losses and same_weights
+    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 6 * 256, 6 * 2_048)
+    assert lane["examples_per_s"] > 0 and lane["bottleneck"] and lane["time_pct"]["input"] is not None
+    assert not {"steps", "examples", "input"} & lane["missing"].keys()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.trainer
+@pytest.mark.parametrize("block", ["again", "loop again"])
+def test_a_step_that_was_traced_in_an_earlier_block_is_measured_in_full(trained, block):
+    lane = trained[block]
+    assert trained["again equal"]
+    assert (lane["steps"], lane["examples"]) == (6 * 256, 6 * 2_048)
+    assert not {"steps", "examples", "input"} & lane["missing"].keys()
+
+
+@pytest.mark.tensorflow
+def test_of_a_step_that_was_traced_before_what_is_not_known_is_said(trained):
+    lane = trained["traced before"]
+    assert lane["steps"] == 6 * 256 and lane["examples"] is None
+    assert "traced before tfmon watched: compile the model" in lane["missing"]["examples"]
+    lane = trained["loop before"]
+    assert (lane["steps"], lane["examples"], lane["loss"]["last"]) == (6 * 256, 6 * 2_048, None)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.trainer
+def test_everything_of_tensorflow_and_keras_is_the_original_after_it(trained):
+    assert len(trained["hooked"]) > 20, "what is compared has the hooks in it"
+    assert trained["changed"] == [] and trained["own function"]
+    assert trained["state"], "environment, finders of modules, descriptors and threads"
+    same, no_frames_of_ours, lane = trained["raises"]
+    assert same and no_frames_of_ours
+    assert (lane["state"], lane["error"], lane["steps"]) == ("failed", "ValueError: of the script", 6 * 256)
+
+
+# ---------------------------------------------------------------- %%tfmon
+
+
+class Shell:
+    """As much of IPython as the magic uses."""
+
+    execution_count = 1
+
+    def __init__(self):
+        from IPython.core.compilerop import CachingCompiler
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        self.compile, self.user_ns = CachingCompiler(), {"train": train}
+        self.transform_cell = TransformerManager().transform_cell
+
+    def register_magic_function(self, function, kind, name):
+        assert (kind, name) == ("cell", "tfmon")
+        self.run = function
+
+    def ex(self, code):
+        exec(code, self.user_ns)
+
+    def ev(self, code):
+        return eval(code, self.user_ns)
+
+
+@pytest.mark.process
+def test_the_magic_keeps_what_was_seen_and_returns_the_last_value(monkeypatch):
+    pytest.importorskip("IPython")
+    from IPython.core.error import UsageError as MagicError
+
+    shell = Shell()
+    tfmon.load_ipython_extension(shell)
+    assert shell.run(" w ", "train()\na = 5\na + 1\n") == 6
+    assert shell.user_ns["w"].result.steps == STEPS and shell.user_ns["a"] == 5
+    with pytest.raises(MagicError, match="%%tfmon a b is not possible; it takes a name"):
+        shell.run("a b", "1")
+    with pytest.raises(ZeroDivisionError):
+        shell.run("failed", "1 / 0")
+    assert shell.user_ns["failed"].result.state == "failed"
+    with pytest.raises(UsageError, match="watched already"), tfmon.watch(progress=False):
+        shell.run("", "1")
+    assert api.VARIABLE not in os.environ
